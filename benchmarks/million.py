@@ -28,14 +28,14 @@ from zlib import crc32
 import polars as pl
 from benchmarks.estimator import processor
 
-from refusal_index.datasets import Dataset
-from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.files import take_replies, write_requests
-from refusal_index.evaluation.plan import Reopened, open_store, prepare, reopened
-from refusal_index.evaluation.results import derive_into
-from refusal_index.evaluation.writing import rebuild
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.outcome import Question
+from refusal_index.data.datasets import Dataset
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import Question
+from refusal_index.runs.files import take_replies, write_requests
+from refusal_index.runs.plan import Reopened, open_store, prepare, reopened
+from refusal_index.runs.results import derive_into
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.writing import rebuild
 
 SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"

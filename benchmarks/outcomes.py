@@ -26,9 +26,9 @@ import numpy as np
 import polars as pl
 from benchmarks.estimator import processor
 
-from refusal_index.outcomes.schema import SCHEMA, SCHEMA_VERSION
-from refusal_index.outcomes.summary import summarise
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data.schema import SCHEMA, SCHEMA_VERSION
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.findings.summary import summarise
 
 MODELS, QUESTIONS = 16, 4326
 THRESHOLDS = {"low": 0.8, "normal": 0.4, "high": 0.0, "highest": -0.4}

@@ -23,15 +23,15 @@ import ray
 import ray.data
 from ray.cluster_utils import Cluster
 
-from refusal_index.datasets import load_dataset, sample
-from refusal_index.engines.settings import Settings
-from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.waves.ray_actors import EmbeddedAsker
-from refusal_index.engines.waves.ray_cluster import QUIET, cluster
-from refusal_index.engines.waves.ray_pipeline import answered, desk_here, shards_of
-from refusal_index.engines.waves.ray_shards import Shards
-from refusal_index.engines.waves.wave import Pending, talks_of, wave
+from refusal_index.data.datasets import load_dataset, sample
+from refusal_index.plugins.batches.ray_actors import EmbeddedAsker
+from refusal_index.plugins.batches.ray_cluster import QUIET, cluster
+from refusal_index.plugins.batches.ray_pipeline import answered, desk_here, shards_of
+from refusal_index.plugins.batches.ray_shards import Shards
+from refusal_index.plugins.batches.wave import Pending, talks_of, wave
 from refusal_index.protocol import Asked, Conversation, GraderKind, Protocol, TwoPass, load_prompt_set
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
 
 MODEL = "almanac/base"
 ON_EACH = {"num_cpus": 1, "object_store_memory": 200 << 20, "include_dashboard": False}

@@ -29,7 +29,7 @@ BROUGHT_IN = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
     "benchmarks/README.md": "benchmarks.md",
-    "src/refusal_index/almanac/models/README.md": "embedded-models.md",
+    "src/refusal_index/plugins/almanac/models/README.md": "embedded-models.md",
 }
 """Files of the repository by the page that they are on the site; the README's own place is the home page."""
 

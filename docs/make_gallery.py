@@ -16,9 +16,16 @@ from pathlib import Path
 
 from PIL import Image
 
-from refusal_index.datasets import load_dataset
-from refusal_index.outcomes.runs import read_runs
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, markdown, study_specs, write_study
+from refusal_index.data.datasets import load_dataset
+from refusal_index.data.runs import read_runs
+from refusal_index.plugins.studies.study import (
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    markdown,
+    study_specs,
+    write_study,
+)
 
 DOCS = Path(__file__).parent
 RUNS = DOCS.parent / "build" / "gallery"

@@ -15,17 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import norm
 
-from refusal_index.stats import (
-    ContingencyTable,
-    CopulaName,
-    attenuated_refusal_index,
-    copula_upper_orthant,
-    fit_copula,
-    rho_from_refusal_index,
-    tetrachoric,
-    upper_orthant,
-)
-from refusal_index.studies.style import (
+from refusal_index.plugins.studies.style import (
     CELL_COLOURS,
     GREY,
     INK,
@@ -35,6 +25,16 @@ from refusal_index.studies.style import (
     FloatArray,
     house_style,
     new_figure,
+)
+from refusal_index.stats import (
+    ContingencyTable,
+    CopulaName,
+    attenuated_refusal_index,
+    copula_upper_orthant,
+    fit_copula,
+    rho_from_refusal_index,
+    tetrachoric,
+    upper_orthant,
 )
 
 PICTURES = Path(__file__).parent / "assets" / "theory"

@@ -11,11 +11,11 @@ import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
-from refusal_index.almanac import models, runtime
-from refusal_index.almanac.chat import ChatTokenizer
-from refusal_index.datasets import registry
-from refusal_index.engines import retrying
-from refusal_index.evaluation import plan
+from refusal_index.data.datasets import registry
+from refusal_index.models import retrying
+from refusal_index.plugins.almanac import models, runtime
+from refusal_index.plugins.almanac.chat import ChatTokenizer
+from refusal_index.runs import plan
 
 # A busy machine makes any example slow; how long tests take is told by their durations. `make test` finds the same
 # examples each time, `make test-all` and `make nightly` others and more.

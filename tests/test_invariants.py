@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index import stats
-from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.comparison import CompareOptions
-from refusal_index.outcomes.comparison_results import compare_two, rank_all
-from refusal_index.outcomes.confidence import ConfidenceError
-from refusal_index.outcomes.gate import decide
-from refusal_index.outcomes.gate_policy import Policy
-from refusal_index.outcomes.runs import ComparedRun, compared_runs
-from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
-from refusal_index.outcomes.summary import summarise, summary_document, with_confidence
-from refusal_index.outcomes.tabular import Identification, outcome_table
-from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
-from refusal_index.report.tables import percent
-from refusal_index.studies import grading_sensitivity, ranking_stability
-from refusal_index.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.runs import ComparedRun, compared_runs
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.comparison_results import compare_two, rank_all
+from refusal_index.findings.gate import decide
+from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
+from refusal_index.findings.summary import summarise, summary_document, with_confidence
+from refusal_index.findings.threshold import ThresholdOptions, find_threshold
+from refusal_index.plugins.studies import grading_sensitivity, ranking_stability
+from refusal_index.plugins.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
+from refusal_index.render.report.tables import percent
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores
 from tests.tiers import dear_examples

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.almanac.chat import Message
-from refusal_index.almanac.runtime import Runtime
-from refusal_index.datasets import load_dataset, sample
-from refusal_index.outcomes.outcome import Grade, Outcome, Question
-from refusal_index.outcomes.sampling import draw_matrix
-from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.data.datasets import load_dataset, sample
+from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.data.sampling import draw_matrix
+from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.plugins.almanac.chat import Message
+from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import FORCED, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import ContingencyTable, frequency_refusal_index, refusal_index
 

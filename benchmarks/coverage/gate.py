@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from refusal_index.outcomes.comparison import VariantComparison
-from refusal_index.outcomes.draws import CORRECTED, INDEX
-from refusal_index.outcomes.gate_guards import margin_guards
-from refusal_index.outcomes.gate_policy import MARGINS, Policy
-from refusal_index.outcomes.runs import Match
-from refusal_index.outcomes.sampling import OutcomeMatrix
+from refusal_index.data.runs import Match
+from refusal_index.data.sampling import OutcomeMatrix
+from refusal_index.findings.comparison import VariantComparison
+from refusal_index.findings.draws import CORRECTED, INDEX
+from refusal_index.findings.gate_guards import margin_guards
+from refusal_index.findings.gate_policy import MARGINS, Policy
 from refusal_index.stats import (
     AtLook,
     GroupSequential,

@@ -12,11 +12,11 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
-    from refusal_index.evaluation.api import confidence_scores, dry_run, evaluate, evaluate_async
-    from refusal_index.evaluation.gate import gate
-    from refusal_index.evaluation.presentation import compare, export, rank, study, threshold
-    from refusal_index.evaluation.watch import RefusalIndexCallback
-    from refusal_index.evaluation.writing import Run, open_run
+    from refusal_index.plugins.training.watch import RefusalIndexCallback
+    from refusal_index.runs.api import confidence_scores, dry_run, evaluate, evaluate_async
+    from refusal_index.runs.gate import gate
+    from refusal_index.runs.presentation import compare, export, rank, study, threshold
+    from refusal_index.runs.writing import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
         ContingencyTable,
@@ -51,11 +51,11 @@ __all__ = [
 ]
 
 _PLACES = {
-    "evaluation.api": ("confidence_scores", "dry_run", "evaluate", "evaluate_async"),
-    "evaluation.gate": ("gate",),
-    "evaluation.presentation": ("compare", "export", "rank", "study", "threshold"),
-    "evaluation.writing": ("Run", "open_run"),
-    "evaluation.watch": ("RefusalIndexCallback",),
+    "runs.api": ("confidence_scores", "dry_run", "evaluate", "evaluate_async"),
+    "runs.gate": ("gate",),
+    "runs.presentation": ("compare", "export", "rank", "study", "threshold"),
+    "runs.writing": ("Run", "open_run"),
+    "plugins.training.watch": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),
 }

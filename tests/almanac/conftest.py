@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.almanac.chat import ChatTokenizer
-from refusal_index.almanac.llama import Llama
-from refusal_index.almanac.runtime import Runtime
+from refusal_index.plugins.almanac.chat import ChatTokenizer
+from refusal_index.plugins.almanac.llama import Llama
+from refusal_index.plugins.almanac.runtime import Runtime
 
 DATA = Path(__file__).parent / "data"
 

@@ -13,8 +13,8 @@ import openai
 import pytest
 from tests.faults.almanac import BatchFaults, faulty_app
 
-from refusal_index.almanac import batches, chat_api, server
-from refusal_index.almanac.server import ModelPool, RequestLog, listening
+from refusal_index.plugins.almanac import batches, chat_api, server
+from refusal_index.plugins.almanac.server import ModelPool, RequestLog, listening
 
 DATA = Path(__file__).parent / "data"
 URL = "/v1/chat/completions"
@@ -563,7 +563,7 @@ def test_a_server_that_ends_drops_its_batches_and_leaves_no_file(tmp_path, monke
 
 def test_a_batch_that_the_server_cannot_carry_fails_and_says_so(monkeypatch, caplog):
     async def use(client):
-        monkeypatch.setattr("refusal_index.almanac.batches.result_line", lambda *_: 1 / 0)
+        monkeypatch.setattr("refusal_index.plugins.almanac.batches.result_line", lambda *_: 1 / 0)
         return await ended(client, lines(3))
 
     batch = with_client(use)

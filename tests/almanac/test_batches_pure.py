@@ -8,8 +8,8 @@ from contextlib import aclosing
 import pytest
 from tests.faults.almanac import BatchFaults
 
-from refusal_index.almanac.batch_lines import in_order, parse_line
-from refusal_index.almanac.batches import NEXT, Batch, BatchRequest, Status
+from refusal_index.plugins.almanac.batch_lines import in_order, parse_line
+from refusal_index.plugins.almanac.batches import NEXT, Batch, BatchRequest, Status
 
 BATCH = Batch("batch_1", BatchRequest("file-1"), 100)
 

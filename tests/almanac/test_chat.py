@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.almanac.make_fixtures import CONVERSATIONS
 
-from refusal_index.almanac.chat import ChatTokenizer, Message
-from refusal_index.almanac.errors import ModelFileError, RequestError
+from refusal_index.plugins.almanac.chat import ChatTokenizer, Message
+from refusal_index.plugins.almanac.errors import ModelFileError, RequestError
 
 START, END = 1, 2
 

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from refusal_index.almanac.errors import ModelFileError, ModelNotFoundError
-from refusal_index.almanac.models import model_folder, model_names, verified_folder
+from refusal_index.plugins.almanac.errors import ModelFileError, ModelNotFoundError
+from refusal_index.plugins.almanac.models import model_folder, model_names, verified_folder
 
 
 @pytest.fixture

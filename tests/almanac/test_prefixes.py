@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from refusal_index.almanac.decoding import PrefixStore, shared_length
+from refusal_index.plugins.almanac.decoding import PrefixStore, shared_length
 
 BEGINNING = np.arange(10, 90)
 

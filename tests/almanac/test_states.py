@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.almanac.make_fixtures import CONVERSATIONS, DATA
 
-from refusal_index.almanac import states
-from refusal_index.almanac.chat import Message
-from refusal_index.almanac.errors import ContextLengthError, RequestError
-from refusal_index.almanac.llama import Llama
-from refusal_index.almanac.runtime import Runtime, shared_runtime
-from refusal_index.almanac.states import hidden_states
-from refusal_index.datasets import load_dataset
+from refusal_index.data.datasets import load_dataset
+from refusal_index.plugins.almanac import states
+from refusal_index.plugins.almanac.chat import Message
+from refusal_index.plugins.almanac.errors import ContextLengthError, RequestError
+from refusal_index.plugins.almanac.llama import Llama
+from refusal_index.plugins.almanac.runtime import Runtime, shared_runtime
+from refusal_index.plugins.almanac.states import hidden_states
 from refusal_index.protocol import load_prompt_set
 
 TOLERANCE = 1e-5

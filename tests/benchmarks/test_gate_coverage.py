@@ -17,7 +17,7 @@ from benchmarks.coverage.gate import (
 )
 from tests.tiers import others_nightly
 
-from refusal_index.outcomes.gate_policy import MARGINS
+from refusal_index.findings.gate_policy import MARGINS
 from refusal_index.stats.influence import spearman
 
 BASE = Model(REFUSAL, ERROR, RHO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.outcomes import THRESHOLDS, WORK, made, made_up_outcomes, measure, write
 
-from refusal_index.outcomes.rates import contingency_table
+from refusal_index.data.rates import contingency_table
 from refusal_index.stats import METRIC_NAMES, refusal_index
 
 

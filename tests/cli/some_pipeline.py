@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from refusal_index.outcomes.outcome import Question
-from tests.engines.fake_api import is_forced, question_of
+from refusal_index.data.outcome import Question
+from tests.models.fake_api import is_forced, question_of
 
 
 class State:

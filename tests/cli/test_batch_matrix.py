@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from tests.cli.making import outcomes
-from tests.engines.waves.batch_server import almanac
 from tests.faults.almanac import BatchFaults
+from tests.models.batches.batch_server import almanac
 
 KNOWN = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
 CONFIG = """

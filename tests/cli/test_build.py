@@ -22,13 +22,13 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.cli.commands.build import precise_wiki as build_command
-from refusal_index.datasets import precise_wiki
-from refusal_index.engines.settings import DEFAULT_GRADER, Settings
-from refusal_index.evaluation.build import BuildOptions
-from tests.engines.batch_server import answered, batch_server
-from tests.engines.fake_api import FakeApi
-from tests.engines.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
+from refusal_index.data.datasets import precise_wiki
+from refusal_index.plugins.wiki.build import BuildOptions
+from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 from tests.faults.almanac import BatchFaults
+from tests.models.batch_server import answered, batch_server
+from tests.models.fake_api import FakeApi
+from tests.models.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
 from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import app; app()", "build", "precise-wiki"]
@@ -188,7 +188,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
 @pytest.mark.parametrize("engine", ["direct", "batch"])
 def test_functions_build_the_same_questions(engine, built):
     write_pages(Path("pages.jsonl"), 60)
-    function = "python:tests.engines.wiki_writer:reply"
+    function = "python:tests.models.wiki_writer:reply"
     result = build("--questions", "20", "--writer", function, "--answerer", function, "--engine", engine)
     assert result.exit_code == 0, result.stderr
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()

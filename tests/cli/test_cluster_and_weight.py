@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from refusal_index.outcomes.summary import summarise
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.findings.summary import summarise
 from refusal_index.stats import SampledTable, metrics
 
 CELLS = np.random.default_rng(3).integers(0, 4, (2, 30))[:, :, np.newaxis].repeat(8, axis=2).reshape(2, -1)

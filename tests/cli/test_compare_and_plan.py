@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     PlanningScenario,
     expected_half_width,

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.engines.settings import COMPARABILITY_VERSION
-from refusal_index.outcomes.confidence import read_confidence, write_confidence
+from refusal_index.data.confidence import read_confidence, write_confidence
+from refusal_index.runs.settings import COMPARABILITY_VERSION
 
 RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs")
 METHODS = "likelihood,p-answering"

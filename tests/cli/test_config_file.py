@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.engines.settings import SETTINGS, SettingError, Settings
-from refusal_index.evaluation import sweep
-from refusal_index.evaluation.sweep import ConfigError, config_names, read_config
-from refusal_index.outcomes.settings import Price
+from refusal_index.data.settings import Price
+from refusal_index.runs import sweep
+from refusal_index.runs.settings import SETTINGS, SettingError, Settings
+from refusal_index.runs.sweep import ConfigError, config_names, read_config
 
 CONFIG = """
 [defaults]

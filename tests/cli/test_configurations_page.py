@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.evaluation.sweep import DATASET_KEYS, MODEL_KEYS, config_names, read_config
 from refusal_index.protocol import load_prompt_set
+from refusal_index.runs.sweep import DATASET_KEYS, MODEL_KEYS, config_names, read_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text(encoding="utf-8")
 CONFIG, PROMPTS, PARAPHRASE = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL)

@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refusal_index as ri
+from refusal_index.data import files
+from refusal_index.data.errors import NotWrittenError
 from refusal_index.errors import RefusalIndexError
-from refusal_index.evaluation.writing import rebuild
-from refusal_index.outcomes import files
-from refusal_index.outcomes.errors import NotWrittenError
+from refusal_index.runs.writing import rebuild
 from tests.cli.making import LOW
-from tests.engines.checksums import write_checksums
+from tests.models.checksums import write_checksums
 from tests.tiers import one_fast
 
 pytestmark = pytest.mark.timeout(300)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.evaluation import dry_run
 from refusal_index.protocol.cost import by_itself
+from refusal_index.runs import dry_run
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.tiers import others_nightly
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.outcomes.run_sets import SET_VERSION
-from refusal_index.outcomes.tabular import write_outcomes
-from refusal_index.studies import study
-from refusal_index.studies.study import study_spec
-from tests.outcomes.test_run_sets import make_run
+from refusal_index.data.run_sets import SET_VERSION
+from refusal_index.data.tabular import write_outcomes
+from refusal_index.plugins.studies import study
+from refusal_index.plugins.studies.study import study_spec
+from tests.data.test_run_sets import make_run
 from tests.studies.made import made_run
 
 COMMANDS = {

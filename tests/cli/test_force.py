@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.outcomes.tabular import read_outcomes
+from refusal_index.data.tabular import read_outcomes
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.cli.serving import finish, start
-from tests.engines.fake_api import FakeApi, is_grading
+from tests.models.fake_api import FakeApi, is_grading
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

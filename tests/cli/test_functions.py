@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.making import outcomes, stored, write_sums
-from tests.engines.fake_api import FakeApi
+from tests.models.fake_api import FakeApi
 from tests.tiers import one_fast
 
 HERE = "python:tests.cli.some_pipeline"

@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 from junitparser import JUnitXml
 
-from refusal_index.outcomes import Outcome, Question
-from refusal_index.outcomes.errors import NotWrittenError
-from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.gate_guards import ChangedQuestion
-from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.data import Outcome, Question
+from refusal_index.data.errors import NotWrittenError
+from refusal_index.data.files import write_atomically
+from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.findings.gate_guards import ChangedQuestion
 from tests.tiers import others_nightly
 
 N = 500
@@ -226,7 +226,7 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
     def full(*_: object) -> None:
         raise NotWrittenError(Path("g.json"), OSError(errno.ENOSPC, "No space left on device"))
 
-    monkeypatch.setattr("refusal_index.evaluation.gate.write_atomically", full)
+    monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--json", "g.json")
     assert done.exit_code == 2
     assert "g.json cannot be written (No space left on device)" in done.stderr
@@ -238,7 +238,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkey
             raise NotWrittenError(place, OSError(errno.ENOSPC, "No space left on device"))
         write_atomically(place, content)
 
-    monkeypatch.setattr("refusal_index.evaluation.gate.write_atomically", full)
+    monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     places = ("--json", "a.json", "--junit", "b.xml", "--markdown", "c.md", "--report", "d.html")
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)

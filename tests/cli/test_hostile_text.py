@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 from refusal_index.cli import console
-from refusal_index.engines.engine import Begun, Opened
-from refusal_index.evaluation.progress import counting, progress_bar
-from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.settings import Prices
-from refusal_index.outcomes.tabular import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.settings import Prices
+from refusal_index.data.tabular import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.runs.engine import Begun, Opened
+from refusal_index.runs.progress import counting, progress_bar
 from tests.tiers import others_nightly
 
 HOSTILE = {

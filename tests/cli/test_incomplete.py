@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.engines.fake_api import FakeApi, Fault, is_grading, question_of
+from tests.models.fake_api import FakeApi, Fault, is_grading, question_of
 
 QUESTIONS = 60
 KEY = "sk-very-secret"

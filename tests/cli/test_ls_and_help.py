@@ -9,15 +9,15 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from refusal_index import __version__
-from refusal_index.almanac.models import model_names
 from refusal_index.cli import app
 from refusal_index.cli.commands.ls import DATASET_NOTES, MODEL_NOTES
 from refusal_index.cli.shared_options import HELP
-from refusal_index.datasets import dataset_names, load_dataset
-from refusal_index.engines.settings import DEFAULT_GRADER, SETTINGS, Setting
-from refusal_index.evaluation.plan import ALMANAC_LIMIT
-from refusal_index.outcomes.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.data.datasets import dataset_names, load_dataset
+from refusal_index.findings.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.plugins.almanac.models import model_names
 from refusal_index.protocol import load_prompt_set, prompt_set_names
+from refusal_index.runs.plan import ALMANAC_LIMIT
+from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS, Setting
 
 
 def said(*arguments: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.outcomes.rates import contingency_table
+from refusal_index.data.rates import contingency_table
 from refusal_index.protocol import read_reply
 from refusal_index.stats import refusal_index
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from refusal_index.outcomes.files import held
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.runs import read_runs
+from refusal_index.data.files import held
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import read_runs
 from tests.cli.making import outcomes, write_sums
-from tests.engines.fake_api import FakeApi, is_grading, question_of
+from tests.models.fake_api import FakeApi, is_grading, question_of
 
 CONFIG = """
 [defaults]

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.almanac.models import model_names
-from refusal_index.datasets import load_dataset
+from refusal_index.data.datasets import load_dataset
+from refusal_index.plugins.almanac.models import model_names
 from tests.cli.serving import finish, kill_once, start
 
 CONNECTIONS = 8

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from refusal_index.datasets import dataset_names
-from refusal_index.evaluation.checks import check_name, grader_of
-from refusal_index.evaluation.sweep import Config, config_names, read_config
+from refusal_index.data.datasets import dataset_names
+from refusal_index.runs.checks import check_name, grader_of
+from refusal_index.runs.sweep import Config, config_names, read_config
 
 ROWS = (  # of the paper's table on SimpleQA
     *("Gemma-3-12B", "Qwen2.5-72B", "Qwen3-32B", "Qwen3-32B-Think", "Qwen3-235B", "Mistral-123B", "Llama-3.1-70B"),

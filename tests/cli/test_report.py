@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from refusal_index.cli import app
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.tabular import write_outcomes
-from tests.report.making import rows
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.tabular import write_outcomes
+from tests.render.making import rows
 
 
 def _run(*arguments: str | Path) -> Result:

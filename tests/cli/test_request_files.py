@@ -15,13 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.waves import formats
+from refusal_index.plugins.batches import formats
 from refusal_index.protocol import StopReason
+from refusal_index.runs.store import ReplyStore
 from tests.cli.making import outcomes, stored, write_sums
-from tests.engines.fake_api import is_forced, is_grading
-from tests.engines.waves.answering import LINES, dumped, failed_line
-from tests.evaluation.models import reply_to
+from tests.models.batches.answering import LINES, dumped, failed_line
+from tests.models.fake_api import is_forced, is_grading
+from tests.runs.models import reply_to
 from tests.tiers import one_fast
 
 BY_HAND = ("--engine", "files")
@@ -544,7 +544,7 @@ def test_a_first_pass_of_others_is_forced_by_files(wide):
 def test_a_function_that_grades_is_said_to_need_another_engine(wide):
     write_sums("q.csv", 4)
     arguments = list(FAKE)
-    arguments[arguments.index("exact")] = "python:tests.evaluation.models:judge"
+    arguments[arguments.index("exact")] = "python:tests.runs.models:judge"
     wide(*arguments, "--out", "r")
     wide("requests", "r", "--out", "w.jsonl")
     wide("replies", "r", write("res.jsonl", results_of("w.jsonl")))

@@ -13,12 +13,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.plan import prepare
-from refusal_index.outcomes.rates import contingency_table
+from refusal_index.data.rates import contingency_table
+from refusal_index.runs.plan import prepare
+from refusal_index.runs.settings import Settings
 from refusal_index.stats import refusal_index
 from tests.cli.making import LOW, PIPELINE, outcomes, stored, write_sums
-from tests.engines.fake_api import FakeApi, is_grading
+from tests.models.fake_api import FakeApi, is_grading
 from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]

@@ -11,7 +11,7 @@ import polars as pl
 
 from refusal_index.protocol import load_prompt_set
 from tests.cli.making import stored
-from tests.engines.fake_api import FakeApi
+from tests.models.fake_api import FakeApi
 
 RECORDS = [
     {

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.engines.settings import COMPARABILITY_VERSION
-from refusal_index.engines.store_check import with_checksum
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.runs.settings import COMPARABILITY_VERSION
+from refusal_index.runs.store_check import with_checksum
 from tests.cli.making import LOW
 
 LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]

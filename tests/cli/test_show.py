@@ -10,13 +10,13 @@ import pytest
 
 from refusal_index.cli import console
 from refusal_index.cli.runs import show_run
-from refusal_index.evaluation.results import Missing
-from refusal_index.evaluation.writing import Run
-from refusal_index.outcomes import Outcome, Question
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
-from refusal_index.outcomes.summary import Summary, Usage, summarise
-from refusal_index.outcomes.tabular import Identification, outcome_table
+from refusal_index.data import Outcome, Question
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.summary import Summary, Usage, summarise
+from refusal_index.render.summary import summary_blocks, usage_text
+from refusal_index.runs.results import Missing
+from refusal_index.runs.writing import Run
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
 HOSTILE = "[bold]x[/bold] :boom: \x1b[31mred\x9b \u202eltr\u2069 \u200b\r\n\ttab\ud800"

@@ -12,8 +12,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
-from refusal_index.studies.study import STUDY_NAMES, study_specs
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.plugins.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
 Invoke = Callable[..., Result]

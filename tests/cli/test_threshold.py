@@ -12,13 +12,13 @@ import pytest
 from click.testing import Result
 
 import refusal_index as ri
-from refusal_index.outcomes.confidence import write_confidence
-from refusal_index.outcomes.errors import RunFolderError
-from refusal_index.outcomes.schema import SCHEMA
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data.confidence import write_confidence
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.schema import SCHEMA
+from refusal_index.data.tabular import read_outcomes, write_outcomes
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE
-from tests.outcomes.test_threshold import planted
+from tests.findings.test_threshold import planted
 from tests.tiers import others_nightly
 
 QUESTIONS = 400

@@ -73,8 +73,8 @@ def test_it_ends_in_order_where_its_terminal_is_closed():
     before = f"""
     import asyncio
     from refusal_index.cli.runs import asking
-    from refusal_index.engines.budget import Budget
-    from refusal_index.engines.settings import Settings
+    from refusal_index.runs.budget import Budget
+    from refusal_index.runs.settings import Settings
 
     budget = Budget(Settings().limits)
 

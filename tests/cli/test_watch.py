@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.almanac.models import model_folder
+from refusal_index.plugins.almanac.models import model_folder
 
 WATCH = ("watch", "checkpoints", "--model-template", "almanac/{name}", "--limit", "5", "--variants", "normal")
 QUICK = ("--temperature", "0", "--every", "0.2")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from refusal_index.confidence.prompts import shipped
-from tests.evaluation.models import ASKED, number_in, reply_to
+from refusal_index.plugins.confidence.prompts import shipped
+from tests.runs.models import ASKED, number_in, reply_to
 
 PHRASES = list(shipped().scale)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluation import models
+from tests.runs import models
 
 
 @pytest.fixture(autouse=True)

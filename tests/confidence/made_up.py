@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.confidence.method import Answer, Evidence
-from refusal_index.outcomes.outcome import Question
+from refusal_index.data.outcome import Question
+from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.protocol import TokenLogprob
 
 LETTERS = "bcdfghjklmnpqrstvwz"

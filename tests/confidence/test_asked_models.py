@@ -13,15 +13,15 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
-from refusal_index.confidence.registry import METHODS as REGISTERED
-from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.confidence import Confidence, measure, prepare_confidence
-from refusal_index.evaluation.confidence_plan import ConfidencePlan
-from refusal_index.outcomes.confidence import read_confidence
-from refusal_index.outcomes.folder import RunFolder
+from refusal_index.data.confidence import read_confidence
+from refusal_index.data.folder import RunFolder
+from refusal_index.plugins.confidence.plan import ConfidencePlan
+from refusal_index.plugins.confidence.registry import METHODS as REGISTERED
+from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
+from refusal_index.runs.settings import Settings
 from tests.confidence import answering
-from tests.evaluation.models import ASKED, LOCAL, ROWS
+from tests.runs.models import ASKED, LOCAL, ROWS
 from tests.tiers import one_fast
 
 METHODS = ["p-true", "verbalised-number", "verbalised-words", "verbalised-number-after", "verbalised-words-after"]

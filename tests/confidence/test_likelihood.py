@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from refusal_index.confidence.likelihood import METHODS, answer_tokens
-from refusal_index.confidence.method import Answer, Evidence
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
+from refusal_index.plugins.confidence.likelihood import METHODS, answer_tokens
+from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.protocol import TokenLogprob
 
 TOKENS = tuple(

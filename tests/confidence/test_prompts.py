@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from refusal_index.confidence.prompts import read_prompts, shipped
-from refusal_index.confidence.registry import METHODS
+from refusal_index.plugins.confidence.prompts import read_prompts, shipped
+from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.protocol import PromptSetError
 
 WORDS = {

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from refusal_index.confidence.method import Answer, Evidence
-from refusal_index.confidence.sampling import answer_entropy, cluster_sizes, p_answering, self_consistency
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
+from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.sampling import answer_entropy, cluster_sizes, p_answering, self_consistency
 
 
 def answer(text: str, *, wrong: bool | None = False) -> Answer:

@@ -12,14 +12,14 @@ import scipy.optimize
 import statsmodels.api as sm
 from scipy import special
 
-from refusal_index.confidence.calibrated import isotonic, platt
-from refusal_index.confidence.folds import TrainingError, cluster_targets, logistic_fit, logistic_predict
-from refusal_index.confidence.method import Evidence, Need
-from refusal_index.confidence.p_ik import probe
-from refusal_index.confidence.registry import METHODS
-from refusal_index.confidence.text_classifier import classify
-from refusal_index.confidence.topic import topic_shares
-from refusal_index.outcomes.confidence import confidence_table
+from refusal_index.data.confidence import confidence_table
+from refusal_index.plugins.confidence.calibrated import isotonic, platt
+from refusal_index.plugins.confidence.folds import TrainingError, cluster_targets, logistic_fit, logistic_predict
+from refusal_index.plugins.confidence.method import Evidence, Need
+from refusal_index.plugins.confidence.p_ik import probe
+from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.text_classifier import classify
+from refusal_index.plugins.confidence.topic import topic_shares
 from refusal_index.stats import AurocResult, auroc
 from tests.confidence.made_up import by_topic, evidence_of
 
@@ -179,7 +179,7 @@ def test_estimates_of_another_predictor_say_so():
 @pytest.mark.slow
 def test_nothing_of_scikit_learn_is_loaded_before_a_method_is_used():
     code = (
-        "import sys, refusal_index, refusal_index.confidence.registry, refusal_index.evaluation.confidence;"
+        "import sys, refusal_index, refusal_index.plugins.confidence.registry, refusal_index.plugins.confidence.scores;"
         "print(sorted({'sklearn', 'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

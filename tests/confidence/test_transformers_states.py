@@ -10,10 +10,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from refusal_index.almanac import chat, states
-from refusal_index.almanac.models import model_folder
-from refusal_index.confidence.transformers_states import WeightsError, hidden_states
-from refusal_index.datasets import load_dataset
+from refusal_index.data.datasets import load_dataset
+from refusal_index.plugins.almanac import chat, states
+from refusal_index.plugins.almanac.models import model_folder
+from refusal_index.plugins.confidence.transformers_states import WeightsError, hidden_states
 from refusal_index.protocol import Message, load_prompt_set
 from tests.tiers import one_fast
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.datasets import DatasetError, download
-from refusal_index.datasets.download import fetched
+from refusal_index.data.datasets import DatasetError, download
+from refusal_index.data.datasets.download import fetched
 from tests.datasets.local_server import Answer, LocalServer
 
 CONTENT = b"question,answer\nWho?,Ann\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.datasets import DatasetError, faitheval, load_dataset
-from refusal_index.outcomes.files import sha256_of
+from refusal_index.data.datasets import DatasetError, faitheval, load_dataset
+from refusal_index.data.files import sha256_of
 from tests.datasets.local_server import LocalServer
 
 ABOUT_TEXT = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.datasets import Dataset, DatasetError, load_dataset
-from refusal_index.datasets.own import questions_from
-from refusal_index.outcomes.tabular import OutcomeTableError, read_outcomes
+from refusal_index.data.datasets import Dataset, DatasetError, load_dataset
+from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.tabular import OutcomeTableError, read_outcomes
 
 RECORDS = [
     {"id": 7, "Problem": " Who? ", "gold": "B", "choices": ["Ann", "Bob"], "context": "Bob was it.", "ok": True},

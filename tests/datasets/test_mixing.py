@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.datasets import Dataset, DatasetError, load_dataset, mix, sample
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
+from refusal_index.data.datasets import Dataset, DatasetError, load_dataset, mix, sample
 
 
 def numbered(name: str, count: int, grader: str = "model", gold: str | None = "!") -> Dataset:

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.datasets import Dataset, DatasetError, load_dataset, sample
-from refusal_index.datasets.own import reading
-from refusal_index.outcomes import Question, tabular
-from refusal_index.outcomes.settings import Problems
+from refusal_index.data import Question, tabular
+from refusal_index.data.datasets import Dataset, DatasetError, load_dataset, sample
+from refusal_index.data.datasets.own import reading
+from refusal_index.data.settings import Problems
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:

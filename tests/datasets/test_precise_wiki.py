@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.datasets import DatasetError, load_dataset
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
+from refusal_index.data.datasets import DatasetError, load_dataset
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "precise_wiki" / "precisewiki_negative_answers.json"
 FROZEN = [

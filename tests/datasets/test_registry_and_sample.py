@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.datasets import Dataset, DatasetError, almanac, dataset_names, load_dataset, sample
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
+from refusal_index.data.datasets import Dataset, DatasetError, almanac, dataset_names, load_dataset, sample
 
 
 def numbered(count: int) -> Dataset:
@@ -115,7 +115,7 @@ def test_the_almanac_takes_no_file():
 
 
 def test_the_shipped_almanac_agrees_with_its_checksum():
-    if not (files("refusal_index.datasets") / "data" / "almanac.jsonl").is_file():
+    if not (files("refusal_index.data.datasets") / "data" / "almanac.jsonl").is_file():
         pytest.skip("the almanac's questions have not been made yet")
     data = load_dataset("almanac")
     assert len({question.question_id for question in data.questions}) == len(data.questions) > 500

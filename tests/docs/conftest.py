@@ -1,5 +1,5 @@
 """The browser that the report's tests drive shows pages of the site, too."""
 
-from tests.report.conftest import chromium
+from tests.render.conftest import chromium
 
 __all__ = ["chromium"]

@@ -20,7 +20,7 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.estimator import upper_orthant
 from tests.docs.blocks import ROOT
-from tests.report.chromium import Browser, Page
+from tests.render.chromium import Browser, Page
 
 KNOWN = [
     *[(710, 30, 210, 50), (40, 10, 20, 30), (2, 1, 1, 2), (1, 1, 1, 1), (2**53, 2**50, 2**51, 2**52)],

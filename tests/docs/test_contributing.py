@@ -1,4 +1,4 @@
-"""What the pages for contributors say of the code is so: its rooms, its paths, the lines of the example."""
+"""What the pages for contributors say of the code is so: its packages, its paths, the lines of the example."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 ADDITIONS = (ROOT / "docs/decisions/README.md").read_text().partition("### What each addition touches")[2]
 
 
-def test_every_room_is_in_the_table():
-    table = CONTRIBUTING.partition("| room |")[2].partition("\n\n")[0]
-    rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
-    assert sorted(re.findall(r"^\| `(\w+)/`", table, re.MULTILINE)) == sorted(rooms)
+def test_every_package_is_in_the_table():
+    table = CONTRIBUTING.partition("| package |")[2].partition("\n\n")[0]
+    packages = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    assert sorted(re.findall(r"^\| `(\w+)/`", table, re.MULTILINE)) == sorted(packages)
 
 
 def test_every_line_that_the_example_adds_stands_in_its_file():
@@ -31,7 +31,7 @@ def test_every_line_that_the_example_adds_stands_in_its_file():
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_/]+(?:\.py|\.md|/))`", ADDITIONS))))
 def test_what_an_addition_touches_is_there(path):
-    assert any((place / path).exists() for place in (ROOT, PACKAGE, PACKAGE / "engines/inspect"))
+    assert any((place / path).exists() for place in (ROOT, PACKAGE, PACKAGE / "plugins/inspect"))
 
 
 def test_the_steps_of_one_question_are_names_of_the_code():

@@ -15,12 +15,14 @@ import pytest
 
 from refusal_index import __version__
 from tests.docs.blocks import ROOT, pages
-from tests.report.chromium import Browser, Page
+from tests.render.chromium import Browser, Page
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#[^)\s]*)?\)")
 
 
-@pytest.mark.parametrize("page", [*pages(), "benchmarks/README.md", "src/refusal_index/almanac/models/README.md"])
+@pytest.mark.parametrize(
+    "page", [*pages(), "benchmarks/README.md", "src/refusal_index/plugins/almanac/models/README.md"]
+)
 def test_links_lead_to_files_of_the_repository(page):
     """Pages are read there, too; links within the built site are checked when it is built."""
     generated = {ROOT / "docs" / name for name in ("reference/command-line.md", "benchmarks.md", "embedded-models.md")}

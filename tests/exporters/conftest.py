@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from refusal_index.evaluation.api import evaluate
-from refusal_index.evaluation.writing import Run
-from tests.evaluation.models import LOCAL, reply_to
+from refusal_index.runs.api import evaluate
+from refusal_index.runs.writing import Run
+from tests.runs.models import LOCAL, reply_to
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.exporters.every_eval_ever import place_of
-from refusal_index.exporters.registry import export_runs
-from refusal_index.exporters.results import ExportedRun
+from refusal_index.plugins.trackers.every_eval_ever import place_of
+from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.results import ExportedRun
 
 SCHEMAS = Path(__file__).parent / "schemas"
 AGGREGATE, INSTANCE = (

@@ -11,14 +11,14 @@ import pytest
 from junitparser import Error, Failure, JUnitXml
 from markdown_it import MarkdownIt
 
-from refusal_index.exporters.gate_files import escaped, line, to_junit, to_markdown
-from refusal_index.outcomes import Outcome, Question
-from refusal_index.outcomes.gate import GateResult, decide
-from refusal_index.outcomes.gate_policy import Policy
-from refusal_index.outcomes.presentation.blocks import OBEYED
-from refusal_index.outcomes.presentation.gate import NO_CHANGES
-from refusal_index.outcomes.runs import ComparedRun, compared_runs
-from refusal_index.outcomes.tabular import Identification, outcome_table
+from refusal_index.data import Outcome, Question
+from refusal_index.data.runs import ComparedRun, compared_runs
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.gate import GateResult, decide
+from refusal_index.findings.gate_policy import Policy
+from refusal_index.render.blocks import OBEYED
+from refusal_index.render.gate import NO_CHANGES
+from refusal_index.render.gate_files import escaped, line, to_junit, to_markdown
 
 HOSTILE = (
     "<script>x()</script>",

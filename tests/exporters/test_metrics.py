@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from refusal_index.exporters.results import METRICS, described
+from refusal_index.plugins.trackers.results import METRICS, described
 from refusal_index.stats import METRIC_NAMES
 
 

@@ -13,13 +13,9 @@ import pytest
 mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
 pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
 
-from refusal_index.exporters.registry import export_runs  # noqa: E402
-from refusal_index.exporters.results import (  # noqa: E402
-    TrackerError,
-    numbers,
-    read_exported,
-)
-from refusal_index.exporters.tracker import Subject, open_tracker  # noqa: E402
+from refusal_index.plugins.trackers.registry import export_runs  # noqa: E402
+from refusal_index.plugins.trackers.results import TrackerError, numbers, read_exported  # noqa: E402
+from refusal_index.plugins.trackers.tracker import Subject, open_tracker  # noqa: E402
 from tests.exporters.conftest import leaves  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]

@@ -6,9 +6,9 @@ import shutil
 import polars as pl
 import pytest
 
-from refusal_index.exporters.results import key_of, read_exported
-from refusal_index.outcomes.errors import RunFolderError
-from refusal_index.outcomes.folder import RUN_ID, RunFolder
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.folder import RUN_ID, RunFolder
+from refusal_index.plugins.trackers.results import key_of, read_exported
 
 
 def test_a_folder_says_what_its_summary_says(run, summary):

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from refusal_index.exporters import tracker
-from refusal_index.exporters.registry import export_runs
-from refusal_index.exporters.results import ExportError, TrackerError, read_exported
-from refusal_index.exporters.tracker import files_of, table_of, told
+from refusal_index.plugins.trackers import tracker
+from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
+from refusal_index.plugins.trackers.tracker import files_of, table_of, told
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):

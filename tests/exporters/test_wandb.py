@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 
-from refusal_index.exporters import wandb_tracker
-from refusal_index.exporters.registry import export_runs
-from refusal_index.exporters.results import TrackerError, numbers, read_exported
-from refusal_index.exporters.tracker import Subject, open_tracker
+from refusal_index.plugins.trackers import wandb_tracker
+from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.results import TrackerError, numbers, read_exported
+from refusal_index.plugins.trackers.tracker import Subject, open_tracker
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import logged_in
 

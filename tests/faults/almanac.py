@@ -16,9 +16,9 @@ from unittest.mock import patch
 
 from aiohttp import web
 
-from refusal_index.almanac import server
-from refusal_index.almanac.batch_lines import BatchLine, ModelPool, as_line, read_lines, refusal
-from refusal_index.almanac.batches import Batches, RequestLog, Status, _Results, _Run
+from refusal_index.plugins.almanac import server
+from refusal_index.plugins.almanac.batch_lines import BatchLine, ModelPool, as_line, read_lines, refusal
+from refusal_index.plugins.almanac.batches import Batches, RequestLog, Status, _Results, _Run
 
 
 @dataclass(frozen=True)

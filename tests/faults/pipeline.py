@@ -7,7 +7,7 @@ from functools import cache
 
 from openai import AsyncOpenAI
 
-from refusal_index.outcomes.outcome import Grade, Question
+from refusal_index.data.outcome import Grade, Question
 from refusal_index.protocol.grading import grader_prompt, read_verdict
 
 

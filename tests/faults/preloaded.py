@@ -6,12 +6,12 @@ from importlib import import_module
 for _name in (
     "refusal_index.cli.commands.run",
     "refusal_index.cli.runs",
-    "refusal_index.engines.direct",
-    "refusal_index.engines.inspect.client",
-    "refusal_index.engines.waves.batch_executor",
-    "refusal_index.evaluation.dry_run",
-    "refusal_index.evaluation.sweep",
-    "refusal_index.report",
+    "refusal_index.runs.direct",
+    "refusal_index.models.inspect.client",
+    "refusal_index.plugins.batches.batch_executor",
+    "refusal_index.runs.dry_run",
+    "refusal_index.runs.sweep",
+    "refusal_index.render.report",
     "tests.faults.process",
 ):
     import_module(_name)

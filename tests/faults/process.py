@@ -22,10 +22,10 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 WAITS = (
-    ("refusal_index.engines.retrying", "FIRST_WAIT", 0.02),
-    ("refusal_index.engines.waves.engine", "FIRST_WAIT", 0.02),
-    ("refusal_index.engines.waves.batch_lane", "SETTLED", 0.3),
-    ("refusal_index.engines.waves.batch_lane", "OUTAGE", 3.0),
+    ("refusal_index.models.retrying", "FIRST_WAIT", 0.02),
+    ("refusal_index.plugins.batches.engine", "FIRST_WAIT", 0.02),
+    ("refusal_index.plugins.batches.batch_lane", "SETTLED", 0.3),
+    ("refusal_index.plugins.batches.batch_lane", "OUTAGE", 3.0),
 )
 """Seconds to wait for the first time until something is done again, or given up, and where they stand."""
 

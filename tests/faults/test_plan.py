@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from refusal_index.outcomes.outcome import Question
+from refusal_index.data.outcome import Question
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.grading import grader_prompt
 from tests.faults import kinds

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Question
-from refusal_index.outcomes.outcome import LETTERS
+from refusal_index.data import Grade, Question
+from refusal_index.data.outcome import LETTERS
 from refusal_index.protocol.graders import LABEL, choice_grade, named_choices
 
 CAPITAL = Question(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import (
     ASKED_AGAIN,
     Asked,

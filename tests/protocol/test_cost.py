@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.outcomes import Outcome, Question
+from refusal_index.data import Outcome, Question
 from refusal_index.protocol import (
     REFUSAL,
     Asked,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Question
+from refusal_index.data import Grade, Question
 from refusal_index.protocol.grading import FOLDED, NUMBER, TOKEN, _quantity, _words, exact_grade, normalise
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import Asked, GraderKind, Pass, Protocol, Reply, Request, load_prompt_set, next_request
 from refusal_index.protocol.procedure import next_step
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.outcomes import Grade, Question, patterns
+from refusal_index.data import Grade, Question, patterns
 from refusal_index.protocol import (
     TWO_PASSES,
     Asked,

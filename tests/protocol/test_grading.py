@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Question
+from refusal_index.data import Grade, Question
 from refusal_index.protocol.grading import (
     grader_prompt,
     grader_prompt_hash,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from refusal_index.outcomes import Question
+from refusal_index.data import Question
 from refusal_index.protocol import FORCED, load_prompt_set
 from refusal_index.protocol.replies import PromptLengthError, about_tokens, check_lengths, longest_prompt, whole_prompt
 

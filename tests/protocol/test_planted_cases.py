@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import Asked, GraderKind, Pass, Reply, Step, StopReason, next_step
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "graders.md"

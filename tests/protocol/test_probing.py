@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refusal_index.outcomes import Outcome, Question
+from refusal_index.data import Outcome, Question
 from refusal_index.protocol import (
     Asked,
     Completion,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import Asked, GraderKind, Pass, Regrading, Reply, Step, next_step
 
 QUESTION = Question("q", "What is the capital of Peru?", "Lima")

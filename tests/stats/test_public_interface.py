@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
-from tests.evaluation.test_package import PUBLIC
+from tests.runs.test_package import PUBLIC
 
 import refusal_index
 from benchmarks import estimator

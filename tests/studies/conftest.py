@@ -2,7 +2,7 @@
 
 import pytest
 
-from refusal_index.studies import grading_sensitivity, ranking_stability, sampling_error
+from refusal_index.plugins.studies import grading_sensitivity, ranking_stability, sampling_error
 
 
 @pytest.fixture

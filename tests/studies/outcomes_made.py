@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.schema import SCHEMA
-from refusal_index.studies.study import Study, StudyOptions
-from refusal_index.studies.style import house_style
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.schema import SCHEMA
+from refusal_index.plugins.studies.study import Study, StudyOptions
+from refusal_index.plugins.studies.style import house_style
 
 OPTIONS = StudyOptions()
 THRESHOLDS: Mapping[str, float] = {"low": 0.9, "normal": 0.2, "high": -0.5}

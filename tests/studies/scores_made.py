@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.confidence import Score, confidence_table
-from refusal_index.outcomes.confidence_record import MethodRecord, write_record
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.summary import Usage
+from refusal_index.data.confidence import Score, confidence_table
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.confidence_record import MethodRecord, write_record
+from refusal_index.findings.summary import Usage
 
 TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")
 N_FOLDS = 5

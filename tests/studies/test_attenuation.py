@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
-from refusal_index.outcomes.sampling import draw_matrix
+from refusal_index.data.sampling import draw_matrix
+from refusal_index.plugins.studies.attenuation import CORRECTED, CROSSED, SINGLE, make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import attenuated_refusal_index, corrected_refusal_index, refusal_index
-from refusal_index.studies.attenuation import CORRECTED, CROSSED, SINGLE, make
-from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 RHO = 0.6

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import spearmanr
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run
 
-from refusal_index.studies.auroc_correlation import correlation, make
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.auroc_correlation import correlation, make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 

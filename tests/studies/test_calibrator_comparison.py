@@ -12,10 +12,10 @@ from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, 
 from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
-from refusal_index.outcomes.confidence import Score, confidence_table
+from refusal_index.data.confidence import Score, confidence_table
+from refusal_index.plugins.studies.calibrator_comparison import curve_rows, make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, number
 from refusal_index.stats import corrected_refusal_index, refusal_index
-from refusal_index.studies.calibrator_comparison import curve_rows, make
-from refusal_index.studies.study import NotPossibleError, StudyOptions, number
 
 OPTIONS = StudyOptions()
 METHODS = {"likelihood": 2.0, "self-consistency": 1.0, "p-ik": 0.5}

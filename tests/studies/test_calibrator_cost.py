@@ -8,9 +8,9 @@ from tests.studies.made import made_run
 from tests.studies.outcomes_made import HOSTILE, check_files
 from tests.studies.scores_made import in_folder, record, with_scores
 
-from refusal_index.outcomes.summary import Usage
-from refusal_index.studies.calibrator_cost import MODEL, PREDICTOR, TRAINED, cost_in_words, make
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.findings.summary import Usage
+from refusal_index.plugins.studies.calibrator_cost import MODEL, PREDICTOR, TRAINED, cost_in_words, make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 

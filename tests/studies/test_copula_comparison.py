@@ -18,9 +18,9 @@ from tests.studies.outcomes_made import (
     table_rows,
 )
 
+from refusal_index.plugins.studies.copula_comparison import make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import COPULA_NAMES, copula_tests
-from refusal_index.studies.copula_comparison import make
-from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
+from refusal_index.plugins.studies.grading_sensitivity import ERRORS, RATES, make, misgrading_rows, scoring_rows
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, OutcomeCounts, refusal_index
-from refusal_index.studies.grading_sensitivity import ERRORS, RATES, make, misgrading_rows, scoring_rows
-from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 TRUTH = (4000, 1000, 2500, 2500)

@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import rankdata
 from tests.studies.made import made_run
 
+from refusal_index.plugins.studies import hallucination_table
+from refusal_index.plugins.studies.hallucination_table import with_agreement
+from refusal_index.plugins.studies.scores import run_index
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, tex_text
 from refusal_index.stats import refusal_index
-from refusal_index.studies import hallucination_table
-from refusal_index.studies.hallucination_table import with_agreement
-from refusal_index.studies.scores import run_index
-from refusal_index.studies.study import NotPossibleError, StudyOptions, tex_text
 
 OPTIONS = StudyOptions()
 DATASETS = ("precise_wiki", "faitheval_counterfactual", "faitheval_inconsistent", "faitheval_unanswerable")

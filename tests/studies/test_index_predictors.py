@@ -11,10 +11,10 @@ from scipy.stats import f_oneway, linregress
 from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
-from refusal_index.studies import index_predictors
-from refusal_index.studies.index_predictors import design, explained, make
-from refusal_index.studies.scores import run_index
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies import index_predictors
+from refusal_index.plugins.studies.index_predictors import design, explained, make
+from refusal_index.plugins.studies.scores import run_index
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 

@@ -14,10 +14,9 @@ from matplotlib.text import Annotation
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record
 
-from refusal_index.outcomes.presentation.comparison import BIASED
-from refusal_index.studies import operating_point, sampling_error, style
-from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
-from refusal_index.studies.study import (
+from refusal_index.plugins.studies import operating_point, sampling_error, style
+from refusal_index.plugins.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
+from refusal_index.plugins.studies.study import (
     FORMATS,
     MARK,
     NotPossibleError,
@@ -29,6 +28,7 @@ from refusal_index.studies.study import (
     study_specs,
     write_study,
 )
+from refusal_index.render.comparison import BIASED
 
 VARIANTS = ("low", "normal", "high")
 STATED = {"prompts": {"targets": dict(zip(VARIANTS, (0.0, 0.5, 0.75), strict=True))}}

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.outcomes.test_run_sets import make_run, write_summary
+from tests.data.test_run_sets import make_run, write_summary
 from tests.studies.made import made_run
 from tests.tiers import one_fast
 
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.summary import Usage, summarise, summary_to_json
-from refusal_index.report import read_report_runs
-from refusal_index.studies import cost_table, hallucination_table, index_and_accuracy, index_and_size, results_table
-from refusal_index.studies.scores import chosen_runs, display_names
-from refusal_index.studies.study import StudyOptions, paper_context
+from refusal_index.data.folder import RunFolder
+from refusal_index.findings.summary import Usage, summarise, summary_to_json
+from refusal_index.plugins.studies import (
+    cost_table,
+    hallucination_table,
+    index_and_accuracy,
+    index_and_size,
+    results_table,
+)
+from refusal_index.plugins.studies.scores import chosen_runs, display_names
+from refusal_index.plugins.studies.study import StudyOptions, paper_context
+from refusal_index.render.report import read_report_runs
 
 OPTIONS = StudyOptions()
 

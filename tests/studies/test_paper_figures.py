@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import linregress
 from tests.studies.made import made_run
 
-from refusal_index.studies import index_and_accuracy
-from refusal_index.studies.study import (
+from refusal_index.plugins.studies import index_and_accuracy
+from refusal_index.plugins.studies.study import (
     ModelTableError,
     StudyOptions,
     family_of,

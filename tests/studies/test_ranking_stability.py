@@ -12,10 +12,10 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
-from refusal_index.studies import ranking_stability
-from refusal_index.studies.ranking_stability import grid_of, make, paper_layout, stability_frame
-from refusal_index.studies.scores import COMPARED
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies import ranking_stability
+from refusal_index.plugins.studies.ranking_stability import grid_of, make, paper_layout, stability_frame
+from refusal_index.plugins.studies.scores import COMPARED
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 SHUFFLES = 60

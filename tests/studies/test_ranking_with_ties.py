@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.studies.outcomes_made import HOSTILE, OPTIONS, THRESHOLDS, check_files, make_run, run_of, table_rows
 
-from refusal_index.outcomes.comparison import CompareOptions, rank
-from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.comparison import CompareOptions, rank
+from refusal_index.plugins.studies.ranking_with_ties import MOST_PAIRS, make
+from refusal_index.plugins.studies.scores import chosen_runs, display_names, reference_variant
+from refusal_index.plugins.studies.study import NotPossibleError
 from refusal_index.stats import joint_refusal_index
-from refusal_index.studies.ranking_with_ties import MOST_PAIRS, make
-from refusal_index.studies.scores import chosen_runs, display_names, reference_variant
-from refusal_index.studies.study import NotPossibleError
 
 
 @pytest.fixture(scope="module")

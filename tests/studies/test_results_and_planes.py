@@ -11,10 +11,10 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
 
+from refusal_index.plugins.studies import accuracy_refusal_plane, iso_refusal_index, results_table
+from refusal_index.plugins.studies.scores import COMPARED
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec
 from refusal_index.stats import ContingencyTable, metrics
-from refusal_index.studies import accuracy_refusal_plane, iso_refusal_index, results_table
-from refusal_index.studies.scores import COMPARED
-from refusal_index.studies.study import NotPossibleError, StudyOptions, study_spec
 
 OPTIONS = StudyOptions()
 

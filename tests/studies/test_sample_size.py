@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
+from refusal_index.plugins.studies.sample_size import COMPARED, N_SUBSETS, SIZES, make, spread_frame, subset_values
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, PlanningScenario, metrics, questions_for_cv, refusal_index
-from refusal_index.studies.sample_size import COMPARED, N_SUBSETS, SIZES, make, spread_frame, subset_values
-from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 TABLE = ContingencyTable(420, 80, 300, 200)

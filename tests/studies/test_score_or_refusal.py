@@ -11,10 +11,10 @@ from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, 
 from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
-from refusal_index.outcomes.confidence import Score, confidence_table
+from refusal_index.data.confidence import Score, confidence_table
+from refusal_index.plugins.studies.score_or_refusal import BEATEN, BEATS, NOT_TOLD, make
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_with_refusals
-from refusal_index.studies.score_or_refusal import BEATEN, BEATS, NOT_TOLD, make
-from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from tests.studies.made import made_run, rates
 
-from refusal_index.studies import score_variability
-from refusal_index.studies.score_variability import AVERAGE, ratio_rows, with_averages
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies import score_variability
+from refusal_index.plugins.studies.score_variability import AVERAGE, ratio_rows, with_averages
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
 METRICS = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", "refusal_index")

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE
 
-from refusal_index.studies import style
-from refusal_index.studies.scatter import label_points
-from refusal_index.studies.study import Study
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.scatter import label_points
+from refusal_index.plugins.studies.study import Study
 
 
 def luminance(colour: str) -> float:

@@ -9,10 +9,10 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
-from refusal_index.outcomes.sampling import outcome_matrix
+from refusal_index.data.sampling import outcome_matrix
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.thinking import make, thinking_of
 from refusal_index.stats import compare_joint, compare_metrics
-from refusal_index.studies.study import NotPossibleError, StudyOptions
-from refusal_index.studies.thinking import make, thinking_of
 
 OPTIONS = StudyOptions()
 

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from tests.studies.made import HOSTILE, made_run
 
-from refusal_index.studies import results_table
-from refusal_index.studies.study import (
+from refusal_index.plugins.studies import results_table
+from refusal_index.plugins.studies.study import (
     LONGEST,
     Study,
     StudyOptions,

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar, cast
 
 import typer
 
+from refusal_index.data.errors import NotWrittenError, suggestion
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import NotWrittenError, suggestion
-from refusal_index.outcomes.presentation.blocks import Block, escape
-from refusal_index.outcomes.presentation.blocks import Table as PlainTable
 from refusal_index.redaction import redacted, redacted_in
+from refusal_index.render.blocks import Block, escape
+from refusal_index.render.blocks import Table as PlainTable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from refusal_index.cli.console import OptionError, tells_bad_input
-from refusal_index.outcomes.errors import is_utf8
+from refusal_index.data.errors import is_utf8
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from refusal_index.cli import console
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.runs import ComparedRun, FoundRuns
-    from refusal_index.outcomes.sampling import Sampling
+    from refusal_index.data.runs import ComparedRun, FoundRuns
+    from refusal_index.data.sampling import Sampling
 
 
 def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> FoundRuns:
@@ -21,8 +21,8 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
     RunFolderError, OutcomeTableError
         If a path is not there, or none can be read.
     """
-    from refusal_index.outcomes.runs import find_runs
-    from refusal_index.outcomes.sampling import OWN_COLUMNS
+    from refusal_index.data.runs import find_runs
+    from refusal_index.data.sampling import OWN_COLUMNS
 
     found = find_runs(paths, sampling or OWN_COLUMNS)
     tell_left_out(found.left_out)
@@ -31,7 +31,7 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
 
 def tell_missing(runs: Sequence[ComparedRun]) -> None:
     """Say which runs lack grades, before what is made of them."""
-    from refusal_index.outcomes.presentation.comparison import missing_lines
+    from refusal_index.render.comparison import missing_lines
 
     for line in missing_lines(runs):
         console.note(line)

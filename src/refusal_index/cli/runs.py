@@ -16,21 +16,21 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
-from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Progress, RunFailedError, WaitingError
-from refusal_index.engines.registry import BATCH
-from refusal_index.engines.settings import Sending
-from refusal_index.evaluation.confidence_plan import ConfidencePlan, pending
-from refusal_index.evaluation.confidence_record import outdated_lines
-from refusal_index.evaluation.display import run_blocks
-from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
-from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.presentation import dry_run_blocks, dry_run_document, set_blocks
-from refusal_index.evaluation.progress import counting, progress_bar
-from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
-from refusal_index.evaluation.writing import DISAGREEMENTS, Run
-from refusal_index.outcomes.files import held
-from refusal_index.outcomes.run_sets import SUMMARY
+from refusal_index.data.files import held
+from refusal_index.data.run_sets import SUMMARY
+from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
+from refusal_index.plugins.confidence.record import outdated_lines
+from refusal_index.render.display import run_blocks
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.dry_run import RunEstimate, estimate_run
+from refusal_index.runs.engine import Progress, RunFailedError, WaitingError
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.presentation import dry_run_blocks, dry_run_document, set_blocks
+from refusal_index.runs.progress import counting, progress_bar
+from refusal_index.runs.registry import BATCH
+from refusal_index.runs.settings import Sending
+from refusal_index.runs.sweep import CellResult, Sweep, carry_out_sweep
+from refusal_index.runs.writing import DISAGREEMENTS, Run
 
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import OptionError, option
-from refusal_index.engines.settings import REMOVED, SETTINGS, Setting, not_a_setting
+from refusal_index.runs.settings import REMOVED, SETTINGS, Setting, not_a_setting
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.settings import TruthfulnessWeights
+    from refusal_index.data.settings import TruthfulnessWeights
 
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
@@ -85,7 +85,7 @@ def output(text: str, *names: str, metavar: str | None = None, own: str | None =
     def outside_runs(param: typer.CallbackParam, place: Any) -> Any:
         if place in (None, "-"):
             return place
-        from refusal_index.outcomes.folder import run_around
+        from refusal_index.data.folder import run_around
 
         run = run_around(Path(place))
         if run is not None and (own is None or not Path(place).resolve().is_relative_to(run / own)):
@@ -105,7 +105,7 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
     SettingError
         If it is not three numbers from 0.
     """
-    from refusal_index.engines.settings import read_weights
+    from refusal_index.runs.settings import read_weights
 
     return None if given is None else read_weights(given, "truthfulness_weights")
 
@@ -120,7 +120,7 @@ def check_place(out: Path) -> None:
     RefusalIndexError
         If the suffix is of no kind of table.
     """
-    from refusal_index.outcomes.settings import file_format
+    from refusal_index.data.settings import file_format
 
     file_format(out)
     if out.exists() or out.is_symlink():
@@ -142,7 +142,7 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
     >>> words_of(["Pass=refused"])
     {'pass': 'refused'}
     """
-    from refusal_index.datasets.imports.graded import MEANINGS
+    from refusal_index.data.imports.graded import MEANINGS
 
     words: dict[str, str] = {}
     for entry in given:

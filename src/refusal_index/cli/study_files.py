@@ -12,7 +12,7 @@ from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, one_of
 
 if TYPE_CHECKING:
-    from refusal_index.studies.study import Study
+    from refusal_index.plugins.studies.study import Study
 
 FORMATS = "csv,tex,svg,pdf,png"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from refusal_index.outcomes.outcome import Outcome, Question
+from refusal_index.data.outcome import Outcome, Question
 from refusal_index.protocol.grading import grader_prompt
 from refusal_index.protocol.procedure import (
     GRADE_ATTEMPTS,

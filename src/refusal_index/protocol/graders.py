@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from refusal_index.data.outcome import LETTERS, Grade, Question
+from refusal_index.data.patterns import matches
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.outcome import LETTERS, Grade, Question
-from refusal_index.outcomes.patterns import matches
 from refusal_index.protocol.grading import declines, exact_grade, same
 from refusal_index.protocol.replies import DECORATION
 

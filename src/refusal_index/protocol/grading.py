@@ -20,8 +20,8 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import islice
 
-from refusal_index.outcomes.outcome import LETTERS as CHOICE_LETTERS
-from refusal_index.outcomes.outcome import Grade, Question
+from refusal_index.data.outcome import LETTERS as CHOICE_LETTERS
+from refusal_index.data.outcome import Grade, Question
 from refusal_index.protocol.replies import DECORATION, without_reasoning
 
 LETTERS = {"A": Grade.CORRECT, "B": Grade.INCORRECT, "C": Grade.REFUSED}

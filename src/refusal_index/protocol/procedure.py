@@ -38,7 +38,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 from typing import Protocol as Interface
 
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.protocol.graders import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.grading import grader_prompt, read_verdict
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError

@@ -19,9 +19,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from refusal_index.data.errors import nearest, shortened
+from refusal_index.data.outcome import LETTERS
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.outcome import LETTERS
 
 FORCED = "forced"
 UNANSWERED = "UNANSWERED"

@@ -13,10 +13,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NoReturn, TypeGuard
 
+from refusal_index.data.errors import shortened
+from refusal_index.data.files import sound_text
+from refusal_index.data.outcome import Question
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import shortened
-from refusal_index.outcomes.files import sound_text
-from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet
 
 ANSWER_MARK = re.compile(r"<(/?)answer>", re.IGNORECASE)

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.datasets import DatasetError
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, from_outcomes, read_first_passes
-from refusal_index.datasets.imports.first_pass import self_contained, to_outcomes
-from refusal_index.datasets.imports.known import of_one_model, questions_to_force
-from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.imports.tally import tallies
-from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.datasets import DatasetError
+from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, from_outcomes, read_first_passes
+from refusal_index.data.imports.first_pass import self_contained, to_outcomes
+from refusal_index.data.imports.known import of_one_model, questions_to_force
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.findings.tally import tallies
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

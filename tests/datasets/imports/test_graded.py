@@ -8,10 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.datasets import DatasetError
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, known, read_first_passes
-from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.outcomes import Grade
+from refusal_index.data import Grade
+from refusal_index.data.datasets import DatasetError
+from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, known, read_first_passes
+from refusal_index.data.imports.source import SourceFile
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

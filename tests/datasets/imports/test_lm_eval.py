@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.datasets import DatasetError
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes
-from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.imports.two_files import check_order, with_rows_of_forced
-from refusal_index.outcomes import Grade
+from refusal_index.data import Grade
+from refusal_index.data.datasets import DatasetError
+from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.imports.two_files import check_order, with_rows_of_forced
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
-from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.imports.tally import tallies
+from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.findings.tally import tallies
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 MODELS = (

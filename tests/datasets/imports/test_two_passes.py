@@ -9,14 +9,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.datasets import DatasetError
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
-from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.imports.tally import tallies, tally_blocks
-from refusal_index.engines.first_passes import import_file, joined
-from refusal_index.outcomes import Grade
-from refusal_index.outcomes.rates import contingency_table
-from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
+from refusal_index.data import Grade
+from refusal_index.data.datasets import DatasetError
+from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.rates import contingency_table
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.findings.tally import tallies, tally_blocks
+from refusal_index.runs.first_passes import import_file, joined
 from refusal_index.stats import ContingencyTable
 
 COUNTS = ContingencyTable(50, 14, 60, 76)  # 64 refused

@@ -6,9 +6,9 @@ import json
 from itertools import islice
 from pathlib import Path
 
-from tests.engines.wiki_writer import page
+from tests.models.wiki_writer import page
 
-from refusal_index.datasets.precise_wiki_build import Candidate, Lengths, draw_order, read_pages, request_seed
+from refusal_index.plugins.wiki import Candidate, Lengths, draw_order, read_pages, request_seed
 
 LENGTHS = Lengths(400, 2000)
 

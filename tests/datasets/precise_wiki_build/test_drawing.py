@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.datasets.precise_wiki_build import Candidate, Drawing, Reason, Tried
-from refusal_index.datasets.precise_wiki_build.drawing import FIRST_ROUND, HOPELESS, LARGEST_ROUND
+from refusal_index.plugins.wiki import Candidate, Drawing, Reason, Tried
+from refusal_index.plugins.wiki.drawing import FIRST_ROUND, HOPELESS, LARGEST_ROUND
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from refusal_index.datasets.precise_wiki_build import (
+from refusal_index.plugins.wiki import (
     BuildError,
     BuildPaths,
     Candidate,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.engines.wiki_writer import page
+from tests.models.wiki_writer import page
 
-from refusal_index.datasets import DatasetError
-from refusal_index.datasets.precise_wiki_build import read_pages
+from refusal_index.data.datasets import DatasetError
+from refusal_index.plugins.wiki import read_pages
 
 GOODWIKI_SCHEMA = {
     "pageid": pl.Int64,

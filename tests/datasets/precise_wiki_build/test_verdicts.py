@@ -13,17 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.datasets.precise_wiki_build import (
-    Ask,
-    Asked,
-    Candidate,
-    Reason,
-    Said,
-    Tried,
-    build_prompts,
-    next_ask,
-)
-from refusal_index.datasets.precise_wiki_build.verdicts import normalised
+from refusal_index.plugins.wiki import Ask, Asked, Candidate, Reason, Said, Tried, build_prompts, next_ask
+from refusal_index.plugins.wiki.verdicts import normalised
 
 TEXT = "The lighthouse of Arland was finished in 1871 by Ada Bergström. It is 31.5 metres tall. 灯台は東京にある。"
 ARLAND = Candidate("pw-1", "Arland", "Sights", TEXT)
@@ -179,7 +170,7 @@ def test_a_hostile_title_stands_in_its_quotation_only():
 
 
 def test_hashes_are_of_the_templates():
-    text = (files("refusal_index.datasets.precise_wiki_build") / "prompts.toml").read_text(encoding="utf-8")
+    text = (files("refusal_index.plugins.wiki") / "prompts.toml").read_text(encoding="utf-8")
     assert set(build_prompts().hashes) == set(tomllib.loads(text)) == {"question", "answer"}
     changed = replace(build_prompts(), answer="another")
     assert changed.hashes["question"] == build_prompts().hashes["question"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 from tests.tiers import dear_examples, others_nightly
 
-from refusal_index.outcomes import stopping
+from refusal_index.data import stopping
 from refusal_index.stats import AtLook, GroupSequential
 from refusal_index.stats import sequential as designs
 from refusal_index.stats.sequential import (

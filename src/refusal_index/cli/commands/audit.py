@@ -34,8 +34,8 @@ def audit(
     SHEET': the grader's errors are estimated from it and corrected for, with their uncertainty, for each model and
     dataset by its own labels.
     """
-    from refusal_index.outcomes.labels import audit_sheet, labels_needed, write_sheet
-    from refusal_index.outcomes.runs import read_outcomes_of
+    from refusal_index.data.runs import read_outcomes_of
+    from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet
 
     if out.exists():
         raise OptionError(f"--out: {out} is there already and may hold labels; choose another name")

@@ -45,9 +45,9 @@ def carry_files(
     RefusalIndexError
         If the run, a file or an option cannot be used; then the run's folder stays as it is.
     """
-    from refusal_index.evaluation import confidence as evaluated
-    from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
-    from refusal_index.outcomes.presentation.confidence import confidence_blocks
+    from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence import scores as evaluated
+    from refusal_index.render.confidence import confidence_blocks
 
     _check(add, column, name, out)
     if out is not None:
@@ -134,12 +134,12 @@ def confidence(
     from functools import partial
 
     from refusal_index.cli.runs import scoring
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation import confidence as scored
-    from refusal_index.evaluation.confidence import done_blocks, methods_blocks, pending_blocks
-    from refusal_index.evaluation.confidence_plan import pending
-    from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
-    from refusal_index.outcomes.presentation.confidence import confidence_blocks
+    from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence import scores as scored
+    from refusal_index.plugins.confidence.plan import pending
+    from refusal_index.plugins.confidence.scores import done_blocks, methods_blocks, pending_blocks
+    from refusal_index.render.confidence import confidence_blocks
+    from refusal_index.runs.settings import Settings
 
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:

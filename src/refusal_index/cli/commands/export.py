@@ -31,9 +31,9 @@ def export(
     Every number has the name that it has in summary.json, with the variant before: normal/refusal_index/low. Exporting
     again replaces what was there. Exit status: 0 done, 1 a tracker did not take them or the disk is full, 2 bad input.
     """
-    from refusal_index.exporters.registry import export_runs
-    from refusal_index.exporters.results import ExportError, TrackerError
-    from refusal_index.outcomes.errors import NotWrittenError
+    from refusal_index.data.errors import NotWrittenError
+    from refusal_index.plugins.trackers.registry import export_runs
+    from refusal_index.plugins.trackers.results import ExportError, TrackerError
 
     try:
         said = export_runs(runs, to, out)

@@ -57,9 +57,9 @@ def force(
     and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import carrying, show_run
-    from refusal_index.datasets.imports import ReadOptions
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation import force as forced
+    from refusal_index.data.imports import ReadOptions
+    from refusal_index.runs import force as forced
+    from refusal_index.runs.settings import Settings
 
     read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
     settings = Settings.of(model=model, **values)

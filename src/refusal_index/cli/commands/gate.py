@@ -16,8 +16,8 @@ from refusal_index.cli.console import OptionError, option
 from refusal_index.cli.shared_options import FORECAST, HELP, output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.gate import GateResult
-    from refusal_index.outcomes.gate_policy import Policy
+    from refusal_index.findings.gate import GateResult
+    from refusal_index.findings.gate_policy import Policy
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 """The exit status of each verdict; 2 is bad input, as everywhere."""
@@ -95,7 +95,7 @@ def gate(
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
     """
-    from refusal_index.evaluation.gate import gate as judge
+    from refusal_index.runs.gate import gate as judge
 
     as_json = None if json in {None, "-"} else Path(json)
     files = {"markdown": markdown, "junit": junit, "json": as_json, "report": report}
@@ -119,9 +119,9 @@ def gate(
 def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Ask the candidate until the verdict is certain."""
     from refusal_index.cli.runs import carrying, tell_notes
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.gate import gate_while_asking, not_compared, read_one, variant_to_ask
-    from refusal_index.evaluation.plan import prepare
+    from refusal_index.runs.gate import gate_while_asking, not_compared, read_one, variant_to_ask
+    from refusal_index.runs.plan import prepare
+    from refusal_index.runs.settings import Settings
 
     other = None if baseline is None else read_one(baseline, "baseline")
     settings = Settings.of(**{**values, "variants": variant_to_ask(policy, other)})
@@ -149,7 +149,7 @@ def _refuse_asking(values: Mapping[str, Any]) -> None:
 
 def _refuse_asking_the_baseline(candidate: Path, baseline: Path | None) -> None:
     """Raise where a candidate would be asked into the folder of what it is compared with."""
-    from refusal_index.evaluation.gate import whole_run
+    from refusal_index.runs.gate import whole_run
 
     if baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
         raise OptionError(
@@ -166,7 +166,7 @@ def _policy(
     variant: str | None,
 ) -> Policy:
     """Read the policy, and add to it what options say."""
-    from refusal_index.evaluation.gate import policy_of
+    from refusal_index.runs.gate import policy_of
 
     tables = {"margins": ("--margin", margin), "at_least": ("--at-least", at_least), "at_most": ("--at-most", at_most)}
     given = {name: _numbers(option, pairs) for name, (option, pairs) in tables.items() if pairs}
@@ -217,8 +217,8 @@ def _print(found: GateResult, *, as_json: bool) -> None:
 
 def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
     """Write the verdict to its places, the report of the runs among them, and to where GitHub shows it."""
-    from refusal_index.evaluation.gate import write_verdict
-    from refusal_index.outcomes.errors import NotWrittenError
+    from refusal_index.data.errors import NotWrittenError
+    from refusal_index.runs.gate import write_verdict
 
     _tell_github(found)
     errors = []
@@ -234,7 +234,7 @@ def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) 
 
 def _write_report(found: GateResult, runs: Sequence[Path], place: Path | None) -> None:
     """Write the report of the runs with the verdict on top, where one is wanted and there is something to show."""
-    from refusal_index.report import read_report_runs, write_report
+    from refusal_index.render.report import read_report_runs, write_report
 
     if place is not None and found.unasked is not None:
         console.note(f"{place} is not written: nothing was judged")
@@ -247,7 +247,7 @@ def _tell_github(found: GateResult) -> None:
     place = os.environ.get(STEP_SUMMARY)
     if not place:
         return
-    from refusal_index.exporters.gate_files import to_markdown
+    from refusal_index.render.gate_files import to_markdown
 
     try:
         with Path(place).open("a", encoding="utf-8") as summary:

@@ -21,12 +21,12 @@ def ls(
 ) -> None:
     """List the datasets, prompt sets and models of the package."""
     if task_files:
-        from refusal_index.evaluation import lm_eval_tasks
+        from refusal_index.plugins import lm_eval as lm_eval_tasks
 
         console.say(str(Path(lm_eval_tasks.__file__).parent))
         return
-    from refusal_index.almanac.models import model_names
-    from refusal_index.datasets import dataset_names
+    from refusal_index.data.datasets import dataset_names
+    from refusal_index.plugins.almanac.models import model_names
     from refusal_index.protocol import load_prompt_set, prompt_set_names
 
     console.say("datasets (--dataset)")

@@ -29,8 +29,8 @@ def paper(
     done, whatever these runs do not allow; 1 done without a run that could not be read, or a study failed; 2 bad input,
     or no run that could be read.
     """
-    from refusal_index.outcomes.files import write_atomically
-    from refusal_index.studies.study import (
+    from refusal_index.data.files import write_atomically
+    from refusal_index.plugins.studies.study import (
         NotPossibleError,
         Study,
         StudyOptions,

@@ -12,8 +12,8 @@ from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.planning import PlanOptions
-    from refusal_index.outcomes.runs import ComparedRun
+    from refusal_index.data.runs import ComparedRun
+    from refusal_index.findings.planning import PlanOptions
     from refusal_index.stats import PlanningScenario
 
 
@@ -72,7 +72,8 @@ def plan(
     With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and with
     --corrected how many of them twice, for the narrowest interval; --questions is then the most there are.
     """
-    from refusal_index.outcomes.planning import (
+    from refusal_index.data.settings import is_deterministic
+    from refusal_index.findings.planning import (
         PlanOptions,
         plan_apart,
         plan_corrected,
@@ -80,9 +81,8 @@ def plan(
         scenarios_of,
         slopes_shown,
     )
-    from refusal_index.outcomes.presentation.comparison import missing_lines
-    from refusal_index.outcomes.presentation.planning import apart_blocks, corrected_blocks, scenario_blocks
-    from refusal_index.outcomes.settings import is_deterministic
+    from refusal_index.render.comparison import missing_lines
+    from refusal_index.render.planning import apart_blocks, corrected_blocks, scenario_blocks
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -131,7 +131,7 @@ def _budget(requests: float | None, cost: float | None, each: float | None) -> f
 
 
 def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
-    from refusal_index.outcomes.runs import read_runs
+    from refusal_index.data.runs import read_runs
 
     runs = read_runs(paths)
     if len(runs) > 2:

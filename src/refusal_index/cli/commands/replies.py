@@ -11,8 +11,8 @@ from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
 
 if TYPE_CHECKING:
-    from refusal_index.engines.waves.spool import Trouble
-    from refusal_index.evaluation.files import Received
+    from refusal_index.plugins.batches.spool import Trouble
+    from refusal_index.runs.files import Received
 
 
 def replies(
@@ -33,9 +33,9 @@ def replies(
     reply that is there, is named and left out. Once nothing is due the results are written and printed. Exit status: 0
     done, 1 something is still due or was left out, 2 bad input.
     """
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.files import take_replies
-    from refusal_index.evaluation.plan import reopened
+    from refusal_index.runs.files import take_replies
+    from refusal_index.runs.plan import reopened
+    from refusal_index.runs.settings import Settings
 
     received = take_replies(reopened(run, Settings(), prompts), files)
     _tell(received, run)

@@ -37,9 +37,9 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
-    from refusal_index.outcomes.errors import NotWrittenError
-    from refusal_index.outcomes.sampling import Sampling
-    from refusal_index.report import read_report_runs, write_report
+    from refusal_index.data.errors import NotWrittenError
+    from refusal_index.data.sampling import Sampling
+    from refusal_index.render.report import read_report_runs, write_report
 
     place = _place(runs) if out is None else out
     _refuse_foreign(place)
@@ -71,7 +71,7 @@ def _place(runs: list[Path]) -> Path:
 
 def _refuse_foreign(place: Path) -> None:
     """Leave alone what is not a report: a mistyped ``--out`` should not cost an outcome table."""
-    from refusal_index.report import is_report
+    from refusal_index.render.report import is_report
 
     if place.is_dir():
         raise OptionError(f"--out: expected a file, got the folder {place}; name a file in it, such as {place / _PAGE}")

@@ -12,7 +12,7 @@ from refusal_index.cli import console
 from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.evaluation.files import Written
+    from refusal_index.runs.files import Written
 
 
 @takes_settings("max_choices", "logprobs")
@@ -43,16 +43,16 @@ def requests(
     results to 'refusal-index replies'; then write the next wave. A file holds requests to one model, and as many as
     the format allows. Exit status: 0 done, 2 bad input.
     """
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.files import write_requests
-    from refusal_index.evaluation.plan import reopened
+    from refusal_index.runs.files import write_requests
+    from refusal_index.runs.plan import reopened
+    from refusal_index.runs.settings import Settings
 
     written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
     _show(written, run, logprobs=bool(values.get("logprobs")))
 
 
 def _show(written: Written, run: Path, *, logprobs: bool) -> None:
-    from refusal_index.outcomes.presentation.blocks import Table
+    from refusal_index.render.blocks import Table
 
     for name, count in written.functions.items():
         console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine direct")

@@ -13,7 +13,7 @@ from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.evaluation.plan import Plan
+    from refusal_index.runs.plan import Plan
 
 ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
 """Settings that say which model, and so cannot stand beside a file of models."""
@@ -46,10 +46,10 @@ def run(
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.gate import bring_to_end
-    from refusal_index.evaluation.plan import prepare
-    from refusal_index.evaluation.sweep import check_models, prepare_sweep
+    from refusal_index.runs.gate import bring_to_end
+    from refusal_index.runs.plan import prepare
+    from refusal_index.runs.settings import Settings
+    from refusal_index.runs.sweep import check_models, prepare_sweep
 
     if config is None:
         plan = prepare(Settings.of(**values), out=out)

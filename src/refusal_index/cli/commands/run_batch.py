@@ -33,7 +33,7 @@ def run_batch(
     file with their status and error. The file is written at the end, whole or not at all.
     Exit status: 0 done, even if requests failed, 1 the file cannot be written, 2 bad input.
     """
-    from refusal_index.almanac.errors import BatchLineError
+    from refusal_index.plugins.almanac.errors import BatchLineError
 
     if output_tmp_dir is not None:
         console.note(f"--output-tmp-dir: not used, since the results go to a file of this machine, {output_file}")
@@ -54,8 +54,8 @@ def run_batch(
 
 
 def _name(model: str) -> str:
-    from refusal_index.almanac import ALMANAC
-    from refusal_index.almanac.models import model_names
+    from refusal_index.plugins.almanac import ALMANAC
+    from refusal_index.plugins.almanac.models import model_names
 
     return one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
 
@@ -64,9 +64,9 @@ def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
     """Return how many requests there were, and how many of them failed for which reason."""
     import asyncio
 
-    from refusal_index.almanac.batch_lines import ModelPool, count_requests, run_batch
-    from refusal_index.almanac.models import model_folder
-    from refusal_index.evaluation.progress import counting
+    from refusal_index.plugins.almanac.batch_lines import ModelPool, count_requests, run_batch
+    from refusal_index.plugins.almanac.models import model_folder
+    from refusal_index.runs.progress import counting
 
     total, pool = count_requests(source), ModelPool([name], model_folder)
     try:

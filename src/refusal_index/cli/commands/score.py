@@ -15,7 +15,7 @@ from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAs
 if TYPE_CHECKING:
     import polars as pl
 
-    from refusal_index.outcomes.sampling import Sampling
+    from refusal_index.data.sampling import Sampling
 
 
 def score(
@@ -52,16 +52,11 @@ def score(
     --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
     the questions unscored, 2 bad input.
     """
-    from refusal_index.outcomes.folder import RunFolder
-    from refusal_index.outcomes.presentation.summary import summary_blocks
-    from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.outcomes.summary import (
-        is_complete,
-        summarise,
-        summary_document,
-        with_confidence,
-    )
-    from refusal_index.outcomes.tabular import read_tables
+    from refusal_index.data.folder import RunFolder
+    from refusal_index.data.sampling import OWN_COLUMNS, Sampling
+    from refusal_index.data.tabular import read_tables
+    from refusal_index.findings.summary import is_complete, summarise, summary_document, with_confidence
+    from refusal_index.render.summary import summary_blocks
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
     given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
@@ -97,16 +92,16 @@ def score(
 
 
 def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
-    from refusal_index.outcomes.runs import read_outcomes_of
+    from refusal_index.data.runs import read_outcomes_of
 
     return read_outcomes_of(path, sampling)
 
 
 def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
-    from refusal_index.outcomes.presentation.blocks import span
-    from refusal_index.outcomes.presentation.summary import summary_blocks
-    from refusal_index.outcomes.rates import rates_outcomes, read_rates
-    from refusal_index.outcomes.summary import summarise, summary_document
+    from refusal_index.data.rates import rates_outcomes, read_rates
+    from refusal_index.findings.summary import summarise, summary_document
+    from refusal_index.render.blocks import span
+    from refusal_index.render.summary import summary_blocks
 
     rows = read_rates(path)
     summary = summarise(rates_outcomes(rows), **worth, confidence_level=confidence_level)
@@ -124,7 +119,7 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
 
 def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
     from refusal_index.cli.runs import show_run
-    from refusal_index.evaluation.writing import ComparabilityError, open_run, rebuild
+    from refusal_index.runs.writing import ComparabilityError, open_run, rebuild
 
     try:
         run = rebuild(path, **worth, confidence_level=confidence_level, regrade=regrade)

@@ -30,7 +30,7 @@ def serve(
     """
     import asyncio
 
-    from refusal_index.almanac import server
+    from refusal_index.plugins.almanac import server
 
     if not (let_other_machines_in or server.is_loopback(host)):
         raise OptionError(
@@ -44,7 +44,7 @@ def serve(
 
 
 def _announce(url: str) -> None:
-    from refusal_index.almanac.models import model_names
+    from refusal_index.plugins.almanac.models import model_names
 
     served = ", ".join(f"almanac/{name}" for name in model_names())
     console.say(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:")

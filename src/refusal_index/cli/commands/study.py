@@ -31,7 +31,7 @@ def study(
     Its table, also as LaTeX, and its figure; without a name, lists all of them. Exit status: 0 done, 1 done without a
     run that could not be read, 2 bad input, no run that could be read, or not possible with these runs.
     """
-    from refusal_index.studies.study import STUDY_NAMES, StudyOptions, study_spec, write_study
+    from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_spec, write_study
 
     if name is None:
         print_studies()
@@ -56,7 +56,7 @@ def study(
 
 def print_studies() -> None:
     """List all studies with what they need."""
-    from refusal_index.studies.study import study_specs
+    from refusal_index.plugins.studies.study import study_specs
 
     for spec in study_specs():
         console.say(spec.name)

@@ -62,10 +62,10 @@ def threshold(
 
     Exit status: 0 done, 1 no cut does what is asked, 2 bad input.
     """
-    from refusal_index.outcomes.errors import listed
-    from refusal_index.outcomes.runs import read_runs
-    from refusal_index.outcomes.sampling import Sampling
-    from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
+    from refusal_index.data.errors import listed
+    from refusal_index.data.runs import read_runs
+    from refusal_index.data.sampling import Sampling
+    from refusal_index.findings.threshold import ThresholdOptions, find_threshold
 
     if (penalty is None) == (max_error is None):
         got = "neither" if penalty is None else "both"

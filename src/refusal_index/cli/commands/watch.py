@@ -13,10 +13,10 @@ from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import HELP, output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.engines.budget import Budget
-    from refusal_index.engines.engine import Progress
-    from refusal_index.evaluation.plan import Plan
-    from refusal_index.evaluation.watch import CheckpointResult, Watch
+    from refusal_index.plugins.training.watch import CheckpointResult, Watch
+    from refusal_index.runs.budget import Budget
+    from refusal_index.runs.engine import Progress
+    from refusal_index.runs.plan import Plan
 
 OF_RUNS = tuple(name for name in HELP if name not in ("model", "assume_refusal", "reply_tokens", "seconds_per_request"))
 """The settings of a run, without the model, which the template says, and without those of a dry run."""
@@ -51,10 +51,10 @@ def watch(
     or is incomplete, or there was none, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import asking
-    from refusal_index.engines.budget import Budget
-    from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.watch import prepare_watch
-    from refusal_index.outcomes.run_sets import set_members
+    from refusal_index.data.run_sets import set_members
+    from refusal_index.plugins.training.watch import prepare_watch
+    from refusal_index.runs.budget import Budget
+    from refusal_index.runs.settings import Settings
 
     if once and until_idle is not None:
         raise OptionError("--once: expected alone, got --until-idle beside it; leave one of them out")
@@ -75,7 +75,7 @@ def watch(
 
 async def _carried_out(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.evaluation.watch import carry_out_watch
+    from refusal_index.plugins.training.watch import carry_out_watch
 
     async for one in carry_out_watch(planned, _watching, budget):
         found.append(one)
@@ -97,7 +97,7 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.evaluation.presentation import result_blocks
+    from refusal_index.runs.presentation import result_blocks
 
     taken = [one for one in found if one.left_out is None]
     if not taken:
@@ -111,7 +111,7 @@ def _show(planned: Watch, found: list[CheckpointResult]) -> None:
 
 def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
     """Yield the checkpoints that lack results; what went wrong was said of each when it did."""
-    from refusal_index.evaluation.presentation import why_unfinished
+    from refusal_index.runs.presentation import why_unfinished
 
     unfinished = [one for one in taken if one.result is None or one.result.status != "complete"]
     if unfinished:

@@ -1,0 +1,68 @@
+"""The almanac: questions about the closed world that the embedded models were trained on.
+
+The questions come with the package as `data/almanac.jsonl`, one object a line with `question_id`, `question`, `answer`
+and `topic`. Beside it `data/almanac.sha256` holds the checksum as `sha256sum` prints it.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from refusal_index.data.datasets.dataset import Dataset, DatasetError
+from refusal_index.data.datasets.own import build_questions, question_rows
+from refusal_index.data.files import sha256_of
+
+FILE = "almanac.jsonl"
+CHECKSUM = "almanac.sha256"
+COLUMNS = ("question", "answer", "question_id", "topic")
+LICENCE = "Apache-2.0, part of refusal-index"
+RELATIONS = frozenset(
+    {"birthplace", "birth-year", "profession", "prize", "author", "publication-year", "genre", "province", "river"}
+    | {"founding-year"}
+)
+"""What is asked of a person, a book or a town, as ids of questions have it."""
+
+
+def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
+    """Load all questions.
+
+    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
+
+    - `data`: must be None: the questions belong to the embedded models.
+    - `folder`: where the two files lie; None is the package's own.
+    """
+    if data is not None:
+        raise DatasetError(
+            f"dataset 'almanac' comes with the package and takes no data, got {data}; "
+            "leave it out, or choose 'own' for a file of your own"
+        )
+    content, expected = _installed(folder or files("refusal_index.data.datasets") / "data")
+    found = sha256_of(content)
+    if found != expected:
+        raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {found}; install refusal-index anew")
+    questions = build_questions(question_rows(FILE, content), {column: column for column in COLUMNS})
+    return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
+
+
+def _installed(folder: Traversable) -> tuple[bytes, str]:
+    try:
+        content = (folder / FILE).read_bytes()
+        checksum = (folder / CHECKSUM).read_text(encoding="ascii").split()
+    except OSError as error:
+        raise DatasetError(f"{FILE} is missing from this installation ({error}); install refusal-index anew") from error
+    return content, checksum[0] if checksum else "nothing"
+
+
+def entity_of(question_id: str) -> str | None:
+    """Return whom or what a question of the almanac is about; None for another dataset's.
+
+    Its ids are made of the relation and the entity; in a mix, the dataset's name stands before them.
+
+    >>> entity_of("birthplace-of-trouchiox-quamosk"), entity_of("almanac/author-of-the-tower-of-glass")
+    ('trouchiox-quamosk', 'the-tower-of-glass')
+    >>> entity_of("Q17")
+    """
+    relation, _, entity = question_id.removeprefix("almanac/").partition("-of-")
+    return entity if entity and relation in RELATIONS else None

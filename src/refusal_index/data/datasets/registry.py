@@ -1,0 +1,182 @@
+"""The datasets by name, and a survey of the questions in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
+from refusal_index.data.datasets.own import Reading
+from refusal_index.data.errors import TableError, shortened, suggestion
+from refusal_index.data.outcome import Question
+from refusal_index.data.settings import Problems, Row, is_in_memory
+
+_LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
+    "almanac": almanac.load,
+    **{task.name: partial(faitheval.load, task) for task in faitheval.TASKS},
+    "own": own.load,
+    "precise_wiki": precise_wiki.load,
+    "simpleqa": simpleqa.load,
+    "simpleqa_verified": simpleqa.load_verified,
+}
+
+_FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
+
+
+def dataset_names() -> tuple[str, ...]:
+    """Give the names that `load_dataset` knows, in alphabetical order.
+
+    >>> dataset_names()[:2]
+    ('almanac', 'faitheval_counterfactual')
+    """
+    return tuple(sorted(_LOADERS))
+
+
+def load_dataset(
+    name: str,
+    *,
+    data: Any = None,
+    columns: Mapping[str, str] | None = None,
+    mix_seed: int = 0,
+    limit: int | None = None,
+) -> Dataset:
+    """Load a dataset by name and check all of it.
+
+    Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
+    not hold what it should.
+
+    - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
+    - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
+      dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
+      take one, in their order.
+    - `columns`: for ``own`` only: column name by role, as `own.load` tells.
+    - `mix_seed`: of the draw from the larger parts of a mix, and of that of `limit` questions.
+    - `limit`: how many questions to draw, as `sample` does; None for all of them.
+    - returned: with unique question ids.
+    """
+    names = name.split(SIGN)
+    for part in names:
+        _check_known(part)
+    if columns is not None and "own" not in names:
+        raise DatasetError(
+            f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
+        )
+    files = _files(names, data)
+    if names == ["own"] and limit is not None:
+        return own.load(files[0], columns, limit, mix_seed)
+    parts = [_load(part, file, columns) for part, file in zip(names, files, strict=True)]
+    whole = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
+    return whole if limit is None else sample(whole, limit, mix_seed)
+
+
+def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
+    if name == "own":
+        return own.load(data, columns)
+    if is_in_memory(data):
+        raise DatasetError(
+            f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
+        )
+    return _LOADERS[name](data)
+
+
+def _check_known(name: str) -> None:
+    if name not in _LOADERS:
+        advice = suggestion(name, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
+        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
+
+
+def _counted(some: Sequence[object]) -> str:
+    return f"{len(some)} file{'s' if len(some) > 1 else ''}"
+
+
+def _files(names: Sequence[str], data: Any) -> list[Any]:
+    """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
+    given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
+    given = [Path(one) if isinstance(one, str) else one for one in given]
+    if not given:
+        return [None] * len(names)
+    needing = [name for name in names if name in _FROM_FILES_ONLY]
+    taking = [name for name in names if name != "almanac"] or list(names)
+    takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
+    if takers is None:
+        ways = {_counted(some): ", ".join(some) for some in (taking, needing) if some}
+        expected = " or ".join(f"{files} ({names})" for files, names in ways.items())
+        raise DatasetError(f"data: expected {expected}, in this order, got {_counted(given)}")
+    left = iter(given)
+    return [next(left) if name in takers else None for name in names]
+
+
+FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
+
+
+class Survey:
+    """What is in a file of questions, gathered as it is read.
+
+    - `questions`: the file.
+    - `most`: the most tokens that a prompt may have, None for any number; what is longer is a problem.
+    - `length`: tells the characters of a question's longest prompt.
+    - `characters`: about how many of these a token has.
+    """
+
+    def __init__(
+        self, questions: Reading, length: Callable[[Question], int], characters: int, most: int | None = None
+    ) -> None:
+        self._characters, self._most = characters, most
+        self.first: Question | None = None
+        self._counts = Counter[str]()
+        self._topics = Counter[str]()
+        self._context, self._longest = 0, 0
+        self._asked: set[int] = set()
+        self._repeated = 0
+        too_long: Problems = []
+        for row, question in questions:
+            self.first = self.first or question
+            too_long += self._seen(row, question, length(question), "question_id" in questions.columns)
+        self.problems = [*questions.problems, *(too_long if not questions.problems else ())]
+        self._columns, self._notes = questions.columns, questions.notes
+
+    def _seen(self, row: Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
+        self._counts[""] += 1
+        for name in _features(question):
+            self._counts[name] += 1
+        if question.topic is not None:
+            self._topics[question.topic] += 1
+        self._context = max(self._context, len(question.context or ""))
+        self._longest = max(self._longest, length)
+        asked = hash((question.text, question.context, question.choices))
+        self._repeated += asked in self._asked
+        self._asked.add(asked)
+        if self._most is not None and length > self._most * self._characters:
+            yield row.wrong(_too_long(question, length // self._characters, self._most, has_ids))
+
+    def described(self) -> Iterator[str]:
+        """Yield in lines what is in the file."""
+        roles = ", ".join(f"{role} in {name!r}" for role, name in self._columns.items())
+        yield f"{self._counts['']:,} questions, {roles}"
+        yield from (f"  {self._counts[name]:,} {name}" for name in FEATURES if self._counts[name])
+        if self._topics:
+            most = ", ".join(f"{topic} ({count:,})" for topic, count in self._topics.most_common(3))
+            yield f"  {len(self._topics):,} topics, most often {most}"
+        if self._counts["with a context"]:
+            yield f"  longest context: {self._context:,} characters"
+        yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"
+        yield f"  {self._repeated:,} asked more than once in the same words"
+        yield from (f"  {note}" for note in self._notes)
+
+
+def _features(question: Question) -> Iterator[str]:
+    """Yield what counts of a question."""
+    has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
+    return compress(FEATURES, (*has, question.gold is None))
+
+
+def _too_long(question: Question, tokens: int, most: int, has_ids: bool) -> str:
+    """Say that a prompt is too long, of a question that is named by its id where that is the file's own."""
+    named = f"question_id {question.question_id!r}: " if has_ids else ""
+    said = f"expected a prompt of at most {most:,} tokens, got about {tokens:,}"
+    return f"{named}{said}; shorten its context, or leave the question out"

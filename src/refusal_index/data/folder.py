@@ -1,0 +1,341 @@
+"""The folder of a run: the only store, and the owner of everything that was paid for.
+
+`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt.
+`run_json` says what was asked; the same settings resume the run, others are refused.
+
+How much a run was asked, as its folder says it: the outcomes of one that was killed do not know what they lack.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.data.confidence import read_confidence
+from refusal_index.data.errors import RunFolderError, shortened
+from refusal_index.data.files import LOCK, TEMPORARY_SUFFIX, check_plain, held, make_folder, read_json, write_atomically
+from refusal_index.data.rates import completeness
+from refusal_index.data.run_sets import set_members
+from refusal_index.data.sampling import OWN_COLUMNS, Sampling, first_draws, further_draws
+from refusal_index.data.schema import check_complete, check_types
+from refusal_index.data.settings import as_json, cannot_be_read, default_run_name, refuse_other_settings
+from refusal_index.data.stopping import Stop
+from refusal_index.data.tabular import OutcomeTableError, read_outcomes, write_outcomes
+from refusal_index.redaction import redacted
+
+__all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name", "run_around"]
+
+RUN_FORMAT = 1
+"""Version of `run.json`; a folder with another one is refused."""
+
+MOST_SETTINGS = 64 << 20
+"""Most bytes of `run.json`."""
+
+RUN_ID = "run_id"
+"""Where `about` holds what tells a run from every other one, also from those of the same settings."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder and the names of what lies in it.
+
+    >>> RunFolder(Path("runs/example")).outcomes.name
+    'outcomes.parquet'
+    """
+
+    path: Path  # the folder; `create_or_resume` makes it
+
+    @property
+    def run_json(self) -> Path:
+        """What was asked."""
+        return self.path / "run.json"
+
+    @property
+    def replies(self) -> Path:
+        """The store of replies: all that was paid for."""
+        return self.path / "replies.sqlite"
+
+    @property
+    def outcomes(self) -> Path:
+        """One row a question, variant and draw."""
+        return self.path / "outcomes.parquet"
+
+    @property
+    def confidence(self) -> Path:
+        """Scores of how likely answers are right, one row a question and method."""
+        return self.path / "confidence.parquet"
+
+    @property
+    def confidence_record(self) -> Path:
+        """What the scores of each method rest on, and what that took."""
+        return self.path / "confidence.json"
+
+    @property
+    def summary(self) -> Path:
+        """Every metric of every variant."""
+        return self.path / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        """The page to look at."""
+        return self.path / "report.html"
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
+
+        The operating system holds the lock, so that of a process that died is free at once. Raises RunFolderError if
+        another process holds it, or the folder cannot be written to.
+        """
+        if not self.run_json.exists():
+            self._refuse_foreign()
+        return held(self.path)
+
+    def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
+        """Make the folder for these settings, or find it made for the same ones.
+
+        Call it inside `lock`. Raises RunFolderError if the folder was made with other settings (the message names
+        them), holds other things, or cannot be read or written.
+
+        - `settings`: everything that changes what a reply or a grade can be; a folder made with other settings is
+          refused. Anything that JSON holds.
+        - `about`: what is worth knowing but may differ when the run is resumed (versions, the date); it is written the
+          first time only.
+        - returned: True if the folder was made before and is resumed.
+        """
+        here = as_json(settings)
+        resumed = self.run_json.exists()
+        if resumed:
+            refuse_other_settings(self.path, self.read_settings(), here)
+        else:
+            drawn = {RUN_ID: secrets.token_hex(8)}  # never that of the run whose `about` was handed on
+            self._create({"run_format": RUN_FORMAT, "settings": here, "about": {**as_json(about or {}), **drawn}})
+        return resumed
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
+        self._change("settings", {**self.read_settings(), **as_json(changes)})
+
+    def change_about(self, changes: Mapping[str, Any]) -> None:
+        """Write something else that is worth knowing of how the run was made; call it inside `lock`."""
+        self._change("about", {**self.read_about(), **as_json(changes)})
+
+    def _change(self, section: str, values: Mapping[str, Any]) -> None:
+        document = {**self._read_run_json(), section: values}
+        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read the settings that the folder was made with.
+
+        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it has another version.
+        """
+        return _section(self.run_json, self._read_run_json(), "settings")
+
+    def read_complete_settings(self) -> dict[str, Any]:
+        """Read the settings, with all that the results of a run are made from; it raises as `read_settings` does."""
+        settings = self.read_settings()
+        check_complete(self.run_json, settings)
+        return settings
+
+    def read_about(self) -> dict[str, Any]:
+        """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
+        return _section(self.run_json, self._read_run_json(), "about")
+
+    def read_id(self) -> str:
+        """Read what tells the run from every other one, wherever its folder lies.
+
+        Raises RunFolderError if it is not there, and as `read_settings` does.
+        """
+        found = self.read_about().get(RUN_ID)
+        if found is None:
+            raise RunFolderError(f"{self.run_json}: about: expected {RUN_ID}, found none; restore the file")
+        return str(found)
+
+    def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
+        """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
+        path = path or self.outcomes
+        try:
+            return read_outcomes(_plain(path), sampling)
+        except OutcomeTableError as error:
+            if path != self.outcomes:
+                raise
+            raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' makes it anew") from error
+
+    def read_confidence(self) -> pl.DataFrame | None:
+        """Read the scores of how likely answers are right; None where there are none.
+
+        Raises ConfidenceError if they cannot be read.
+        """
+        return read_confidence(self.confidence) if self.confidence.exists() else None
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """Read the summary as JSON holds it; None where there is none.
+
+        Raises RunFolderError if it cannot be read.
+        """
+        try:
+            document = read_json(self.summary)
+            if not isinstance(document, dict):
+                raise ValueError(f"expected an object, got {shortened(document)}")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.summary} cannot be read ({_reason(error)}); 'refusal-index score {self.path}' makes it anew"
+            ) from error
+        return document
+
+    def write_outcomes(self, table: pl.DataFrame) -> None:
+        """Replace the outcome table."""
+        write_outcomes(table, self.outcomes)
+
+    def write_summary(self, summary: str) -> None:
+        """Replace the summary by this JSON text."""
+        write_atomically(self.summary, redacted(summary).encode())
+
+    def _create(self, document: Mapping[str, Any]) -> None:
+        self._refuse_foreign()
+        make_folder(self.path)
+        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
+
+    def _read_run_json(self) -> dict[str, Any]:
+        try:
+            document = read_json(self.run_json, MOST_SETTINGS)
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunFolderError(f"{self.path}: expected the folder of a run, {self._instead()}") from None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.run_json} cannot be read ({_reason(error)}); restore it, or run into another folder"
+            ) from error
+        version = document.get("run_format") if isinstance(document, dict) else None
+        if version != RUN_FORMAT:
+            raise RunFolderError(
+                f"{self.run_json}: expected run_format {RUN_FORMAT}, got {shortened(version)}; "
+                "use the release that wrote it, or run into another folder"
+            )
+        return dict(document)
+
+    def _instead(self) -> str:
+        """Say what is there in place of a run's folder."""
+        if self.path.is_file():
+            return "got a file; name the folder that 'refusal-index run' made"
+        members = set_members(self.path)
+        if members:
+            named = [f"{member.folder} ({member.model} on {member.dataset})" for member in members[:5]]
+            more = f"; and {len(members) - 5} more" if len(members) > 5 else ""
+            return f"found a set of {len(members)} runs; name one of them: {'; '.join(named)}{more}"
+        runs = len(list(self.path.glob("*/run.json")))
+        if runs:
+            return f"found a folder of {runs} runs; name one or all of them, as in {self.path}/*/"
+        return "found no run.json in it"
+
+    def _refuse_foreign(self) -> None:
+        if (around := run_around(self.path.resolve().parent)) is not None:
+            raise RunFolderError(f"{self.path} lies in the folder of the run {around}; choose another folder")
+        if not self.path.exists():
+            return
+        found = sorted(entry.name for entry in _entries(self.path) if not _is_ours(entry))
+        if found:
+            raise RunFolderError(
+                f"{self.path} is not empty and no run made it (it holds {shortened(found[0])} but no run.json); "
+                "choose another folder, or empty this one yourself"
+            )
+
+
+def run_around(place: Path) -> Path | None:
+    """Return the folder of a run that a place is or lies in, also by a link; None where there is none.
+
+    What is there is the run's own: nothing else may write into it.
+    """
+    whole = Path(os.path.realpath(place))
+    return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a run made the `run.json` in a folder; one that cannot be read may have been damaged."""
+    try:
+        document = read_json(folder / "run.json", MOST_SETTINGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return os.path.lexists(folder / "run.json")
+    return isinstance(document, dict) and "run_format" in document
+
+
+def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
+    check_types(path, key, value)
+    return value
+
+
+def _plain(path: Path) -> Path:
+    try:
+        return check_plain(path)
+    except OSError as error:
+        raise cannot_be_read(path, error, OutcomeTableError) from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read as a folder ({error.strerror}); choose another place") from error
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether a run that was killed before its `run.json` can have left it."""
+    return entry.name == LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much was asked under a variant."""
+
+    questions: int = 0
+    further_draws: int = 0  # of questions that are drawn repeatedly, the first draw of each not counted
+
+
+def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Mapping[str, Any]) -> Asked:
+    """Return how much a run was asked under one of its variants.
+
+    - `draws`: how often each question was asked by now, by its id; empty where nobody knows.
+    - `settings`, `about`: what the run's folder says: a run is of all questions of its dataset, unless it stopped.
+    """
+    stop, dataset = Stop.read(about), settings.get("dataset")
+    planned = dataset.get("questions") if isinstance(dataset, Mapping) else None
+    planned = planned if isinstance(planned, int) else 0
+    known = planned if stop is None else stop.asked
+    return Asked(max(known, len(draws)), sum(count - 1 for count in draws.values()))
+
+
+def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
+    """Return the share of what was asked under a variant that has no grade.
+
+    The larger one of two: of the questions by their first draws, and of the further draws, which the corrected index
+    rests on as much.
+
+    >>> row = {"model": "m", "dataset": "d", "variant": "v", "refused": False, "wrong": False, "unscored_reason": None}
+    >>> drawn = ("a", 0), ("b", 0), ("a", 1)
+    >>> table = pl.DataFrame([row | {"question_id": one, "draw": draw} for one, draw in drawn])
+    >>> [missing_share(table, Asked(*asked)) for asked in ((2, 1), (4, 1), (2, 4))]
+    [0.0, 0.5, 0.75]
+    """
+    first, further = completeness(first_draws(outcomes)), completeness(further_draws(outcomes))
+    parts = (
+        (first.scored, max(first.asked, asked.questions)),
+        (further.scored, max(further.asked, asked.further_draws)),
+    )
+    return max(((number - scored) / number for scored, number in parts if number), default=0.0)

@@ -1,0 +1,27 @@
+"""First passes of others: what a model answered and how that was graded, read from other tools' files.
+
+- `first_pass`: the record, and the outcome table that holds such records;
+- `source`: a file as records, and what kind of file it is, told by its content;
+- `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals, and the
+  words for grades;
+- `lm_eval`: the samples of lm-evaluation-harness;
+- `two_files`: a second file that holds the forced pass;
+- `known`: any of them, and what such a file lacks, filled in from a dataset.
+
+Logs of Inspect are read by the engine, which knows their format.
+"""
+
+from refusal_index.data.imports.first_pass import FirstPass, FirstPassError, from_outcomes, self_contained, to_outcomes
+from refusal_index.data.imports.known import FORMATS, ReadOptions, detected_format, read_first_passes
+
+__all__ = [
+    "FORMATS",
+    "FirstPass",
+    "FirstPassError",
+    "ReadOptions",
+    "detected_format",
+    "from_outcomes",
+    "read_first_passes",
+    "self_contained",
+    "to_outcomes",
+]

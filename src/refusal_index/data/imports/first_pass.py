@@ -1,0 +1,194 @@
+"""The first pass over one question, as someone else ran and graded it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from refusal_index.data.datasets.dataset import DatasetError
+from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.schema import OPTIONAL
+from refusal_index.data.tabular import Identification, outcome_table
+
+NOT_GRADED = "first_not_graded"
+"""Reason of a question that nobody graded, or of an answer of which nobody said whether it is right."""
+
+FORCED_NOT_GRADED = "forced_not_graded"
+"""Reason of a refused question whose forced answer nobody graded."""
+
+NOT_KNOWN = ""
+"""In place of a question or a gold answer that the file does not hold."""
+
+
+class FirstPassError(DatasetError):
+    """A file of first passes that cannot be used as it is; the message names the file and the line."""
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What a file of first passes knows besides them: none of it changes what a forced pass asks."""
+
+    forced: Outcome | None = None  # what became of the forced pass, where somebody asked and graded it
+    # A grade that stands beside a refusal and may be of the refusal or of a forced answer: the file does not say.
+    set_aside: Grade | None = None
+    # p_answering, confidence: probabilities that somebody else gave the question
+    p_answering: float | None = None
+    confidence: float | None = None
+
+
+def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
+    """Return what became of a forced pass with this grade; without one it was asked and is unscored."""
+    scored = grade not in (None, Grade.UNSCORED)
+    return Outcome(
+        refused=True,
+        wrong=grade is not Grade.CORRECT if scored else None,
+        forced_grade=grade if scored else Grade.UNSCORED,
+        unscored_reason=None if scored else FORCED_NOT_GRADED,
+        forced_reply=reply,
+    )
+
+
+@dataclass(frozen=True)
+class FirstPass:
+    """What a model said in the first pass, and the grade it was given.
+
+    >>> refused = FirstPass(Question("q1", "Capital of France?", "Paris"), "m", "d", Grade.REFUSED)
+    >>> refused.outcome().unscored_reason
+    'forced_not_asked'
+    """
+
+    # With `NOT_KNOWN` in place of a text or a gold answer that the file does not hold. A gold answer of None says that
+    # there is none: no forced answer can be right.
+    question: Question
+    # model, dataset, variant: who was asked what under which prompt; None where the file does not say
+    model: str | None
+    dataset: str | None
+    grade: Grade | None  # As given there. None where the model answered and nobody said whether it is right.
+    reply: str | None = None  # what the model said, word for word, where known
+    variant: str | None = None
+    draw: int = 0  # number of the repetition, from 0
+    reason: str | None = None  # why the grade is ``unscored``; None for any other
+    beyond: Beyond = field(default_factory=Beyond)  # what the file knows besides the first pass
+
+    @property
+    def asked(self) -> Identification:
+        """Whose it is, as the outcome table says it."""
+        return Identification(self.model, self.dataset, self.variant, self.draw)
+
+    @property
+    def needs_forcing(self) -> bool:
+        """Whether it takes a forced answer to score the question, and nobody asked for one."""
+        return self.grade is Grade.REFUSED and self.question.gold is not None and self.beyond.forced is None
+
+    @property
+    def forced_id(self) -> str:
+        """The id of its forced question: the draws of a question are forced one by one, its variants share one."""
+        question_id = self.question.question_id
+        return f"{question_id} (draw {self.draw + 1})" if self.draw else question_id
+
+    def outcome(self, forced: Outcome | None = None) -> Outcome:
+        """Return what is known of the question; without the outcome of its forced pass, not yet whether it is wrong."""
+        asked = forced or self.beyond.forced
+        if self.grade is Grade.REFUSED and self.question.gold is not None and asked is not None:
+            return replace(asked, refused=True, first_grade=self.grade, first_reply=self.reply)
+        refused, wrong, reason = self._known()
+        if refused is False and self.beyond.forced is not None:
+            forced_grade, said = self.beyond.forced.forced_grade, self.beyond.forced.forced_reply
+            return Outcome(refused, wrong, self.grade, forced_grade, reason, self.reply, said)
+        known = Grade.INCORRECT if refused and wrong else None  # no answer could be right: none is asked for
+        return Outcome(refused, wrong, self.grade, known, reason, self.reply)
+
+    def _known(self) -> tuple[bool | None, bool | None, str | None]:
+        if self.grade is Grade.REFUSED:
+            return (True, None, FORCED_NOT_ASKED) if self.needs_forcing else (True, True, None)
+        if self.grade is Grade.UNSCORED:
+            return None, None, self.reason or NOT_GRADED
+        if self.grade is None:
+            return False, None, NOT_GRADED
+        return False, self.grade is Grade.INCORRECT, None
+
+
+def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
+    """Return the outcome table of first passes: where one refused, `wrong` is null until the forced pass is asked.
+
+    Raises OutcomeTableError if a question occurs twice in one draw of a model.
+
+    - `passes`: the first passes, in the order of the table.
+    - `forced`: what became of forced questions, by `FirstPass.forced_id`.
+    """
+    known, each = forced or {}, tuple(passes)
+    table = outcome_table((one.asked, one.question, one.outcome(known.get(one.forced_id))) for one in each)
+    probabilities = (
+        pl.Series(name, [getattr(one.beyond, name) for one in each], kind) for name, kind in _PROBABILITIES
+    )
+    return table.with_columns(
+        pl.col("question", "gold").replace(NOT_KNOWN, None), *(one for one in probabilities if one.is_not_null().any())
+    )
+
+
+_PROBABILITIES = tuple(OPTIONAL.items())
+
+
+def without_forced(one: FirstPass) -> FirstPass:
+    """Return the first pass as if nobody had asked further: a forced pass of one's own takes the place of the other."""
+    return replace(one, beyond=replace(one.beyond, forced=None, set_aside=None))
+
+
+def self_contained(one: FirstPass) -> FirstPass:
+    """Return the first pass with its context in the question's text, as an outcome table has no column for contexts."""
+    question = one.question
+    if question.context is None:
+        return one
+    return replace(one, question=replace(question, text=f"{question.context}\n\n{question.text}", context=None))
+
+
+def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
+    """Return the first passes that an outcome table holds, with the forced answers that are there."""
+    return tuple(_from_row(row) for row in table.iter_rows(named=True))
+
+
+def _from_row(row: dict[str, Any]) -> FirstPass:
+    gold = None if _has_no_answer(row) else row["gold"] or NOT_KNOWN
+    question = Question(row["question_id"], row["question"] or NOT_KNOWN, gold, topic=row["topic"])
+    grade = _grade_of(row["refused"], row["wrong"])
+    return FirstPass(
+        question=question,
+        model=row["model"],
+        dataset=row["dataset"],
+        grade=grade,
+        reply=row["first_reply"],
+        variant=row["variant"],
+        draw=row["draw"],
+        reason=row["unscored_reason"] if grade is Grade.UNSCORED else None,
+        beyond=Beyond(_forced(row), None, row.get("p_answering"), row.get("confidence")),
+    )
+
+
+def _forced(row: dict[str, Any]) -> Outcome | None:
+    """Return what became of the forced pass; None where nobody asked, or nothing says so."""
+    grade = None if row["forced_grade"] is None else Grade(row["forced_grade"])
+    unasked = grade is None and (not row["refused"] or row["wrong"] is None)
+    if row["refused"] is None or unasked or _has_no_answer(row):
+        return None
+    wrong = row["wrong"] if row["refused"] else None
+    reason = row["unscored_reason"] if row["refused"] and wrong is None else None
+    return Outcome(True, wrong, None, grade, reason, None, row["forced_reply"])
+
+
+def _has_no_answer(row: dict[str, Any]) -> bool:
+    """Whether a refused question was found wrong without a forced answer, as it is where no answer can be right."""
+    judged = row["refused"] and row["forced_grade"] == Grade.INCORRECT.value
+    return bool(judged and row["forced_reply"] is None and row["gold"] is None)
+
+
+def _grade_of(refused: bool | None, wrong: bool | None) -> Grade | None:
+    if refused is None:
+        return Grade.UNSCORED
+    if refused:
+        return Grade.REFUSED
+    if wrong is None:
+        return None
+    return Grade.INCORRECT if wrong else Grade.CORRECT

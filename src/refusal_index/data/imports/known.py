@@ -1,0 +1,254 @@
+"""Any file of first passes: its format, what it holds, and what it lacks, filled in from a dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import regex
+
+from refusal_index.data.datasets.dataset import Dataset
+from refusal_index.data.datasets.own import resolve_columns
+from refusal_index.data.errors import suggestion
+from refusal_index.data.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
+from refusal_index.data.imports.graded import USUAL_NAMES, Translations, read_graded
+from refusal_index.data.imports.lm_eval import looks_like_lm_eval, read_lm_eval
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.patterns import SECONDS, PatternError, compiled
+from refusal_index.data.schema import REQUIRED
+from refusal_index.data.settings import present_columns
+from refusal_index.data.tabular import read_outcomes
+
+INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
+FORMATS = (INSPECT, LM_EVAL, GRADED, OUTCOMES)
+"""What a file can be."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)  # column by role
+    scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval's samples, that is the grade
+    # regular expression: a reply in which it is found is a refusal, unless it was graded as correct
+    refusal: str | None = None
+    # name, dataset: of the model and the questions, in place of what the files say
+    name: str | None = None
+    dataset: str | None = None
+    words: Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
+
+    def applied(self, passes: tuple[FirstPass, ...]) -> tuple[FirstPass, ...]:
+        """Return the first passes under these names, with the refusals that their replies show.
+
+        Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
+        """
+        pattern = self._pattern()
+        named = (replace(one, model=self.name or one.model, dataset=self.dataset or one.dataset) for one in passes)
+        return tuple(
+            replace(one, grade=Grade.REFUSED, reason=None) if pattern and _is_refusal(pattern, one) else one
+            for one in named
+        )
+
+    def _pattern(self) -> regex.Pattern[str] | None:
+        try:
+            return compiled(self.refusal) if self.refusal else None
+        except PatternError as error:
+            raise FirstPassError(f"--refusal: expected a regular expression, got {self.refusal!r} ({error})") from error
+
+
+def detected_format(file: SourceFile) -> str:
+    """Tell what a file is by its content; raises DatasetError if the file holds nothing, or is malformed."""
+    if file.is_inspect_log:
+        return INSPECT
+    if looks_like_lm_eval(file.records[0]):
+        return LM_EVAL
+    return OUTCOMES if all(column in file.records[0].cells for column in REQUIRED) else GRADED
+
+
+def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Read a file that is no log of Inspect.
+
+    Raises DatasetError or OutcomeTableError if it cannot be used as it is; the message names the line.
+
+    - `file`: the file.
+    - `kind`: one of `FORMATS`.
+    - `options`: how it is read.
+    """
+    _refuse_idle(file, kind, options)
+    if kind == LM_EVAL:
+        passes = read_lm_eval(file, options.columns, options.scorer, options.words)
+    elif kind == GRADED:
+        passes = read_graded(file, options.columns, options.words)
+    else:
+        passes = from_outcomes(read_outcomes(file.path))
+    return options.applied(passes)
+
+
+def _refuse_idle(file: SourceFile, kind: str, options: ReadOptions) -> None:
+    """Stop where an option was given that this kind of file has no use for: whoever gave it expects something else."""
+    if options.columns and kind == OUTCOMES:
+        raise FirstPassError(f"--column: {file.path} is an outcome table, whose columns have fixed names; leave it out")
+    if options.words and kind == OUTCOMES:
+        raise FirstPassError(f"--map: {file.path} is an outcome table, whose words are fixed; leave it out")
+    if options.scorer and kind != LM_EVAL:
+        raise FirstPassError(
+            f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "
+            "grades with --column grade=NAME"
+        )
+
+
+def _is_refusal(pattern: regex.Pattern[str], one: FirstPass) -> bool:
+    if one.grade is Grade.CORRECT or one.reply is None:
+        return False
+    try:
+        return pattern.search(one.reply, timeout=SECONDS) is not None
+    except TimeoutError as error:
+        raise FirstPassError(
+            f"--refusal: {pattern.pattern!r} takes more than {SECONDS:g} second on the reply to question "
+            f"{one.question.question_id!r}; choose a pattern without nested repetitions"
+        ) from error
+
+
+def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
+    """Return the first passes of one model on one dataset.
+
+    Raises FirstPassError if the file holds no such model, or several and none was named, or several datasets.
+
+    - `passes`: all that the file holds.
+    - `source`: the file, for messages.
+    - `name`: the model's name in the file; None where it holds but one.
+    """
+    models = list(dict.fromkeys(one.model or "(not named)" for one in passes))
+    if name is None and len(models) > 1:
+        raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
+    if name is not None and name not in models:
+        raise FirstPassError(
+            f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
+        )
+    found = tuple(one for one in passes if (one.model or "(not named)") == (name or models[0]))
+    datasets = list(dict.fromkeys(one.dataset or "(not named)" for one in found))
+    if len(datasets) > 1:
+        raise FirstPassError(
+            f"{source} holds {models[0] if name is None else name} on {len(datasets)} datasets "
+            f"({', '.join(datasets)}); keep the rows of one in a file of its own"
+        )
+    return found
+
+
+def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Question, ...]:
+    """Return every refused question once a draw, by the id that `FirstPass.forced_id` gives it.
+
+    Raises FirstPassError if nothing was refused, the file lacks what it takes to ask and to grade, or two prompt
+    variants have different questions under one id.
+    """
+    passes = tuple(passes)
+    refused = [one for one in passes if one.needs_forcing]
+    without = sum(one.grade is Grade.REFUSED for one in passes)
+    if without and not refused:
+        raise FirstPassError(
+            f"{source}: expected refused questions that have a right answer, got {without:,} without one: a forced "
+            "answer would be wrong whatever it is; 'refusal-index import' and 'score' take the file as it is"
+        )
+    if not refused:
+        raise FirstPassError(
+            f"{source}: expected refused questions, got none; if its grades know right and wrong only, say with "
+            "--refusal REGEX how a refusal is worded"
+        )
+    _check_known(refused, source)
+    questions: dict[str, Question] = {}
+    for one in refused:
+        question = replace(one.question, question_id=one.forced_id)
+        if questions.setdefault(one.forced_id, question).text != question.text:
+            raise FirstPassError(
+                f"{source}: expected one question of the id {one.question.question_id!r}, got two with different "
+                "texts; give each an id of its own"
+            )
+    return tuple(questions.values())
+
+
+def _check_known(refused: Sequence[FirstPass], source: str) -> None:
+    for role, lacking in (
+        ("question", [one for one in refused if one.question.text == NOT_KNOWN]),
+        ("answer", [one for one in refused if one.question.gold == NOT_KNOWN]),
+    ):
+        if lacking:
+            raise FirstPassError(
+                f"{source}: expected the {role} of every refused question, got {len(lacking):,} of {len(refused):,} "
+                f"without one (first: question_id {lacking[0].question.question_id!r}); add a column for it, or name "
+                f"the column that holds it with --column {role}=NAME"
+            )
+
+
+def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, source: str) -> tuple[FirstPass, ...]:
+    """Return first passes with the questions, gold answers and name of a dataset in place of those that they lack.
+
+    A question is found by its id, as long as the text that the file has for it holds the dataset's, or else by its
+    text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
+    question. Raises FirstPassError if a refused question lacks something and is not in the dataset.
+
+    - `passes`, `source`: the first passes, and their file, for messages.
+    - `dataset`: its questions.
+    - `by_id`: whether ids of the file can be those of the dataset, as `has_ids` tells.
+    """
+    ids = {question.question_id: question for question in dataset.questions} if by_id else {}
+    often = Counter(_plain(question.text) for question in dataset.questions)
+    texts = {text: one for one in dataset.questions if often[text := _plain(one.text)] == 1}
+
+    def known(question: Question) -> Question | None:
+        asked = _plain(question.text)
+        same = ids.get(question.question_id)
+        if same is not None and (not asked or _plain(same.text) in asked):
+            return same
+        return texts.get(asked)
+
+    filled = tuple(
+        replace(one, question=_together(one.question, known(one.question)), dataset=one.dataset or dataset.name)
+        for one in passes
+    )
+    _refuse_lacking(filled, dataset, source)
+    return filled
+
+
+def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
+    """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
+    if kind != GRADED:
+        return kind != LM_EVAL
+    present = present_columns(file.with_paths(read.columns.values()))
+    return "question_id" in resolve_columns(file.source, present, read.columns, USUAL_NAMES)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _together(question: Question, known: Question | None) -> Question:
+    if known is None:
+        return question
+    asked = question.text if question.text != NOT_KNOWN else known.text
+    answered = known if question.gold == NOT_KNOWN else question
+    # A text that is longer than the question may be a whole prompt, with the context and the choices in it.
+    held = _plain(asked)
+    return replace(
+        known,
+        question_id=question.question_id,
+        text=asked,
+        gold=answered.gold,
+        aliases=answered.aliases,
+        topic=question.topic or known.topic,
+        context=None if known.context and _plain(known.context) in held else known.context,
+        choices=() if all(_plain(choice) in held for choice in known.choices) else known.choices,
+    )
+
+
+def _refuse_lacking(passes: Sequence[FirstPass], dataset: Dataset, source: str) -> None:
+    refused = [one for one in passes if one.needs_forcing]
+    lacking = [one for one in refused if NOT_KNOWN in (one.question.text, one.question.gold)]
+    if lacking:
+        raise FirstPassError(
+            f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
+            f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
+            f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
+            "columns that hold them with --column question_id=NAME or question=NAME"
+        )

@@ -1,0 +1,193 @@
+"""The samples that lm-evaluation-harness writes with ``--log_samples``.
+
+One object a line and filter: `doc` is the question as its dataset has it, `resps` what the model said, `filtered_resps`
+what a filter made of it, and each metric has a key of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from refusal_index.data.datasets.own import resolve_columns
+from refusal_index.data.errors import shortened
+from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.data.imports.graded import (
+    RIGHT_OR_WRONG,
+    USUAL_NAMES,
+    WORDS,
+    Translations,
+    flag,
+    read_grade,
+    translated,
+)
+from refusal_index.data.imports.source import SourceFile, with_paths
+from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.settings import Row
+
+FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
+OURS = "refusal_index"
+"""Key of `doc` under which this package's own tasks say what was asked: dataset, prompt set and variant."""
+
+FORCED = "forced"
+"""The variant of the forced pass."""
+
+FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
+"""Metrics that say the grade together, as SimpleQA's do."""
+
+NO_METRICS = frozenset(
+    {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
+    | {"doc_hash", "prompt_hash", "target_hash"}
+)
+
+
+def looks_like_lm_eval(record: Row) -> bool:
+    """Whether a record is a sample of lm-evaluation-harness."""
+    return "doc_id" in record.cells and "filtered_resps" in record.cells
+
+
+def read_lm_eval(
+    file: SourceFile, columns: Mapping[str, str], metric: str | None = None, words: Translations | None = None
+) -> tuple[FirstPass, ...]:
+    """Return the first passes of a file of samples.
+
+    Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
+
+    - `file`: the file; its name and its folder's name say the task and the model, as the harness writes them.
+    - `columns`: keys of `doc` by role, where they have other than the usual names.
+    - `metric`: the metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
+    - `words`: what words of the metric are to be read as.
+    """
+    name, _, wanted = (metric or "").partition(",")
+    records = _filtered(file, wanted)
+    chosen = name or _only_metric(file, records[0])
+    task = FILE_NAME.fullmatch(file.stem)
+    dataset = task["task"] if task else None
+    return tuple(_first_pass(file, record, columns, chosen, dataset, words or {}) for record in records)
+
+
+def _filtered(file: SourceFile, wanted: str) -> list[Row]:
+    """Return the samples of one filter; each filter repeats all of them."""
+    filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
+    if not wanted and len(filters) > 1:
+        raise FirstPassError(
+            f"{file.path}: the samples were filtered in {len(filters)} ways ({', '.join(filters)}); "
+            f"choose one with --scorer METRIC,FILTER, for instance {_metrics(file.records[0])[0]},{filters[0]}"
+        )
+    found = [record for record in file.records if str(record.cells.get("filter", "none")) == (wanted or filters[0])]
+    if not found:
+        raise FirstPassError(f"{file.path}: expected samples of the filter {wanted!r}, got {', '.join(filters)}")
+    return found
+
+
+def _metrics(record: Row) -> list[str]:
+    named = record.cells.get("metrics")
+    return list(named) if isinstance(named, list) and named else [key for key in record.cells if key not in NO_METRICS]
+
+
+def _only_metric(file: SourceFile, record: Row) -> str | None:
+    """Return the only metric; None where there are flags that say the grade together."""
+    metrics = _metrics(record)
+    if set(FLAGS) <= set(metrics):
+        return None
+    if len(metrics) != 1:
+        raise FirstPassError(
+            f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; say with --scorer which one says "
+            "whether an answer is right"
+        )
+    return metrics[0]
+
+
+def _first_pass(
+    file: SourceFile,
+    record: Row,
+    columns: Mapping[str, str],
+    metric: str | None,
+    dataset: str | None,
+    words: Translations,
+) -> FirstPass:
+    grade = _of_flags(record) if metric is None else _of_metric(record, metric, words)
+    about = _doc(record).get(OURS)
+    ours = about if isinstance(about, dict) else {}
+    return FirstPass(
+        question=_own_question(record) if ours and not columns else _question(record, columns),
+        model=_model(file),
+        dataset=_text(ours.get("dataset")) or dataset,
+        variant=_text(ours.get("variant")) or None,
+        grade=grade or Grade.UNSCORED,
+        reply=_reply(record),
+        reason=None if grade else NOT_GRADED,
+    )
+
+
+def _of_flags(record: Row) -> Grade | None:
+    said = [grade for name, grade in FLAGS.items() if flag(record.cells.get(name), f"{record.place}, {name!r}")]
+    if len(said) > 1:
+        raise record.wrong(f"expected one grade, got {' and '.join(said)}")
+    return said[0] if said else None
+
+
+def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
+    if metric not in record.cells:
+        raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
+    said = translated(record.cells[metric], words)
+    return read_grade(said, {**WORDS, **RIGHT_OR_WRONG}, f"{record.place}, metric {metric!r}")
+
+
+def _question(record: Row, columns: Mapping[str, str]) -> Question:
+    doc = with_paths(_doc(record), columns.values())
+    found = resolve_columns(record.source, doc, columns, USUAL_NAMES)
+    cells = {role: doc.get(column) for role, column in found.items()}
+    target = record.cells.get("target")
+    gold = cells.get("answer") if target is None or "answer" in columns else target
+    texts = [_text(value) for value in (record.cells["doc_id"], cells.get("question"), gold, cells.get("topic"))]
+    question_id, text, answer, topic = texts
+    return Question(question_id, text, answer, topic=topic or None)
+
+
+def _own_question(record: Row) -> Question:
+    """Return the question of a task of this package, with its own id: no gold answer says that there is none."""
+    doc = _doc(record)
+    texts = [_text(doc.get(name)) for name in ("question_id", "question", "answer", "topic", "context")]
+    question_id, text, gold, topic, context = texts
+    if not question_id:
+        raise record.wrong(f"expected a question_id in the 'doc' of a task of this package, got {shortened(doc)}")
+    return Question(question_id, text, gold or None, topic=topic or None, context=context or None)
+
+
+def _text(value: Any) -> str:
+    """Return a cell as text; of several accepted answers the first."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return NOT_KNOWN if value is None else str(value).strip()
+
+
+def _doc(record: Row) -> dict[str, Any]:
+    """Return the question as its dataset has it; some releases write it as JSON in a text."""
+    doc = record.cells.get("doc")
+    if isinstance(doc, str):
+        try:
+            doc = json.loads(doc)
+        except ValueError:
+            return {}
+    return doc if isinstance(doc, dict) else {}
+
+
+def _reply(record: Row) -> str | None:
+    """Return what the model said, before any filter; of several repetitions the first."""
+    said = record.cells.get("resps") or record.cells.get("filtered_resps")
+    while isinstance(said, Sequence) and not isinstance(said, str):
+        said = said[0] if said else None
+    if isinstance(said, int | float):
+        raise record.wrong(
+            f"expected what the model said, got {shortened(said)}: the task compares probabilities of choices, and a "
+            "model that is not asked for words cannot refuse"
+        )
+    return said
+
+
+def _model(file: SourceFile) -> str:
+    """Return the model by the name of its folder, in which the harness writes two underscores for a slash."""
+    return file.path.resolve().parent.name.replace("__", "/")

@@ -1,0 +1,351 @@
+"""From the outcome table, or from published rates, to the counts that everything is computed from.
+
+A first pass alone, as another evaluation made it, shows how often the model refused, and how its answers were graded.
+It does not show what it would have said to the questions that it refused: the error rate and the Refusal Index are not
+known. Questions without a gold answer are settled without asking, wrong whatever is forced, and those that need asking
+are not scored. So the scored rows alone are no sample of the questions, and the rates of a first pass are those of all
+questions that it refused or answered.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from refusal_index.data.errors import OutcomeTableError, shortened
+from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
+from refusal_index.data.sampling import sampled_table
+from refusal_index.data.schema import GRADES, GROUP, SCHEMA
+from refusal_index.data.tabular import TextTable, read_outcomes, read_text
+from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
+from refusal_index.stats.baseline import Payoffs
+from refusal_index.stats.design import AnyTable
+
+FIRST_PASS = ("correct_rate", "correct_given_attempted")
+COLUMNS = ("model", "dataset", *FIRST_PASS, "refusal_rate", "forced_accuracy", "n")
+MOST_QUESTIONS = 1_000_000
+ADVICE = "; each row is one model with correct_rate, refusal_rate, forced_accuracy and n"
+STEPS = 9
+"""Values tried for each rate between the ends of what rounds to it."""
+
+_RATE = re.compile(r"\d*(?:\.(\d*))?(\s*%)?")
+
+
+@dataclass(frozen=True)
+class PublishedRates:
+    """One row of rates."""
+
+    # model, dataset: whose they are
+    model: str
+    dataset: str | None
+    table: ContingencyTable  # in whole questions
+    # of the index, over all rates that are printed as these are; None where it is undefined throughout
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate, and by how much it may have been rounded."""
+
+    value: float
+    half: float
+
+    def around(self) -> np.ndarray:
+        """Return values that would be printed alike, within [0, 1]."""
+        return np.clip(np.linspace(self.value - self.half, self.value + self.half, STEPS), 0, 1)
+
+
+def read_rates(path: Path) -> tuple[PublishedRates, ...]:
+    """Read rates as they are printed.
+
+    Raises OutcomeTableError if a column is missing, a cell is no rate, a model occurs twice on a dataset, or no table
+    has the rates of a row.
+
+    - `path`: a CSV file (also JSON Lines or Parquet) with the columns `refusal_rate`, `forced_accuracy` (over all
+      questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; `model` and `dataset` where
+      they are known. A rate is a number between 0 and 1, or has a per cent sign.
+    """
+    raw = read_text(path, COLUMNS, "row of rates", OutcomeTableError)
+    for name in ("refusal_rate", "forced_accuracy", "n"):
+        if name not in raw.columns:
+            raise raw.source.lacks(f"a column {name!r}", raw.columns, ADVICE)
+    given = [name for name in FIRST_PASS if name in raw.columns]
+    if len(given) != 1:
+        raise raw.source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", raw.columns, ADVICE)
+    found: dict[tuple[str, str | None], PublishedRates] = {}
+    for number, row in enumerate(raw.frame.iter_rows(named=True)):
+        one = _row(raw, number, row, given[0])
+        if (one.model, one.dataset) in found:
+            raise OutcomeTableError(
+                f"{raw.where(number)}: {shortened(one.model)} is there twice; give each row a model of its own"
+            )
+        found[one.model, one.dataset] = one
+    return tuple(found.values())
+
+
+def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
+    """Make the outcome table that such rates would be of: one row a question, of which only the cell is known."""
+    tables = []
+    for one in rates:
+        sizes = one.table.counts
+        rows = pl.DataFrame(
+            {
+                "question_id": [f"{one.model}, question {place}" for place in range(1, one.table.n + 1)],
+                "refused": np.repeat([True, True, False, False], sizes),
+                "wrong": np.repeat([True, False, True, False], sizes),
+            }
+        )
+        whose = {"model": one.model, "dataset": one.dataset}
+        tables.append(rows.with_columns(pl.lit(text, pl.String).alias(name) for name, text in whose.items()))
+    return read_outcomes(pl.concat(tables)).select(list(SCHEMA))
+
+
+def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest index of all rates that are printed as these are.
+
+    - `first`: right answers of the first pass, over the questions `attempted` or over all.
+    - `refused`, `forced`: the refusal rate and the accuracy under forced answering.
+    """
+    c, r, right = np.meshgrid(first.around(), refused.around(), forced.around(), indexing="ij")
+    c = c * (1 - r) if attempted else c
+    cells = np.stack([r - right + c, right - c, 1 - r - c, c]).reshape(4, -1)
+    possible = cells[:, (cells > -ROUNDING).all(axis=0)]
+    index = np.arcsin(tetrachoric(*np.maximum(possible, 0)) / 2) / math.asin(0.5)
+    defined = index[np.isfinite(index)]
+    return (float(defined.min()), float(defined.max())) if defined.size else (None, None)
+
+
+ROUNDING = 1e-12
+
+
+def _row(raw: TextTable, number: int, row: dict[str, Any], first: str) -> PublishedRates:
+    where = raw.where(number)
+    rates = {name: _rate(where, name, row[name]) for name in (first, "refusal_rate", "forced_accuracy")}
+    n = _questions(where, row["n"])
+    try:
+        table = ContingencyTable.from_rates(n=n, **{name: rate.value for name, rate in rates.items()})
+    except ValueError as error:
+        raise OutcomeTableError(f"{where}: {error}") from error
+    low, high = rounding_range(*rates.values(), attempted=first == FIRST_PASS[1])
+    return PublishedRates(row.get("model") or where, row.get("dataset"), table, low, high)
+
+
+def _rate(where: str, name: str, text: str | None) -> Rate:
+    shown = (text or "").strip()
+    found = _RATE.fullmatch(shown)
+    number = shown.rstrip("% ")
+    if not found or number in {"", "."}:
+        raise OutcomeTableError(f"{where}, {name}: expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
+    scale = 100 if found[2] else 1
+    value = float(number) / scale
+    if value > 1:
+        raise OutcomeTableError(
+            f"{where}, {name}: expected a rate between 0 and 1, got {shortened(shown)}; put % behind what is in "
+            "per cent"
+        )
+    return Rate(value, 0.5 * 10.0 ** -len(found[1] or "") / scale)
+
+
+def _questions(where: str, text: str | None) -> int:
+    shown = (text or "").strip().replace(",", "").removesuffix(".0")
+    if not (shown.isascii() and shown.isdigit() and len(shown) < 9 and 0 < int(shown) <= MOST_QUESTIONS):
+        raise OutcomeTableError(
+            f"{where}, n: expected the number of questions, 1 to {MOST_QUESTIONS:,}, got {shortened(text)}"
+        )
+    return int(shown)
+
+
+MISSING_LIMIT = 0.02
+"""Share of unscored questions above which a result is incomplete."""
+
+NOT_STATED = "not_stated"
+"""Reason of an unscored row that gives none."""
+
+
+def _whether_there(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).is_not_null()).then(pl.lit("")).alias(name)
+
+
+SHORT = {
+    "question": pl.when(pl.col("question").is_not_null()).then(pl.col("question").hash()).alias("question"),
+    "gold": _whether_there("gold"),
+    "forced_reply": _whether_there("forced_reply"),
+    "forced_grade": pl.col("forced_grade").cast(pl.Enum(GRADES)),
+}
+"""What stands for texts where there may be too many of them: which are the same, or whether there is one at all."""
+
+_SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """How much of what was asked could be scored."""
+
+    # asked, scored, unscored: numbers of rows; the first is the sum of the others
+    asked: int
+    scored: int
+    unscored: int
+    reasons: Mapping[str, int]  # number of unscored rows by reason, the most frequent first
+    missing_share: float | None  # unscored over asked; None when nothing was asked
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether something was asked, and no more of it is missing than is tolerated."""
+        return self.missing_share is not None and self.missing_share <= MISSING_LIMIT
+
+
+@dataclass(frozen=True)
+class ForcedRefusals:
+    """How often the forced pass refused what the first had refused."""
+
+    asked: int  # rows with a graded forced answer
+    refused: int  # those that refused again
+    share: float | None  # refused over asked; None when nothing was asked
+
+
+@dataclass(frozen=True)
+class VariantGroup:
+    """The rows of one model on one dataset under one prompt variant."""
+
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    outcomes: pl.DataFrame
+
+
+def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
+    """Split the table by model, dataset and variant.
+
+    The groups come in the order in which they appear, which in a run's own table is from the lowest to the highest
+    variant.
+    """
+    return tuple(
+        VariantGroup(model, dataset, variant, rows)
+        for (model, dataset, variant), rows in table.group_by(GROUP, maintain_order=True)
+    )
+
+
+def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> Iterator[VariantGroup]:
+    """Yield what `variant_groups` returns, with some of the columns; of a table in a file only one group is in memory.
+
+    - `table`: in memory, or in a file.
+    - `columns`: those that are there of these are kept. Of a table in a file texts are kept as short as they can be
+      (`SHORT`), as there may be more of them than there is memory.
+    """
+    if isinstance(table, pl.DataFrame):
+        yield from variant_groups(table.select(*GROUP, *(name for name in columns if name in table.columns)))
+        return
+    known = table.collect_schema()
+    kept = [SHORT.get(name, pl.col(name)) for name in columns if name in known]
+    for key in table.select(GROUP).unique(maintain_order=True).collect().iter_rows():
+        named = tuple(zip(GROUP, key, strict=True))
+        mine = (pl.col(name).is_null() if one is None else pl.col(name) == one for name, one in named)
+        names = (pl.lit(one, pl.Enum([] if one is None else [one])).alias(name) for name, one in named)
+        rows = table.filter(*mine).select(*kept).with_columns(*names)
+        model, dataset, variant = key
+        yield VariantGroup(model, dataset, variant, rows.collect(engine="streaming"))
+
+
+def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
+    """Count the scored rows by refusal and error; unscored rows are in none of the four cells.
+
+    >>> contingency_table(pl.DataFrame({"refused": [True, True, False, None], "wrong": [True, None, False, None]}))
+    ContingencyTable(refused_wrong=1, refused_right=0, answered_wrong=0, answered_right=1)
+    """
+    scored = outcomes.filter(_SCORED)
+    return ContingencyTable.from_arrays(scored["refused"].to_numpy(), scored["wrong"].to_numpy())
+
+
+def completeness(outcomes: pl.DataFrame) -> Completeness:
+    """Count what is missing, and why."""
+    missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
+    counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
+    asked, unscored = outcomes.height, missing.len()
+    share = unscored / asked if asked else None
+    return Completeness(asked, asked - unscored, unscored, dict(counted.iter_rows()), share)
+
+
+def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
+    """Count the forced answers that refused again; those to questions that the first pass answered are left out."""
+    grades = outcomes.filter(pl.col("refused"))["forced_grade"].drop_nulls()
+    asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
+    return ForcedRefusals(asked, refused, refused / asked if asked else None)
+
+
+NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_index"})
+"""The metrics that no first pass alone decides."""
+
+NEED_NO_GRADES = frozenset({"refusal_rate"})
+"""The metrics for which it is enough to know which questions were refused."""
+
+_REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
+
+
+def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
+    """Return every metric of one variant, a row a question, in the order of `refusal_index.stats.METRIC_NAMES`.
+
+    Of a first pass that nobody forced, the error rate and the index are undefined for ``forced_not_asked``; where more
+    than the tolerated share of the questions was answered without a grade, so are the metrics that count right answers,
+    for the reason that most of these rows give.
+    """
+    sampled = sampled_table(rows)
+    if not never_forced(rows):
+        return _metrics(sampled or contingency_table(rows), worth, confidence_level)
+    answered = rows.filter(~_REFUSED)
+    graded = contingency_table(answered)
+    refused = rows.filter(_REFUSED).height
+    ungraded = answered.filter(_WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
+    lacking = str(ungraded.mode().sort()[0]) if ungraded.len() > MISSING_LIMIT * rows.height else None
+
+    def shown(found: Estimate) -> Estimate:
+        if found.name in NEED_FORCED_ANSWERS:
+            return _not_known(found, FORCED_NOT_ASKED)
+        return _not_known(found, lacking) if lacking and found.name not in NEED_NO_GRADES else found
+
+    # What is not known counts as wrong, where it does not matter to the metric: of refused questions, and for the
+    # refusal rate of all.
+    by_answers = sampled_table(_taken_for_wrong(rows, _REFUSED)) or ContingencyTable(
+        refused, 0, graded.answered_wrong, graded.answered_right
+    )
+    by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
+        refused, 0, answered.height, 0
+    )
+    found, rates = (_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals))
+    pairs = zip(found, rates, strict=True)
+    return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
+
+
+def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, ...]:
+    return metrics(table, penalty=worth.penalty, truthfulness_weights=worth.truthfulness, confidence_level=level)
+
+
+def never_forced(rows: pl.DataFrame) -> bool:
+    """Whether refused questions lack their forced answers and none has one: what is settled without asking is none.
+
+    >>> rows = {"refused": [True, True], "wrong": [None, True], "forced_grade": [None, "incorrect"], "gold": ["a", "b"]}
+    >>> never_forced(pl.DataFrame({**rows, "forced_reply": [None, "c"], "unscored_reason": [FORCED_NOT_ASKED, None]}))
+    False
+    """
+    unasked = (pl.col("unscored_reason") == FORCED_NOT_ASKED).fill_null(value=False)
+    if not {"unscored_reason", "forced_grade", "forced_reply", "gold"} <= set(rows.columns):
+        return False
+    judged = (pl.col("forced_grade") == Grade.INCORRECT.value).fill_null(value=False)
+    settled = judged & pl.col("forced_reply").is_null() & pl.col("gold").is_null()
+    forced = _REFUSED & (_WRONG.is_not_null() | pl.col("forced_reply").is_not_null()) & ~settled
+    return bool(rows.select(unasked.any() & ~forced.any()).item())
+
+
+def _taken_for_wrong(rows: pl.DataFrame, chosen: pl.Expr) -> pl.DataFrame:
+    return rows.with_columns(wrong=pl.when(chosen).then(pl.lit(value=True)).otherwise(_WRONG))
+
+
+def _not_known(found: Estimate, reason: str) -> Estimate:
+    return Estimate(None, status="undefined", reason=reason, name=found.name, method=found.method)

@@ -1,0 +1,1 @@
+"""What outcome tables show: summaries, comparisons, gates, plans."""

@@ -1,0 +1,178 @@
+"""What the scores in a run's folder rest on, method by method, and what that took: measured when they were made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any
+
+from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.files import read_json, write_atomically
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.summary import Usage, usage_of
+
+RECORD_VERSION = 1
+"""Version of the JSON document."""
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """The scores of one method, and of one variant where they differ between variants.
+
+    Attributes
+    ----------
+    method, variant
+        Whose scores; the variant is None where they belong to all.
+    questions
+        How many answers the method was asked to score.
+    generations
+        Replies of the model that the scores rest on, whether the run asked for them or the method did.
+    usage
+        What these replies took, with those of a model that grades, where the scores rest on grades.
+    own_requests
+        How many of the requests were made for scores, beside the run.
+    seconds
+        From requests to responses, added up; None where the time of one is not known.
+    draws, own_replies
+        Replies to one question at most: draws of the run's passes, and replies to the method's own prompts.
+    is_of_model
+        Whether the score is the model's own; else it is that of another predictor.
+    needs
+        What the method needs, in words.
+    training_examples, n_folds, seed, grouped_by, groups
+        Of a method that was trained: graded answers, of which each fold's predictor saw those of the others; and by
+        what questions were kept in one fold, and how many groups that made. None where it was not trained.
+    states, state_size, layer
+        Hidden states that were read, the numbers in each, and the layer that was asked for, None for the middle one.
+    versions
+        Of the packages that made the scores.
+    """
+
+    method: str
+    variant: str | None
+    questions: int
+    generations: int
+    usage: Usage
+    own_requests: int
+    seconds: float | None
+    draws: int
+    own_replies: int
+    is_of_model: bool
+    needs: tuple[str, ...] = ()
+    training_examples: int | None = None
+    n_folds: int | None = None
+    seed: int | None = None
+    grouped_by: str | None = None
+    groups: int | None = None
+    states: int | None = None
+    state_size: int | None = None
+    layer: int | None = None
+    versions: Mapping[str, str] | None = None
+
+
+def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
+    """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
+
+    A record that cannot be read gives way: methods measure anew whenever they score.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    records
+        Of scores that were made now.
+    methods
+        Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
+    """
+    path, kept = folder.confidence_record, []
+    if path.exists():
+        with suppress(ConfidenceError):
+            kept = [one for one in read_record(path) if one.method not in methods]
+    document = _document([*kept, *records])
+    if document["methods"] or path.exists():
+        write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _document(records: Iterable[MethodRecord]) -> dict[str, Any]:
+    methods: dict[str, list[dict[str, Any]]] = {}
+    for one in records:
+        held = asdict(one)
+        methods.setdefault(held.pop("method"), []).append(held)
+    return {"record_version": RECORD_VERSION, "methods": methods}
+
+
+def read_record(path: Path) -> tuple[MethodRecord, ...]:
+    """Read what scores rest on.
+
+    Raises
+    ------
+    ConfidenceError
+        If it cannot be read, or is no such record.
+    """
+    try:
+        document = read_json(path)
+        version = document["record_version"]
+        if version != RECORD_VERSION:
+            raise ValueError(f"expected record_version {RECORD_VERSION}, got {version!r}")
+        return tuple(_record(name, one) for name, found in document["methods"].items() for one in found)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfidenceError(
+            f"{path} cannot be read ({said[0]}); remove it, and have the methods score again"
+        ) from error
+
+
+def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRecord]:
+    """Return by method and variant what the scores of a run rest on; nothing where that is not known."""
+    path = RunFolder(run.source).confidence_record
+    try:
+        records = read_record(path) if run.source.is_dir() and path.exists() else ()
+    except ConfidenceError:
+        return {}
+    return {(one.method, one.variant): one for one in records}
+
+
+def _record(method: str, document: Mapping[str, Any]) -> MethodRecord:
+    """Read a record; raises TypeError where it was tampered with."""
+    record = MethodRecord(**{**document, "method": method, "usage": usage_of(document["usage"])})
+    for name, holds in _HOLDS.items():
+        if not holds(getattr(record, name)):
+            raise TypeError(f"{name} of {method} cannot be {getattr(record, name)!r}")
+    return replace(record, needs=tuple(record.needs))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _is_versions(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+def _or_none(holds: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def _of_type(kind: type | UnionType) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+_HOLDS: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("questions", "generations", "own_requests", "draws", "own_replies"), _is_count),
+    **dict.fromkeys(("training_examples", "n_folds", "groups", "states", "state_size", "layer"), _or_none(_is_count)),
+    **dict.fromkeys(("variant", "grouped_by"), _of_type(str | None)),
+    "seed": _of_type(int | None),
+    "seconds": _of_type(int | float | None),
+    "is_of_model": _of_type(bool),
+    "needs": _is_texts,
+    "versions": _or_none(_is_versions),
+}

@@ -1,0 +1,295 @@
+"""What repeated samples add: the corrected Refusal Index, and one joint estimate over all variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from refusal_index.data.rates import VariantGroup
+from refusal_index.data.sampling import (
+    COLUMNS,
+    DrawnOutcomes,
+    OutcomeMatrix,
+    draw_matrices,
+    draw_matrix,
+    drawn_once,
+    drawn_outcomes,
+    outcome_matrix,
+)
+from refusal_index.stats import (
+    CorrectedRefusalIndexResult,
+    Estimate,
+    HomogeneityTest,
+    JointRefusalIndexResult,
+    auroc,
+    corrected_refusal_index,
+    deterministic_refusal_index,
+    joint_corrected_refusal_index,
+    joint_refusal_index,
+    mid_rank_spearman,
+)
+
+INDEX = "refusal_index"
+"""RI: the index of one response per question, the number that the paper reports."""
+
+CORRECTED = "corrected_refusal_index"
+"""RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples."""
+
+NO_REPEATED_QUESTIONS = "no_repeated_questions"
+
+SEED = 0
+"""Of the resamples behind the intervals: the same outcomes give the same summary."""
+
+
+@dataclass(frozen=True)
+class DrawsSummary:
+    """What the repeated draws of one variant show.
+
+    From RI, `forced_for_all` and `uncorrected` lead to the corrected index, one change at a time. All are weighted to
+    stand for all questions.
+    """
+
+    questions: int  # questions with at least two draws in which both passes have a grade
+    draws: int  # the most draws of any of them
+    # forced_for_all: of a single draw, the answer to every question being a forced one
+    forced_for_all: float | None
+    # uncorrected: the same, with the refusal of one draw and the answer of another, which share no chance
+    uncorrected: float | None
+    corrected_refusal_index: Estimate  # sampling noise removed as well; the first draws of all questions enter
+    # refusal_reliability, error_reliability: tetrachoric correlation of two draws of the refusal, and of the error
+    refusal_reliability: float | None
+    error_reliability: float | None
+    # rank correlation of the observed frequencies: noise and ties included, so another number than the index
+    mid_rank_spearman: Estimate
+    # how well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
+    # right
+    p_answering_auroc: Estimate
+
+
+def draws_summary(
+    outcomes: pl.DataFrame, confidence_level: float, *, is_deterministic: bool = False
+) -> DrawsSummary | None:
+    """Return what the repeated draws of one variant show; None where no question was drawn twice.
+
+    - `is_deterministic`: as for `corrected_indices`.
+    """
+    matrix = draw_matrix(outcomes)
+    if len(matrix.refused) < 2:
+        return None
+    (drawn,) = drawn_outcomes([outcomes])
+    corrected, spearman = _corrected(drawn, is_deterministic), mid_rank_spearman(*matrix.arrays)
+    area = auroc(*p_answering(matrix))
+    return DrawsSummary(
+        questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
+        draws=int(matrix.scored.sum(axis=0).max()),
+        forced_for_all=corrected.forced_for_all,
+        uncorrected=corrected.uncorrected,
+        corrected_refusal_index=_named(corrected, confidence_level),
+        refusal_reliability=corrected.refusal_reliability,
+        error_reliability=corrected.error_reliability,
+        mid_rank_spearman=Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
+        p_answering_auroc=Estimate.of(area, area.confidence_interval(confidence_level)),
+    )
+
+
+def corrected_indices(
+    tables: Sequence[pl.DataFrame], is_deterministic: Sequence[bool] | None = None
+) -> tuple[CorrectedRefusalIndexResult, ...]:
+    """Estimate the corrected index of each of some variants, over the questions of all of them.
+
+    It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, except where `is_deterministic`.
+
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
+    - `is_deterministic`: which models were asked at temperature 0. Their corrected index repeats RI, unless repeated
+      draws of a question differ: hosted models are not exactly deterministic.
+    """
+    at_zero = is_deterministic or [False] * len(tables)
+    return tuple(_corrected(drawn, same) for drawn, same in zip(drawn_outcomes(tables), at_zero, strict=True))
+
+
+def is_defined(result: CorrectedRefusalIndexResult) -> bool:
+    """Whether questions were drawn repeatedly, or need not be."""
+    return result.reason != NO_REPEATED_QUESTIONS
+
+
+def joint_corrected_index(
+    tables: Sequence[pl.DataFrame], confidence_level: float, *, is_deterministic: bool
+) -> Estimate | None:
+    """Estimate one corrected index from all variants of a model; None where one has none."""
+    if not is_deterministic and any(map(drawn_once, tables)):
+        return None
+    found = corrected_indices(tables, [is_deterministic] * len(tables))
+    if not all(map(is_defined, found)):
+        return None
+    return _named(joint_corrected_refusal_index(found), confidence_level)
+
+
+def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> CorrectedRefusalIndexResult:
+    single, repeated = drawn.single, drawn.repeated.arrays
+    if is_deterministic and not _differ([drawn.repeated]):
+        return deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
+    if len(repeated[0]) < 2:
+        nothing = np.zeros((2, len(single.question_ids)), bool)
+        repeated = nothing, nothing, nothing  # no question was drawn twice
+    return corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
+
+
+def repeats_ri(tables: Sequence[pl.DataFrame], *, is_deterministic: bool) -> bool:
+    """Whether the corrected index is RI: of models at temperature 0 of which no two draws of a question differ.
+
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
+    """
+    return is_deterministic and not _differ(draw_matrices(tables))
+
+
+def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:
+    return any(
+        bool(((part & one.scored).any(axis=0) & (~part & one.scored).any(axis=0)).any())
+        for one in repeated
+        for part in (one.refused, one.wrong)
+    )
+
+
+def _named(result: CorrectedRefusalIndexResult, confidence_level: float) -> Estimate:
+    return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
+
+
+def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:
+    """Say which questions have a first and a further draw, shape (n,)."""
+    return np.asarray(matrix.scored[0] & matrix.scored[1:].any(axis=0))
+
+
+def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """P(Answering) of every question with a first and a further draw, and whether its first forced answer was right.
+
+    The first draw is left out of the share, so that a question's chance does not enter on both sides.
+    """
+    usable = usable_questions(matrix)
+    scored, refused = matrix.scored[1:, usable], matrix.refused[1:, usable]
+    share = (scored & ~refused).sum(axis=0) / scored.sum(axis=0)
+    return share, ~matrix.wrong[0, usable]
+
+
+LARGE_SPREAD = 0.1
+"""Standard deviation of the index between prompts above which one number for all of them hides too much.
+
+Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more
+prompt may be .2 away from the joint index. A spread below may be beyond doubt in a large run, and matters less than the
+usual interval."""
+
+
+POOLED = ("question_id", "draw", "refused", "wrong", "forced_grade", "question", *COLUMNS)
+"""The columns that the joint estimates are made of."""
+
+
+@dataclass(frozen=True)
+class PooledSummary:
+    """The Refusal Index of one model on one dataset, jointly over its variants.
+
+    The intervals are those of the mean over prompts like these: they widen with the spread between them.
+    """
+
+    # model, dataset: whose it is; None where the table does not say
+    model: str | None
+    dataset: str | None
+    variants: tuple[str, ...]  # names of the variants
+    # refusal_index, standard_error: the joint RI, as in `JointRefusalIndexResult`; the error is that of the choice of
+    # questions
+    refusal_index: Estimate
+    standard_error: float | None
+    corrected_refusal_index: Estimate | None  # the joint corrected index; None where a variant has no repeated draws
+    between_prompts: Estimate  # standard deviation of the index between prompts, beyond chance
+    new_prompt: Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
+    left_out: Mapping[str, str]  # variants that could not enter, each with its reason
+    homogeneity: HomogeneityTest  # whether the variants share one index
+
+    def differ_by_chance(self, level: float) -> bool:
+        """Whether chance alone may have made the variants differ as they do, or it cannot be said."""
+        pvalue = self.homogeneity.pvalue
+        return pvalue is None or pvalue >= 1 - level
+
+    def disagree(self, level: float) -> bool:
+        """Whether the variants differ by more than chance, and by so much that one number for all hides it."""
+        spread = self.between_prompts.estimate
+        return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
+
+
+@dataclass(frozen=True, eq=False)
+class JointIndex:
+    """The joint estimate of a model's variants: its number, what is known of it, and the outcomes it was made of."""
+
+    index: Estimate
+    result: JointRefusalIndexResult
+    matrix: OutcomeMatrix
+
+
+def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> JointIndex | None:
+    """Estimate one index from all variants of a model on a dataset; None for fewer than two.
+
+    - `tables`: rows of the outcome table, one table a variant.
+    - `confidence_level`: of the interval.
+    """
+    if len(tables) < 2:
+        return None
+    matrix = outcome_matrix(tables)
+    joint = joint_refusal_index(*matrix.arrays, **matrix.design)
+    found = replace(Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
+    return JointIndex(found, joint, matrix)
+
+
+def pool(
+    groups: Iterable[VariantGroup], confidence_level: float, *, is_deterministic: bool = False
+) -> Iterator[PooledSummary]:
+    """Yield the joint estimate of every model and dataset with at least two variants.
+
+    - `groups`: with the columns `POOLED` at least; those of a model and dataset follow each other.
+    - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
+    """
+    for (model, dataset), members in groupby(groups, key=lambda group: (group.model, group.dataset)):
+        found = _joint_indices(members, confidence_level, is_deterministic)
+        if found is not None:
+            names, joint, corrected = found
+            yield replace(_pooled(names, joint, corrected, confidence_level), model=model, dataset=dataset)
+
+
+def _joint_indices(
+    groups: Iterable[VariantGroup], confidence_level: float, is_deterministic: bool
+) -> tuple[tuple[str, ...], JointIndex, Estimate | None] | None:
+    """Return names of variants, their joint index, and the corrected one; None for fewer than two.
+
+    What comes after it needs no table: all of them together are held here and nowhere else.
+    """
+    variants = tuple(groups)
+    tables = [group.outcomes for group in variants]
+    joint = joint_index(tables, confidence_level)
+    if joint is None:
+        return None
+    if repeats_ri(tables, is_deterministic=is_deterministic):
+        corrected: Estimate | None = replace(joint.index, name=CORRECTED)
+    else:
+        corrected = joint_corrected_index(tables, confidence_level, is_deterministic=is_deterministic)
+    return tuple(str(group.variant) for group in variants), joint, corrected
+
+
+def _pooled(names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None, level: float) -> PooledSummary:
+    result, between = joint.result, joint.result.between_prompts
+    new_prompt = None if between.estimate is None else result.estimate
+    return PooledSummary(
+        model=None,
+        dataset=None,
+        variants=names,
+        refusal_index=joint.index,
+        standard_error=result.standard_error,
+        corrected_refusal_index=corrected,
+        between_prompts=Estimate.of(between, between.confidence_interval(level)),
+        new_prompt=Estimate(
+            new_prompt, *result.prediction_interval(level).or_none(), status=between.status, reason=between.reason
+        ),
+        left_out={names[row]: reason for row, reason in result.left_out.items()},
+        homogeneity=result.homogeneity,
+    )

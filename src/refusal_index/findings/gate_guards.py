@@ -1,0 +1,309 @@
+"""The guards of a release gate, and the questions that changed by more than sampling noise."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.stats import false_discovery_control
+
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.rates import contingency_table
+from refusal_index.data.runs import ComparedRun, Match
+from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, sampled_table
+from refusal_index.data.settings import is_deterministic
+from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
+from refusal_index.findings.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, corrected_indices
+from refusal_index.findings.gate_policy import HIGHER_IS_BETTER, INDICES, Policy, PolicyError
+from refusal_index.stats import (
+    ConfidenceInterval,
+    CorrectedDifference,
+    CorrectedRefusalIndexResult,
+    RefusalIndexResult,
+    metric_influence,
+    refusal_index,
+)
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score, ratio_weights
+from refusal_index.stats.design import AnyTable, effective_number
+from refusal_index.stats.draws.noise import influence_range
+from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
+
+Interval = Callable[[float], ConfidenceInterval]
+
+NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
+"""Why a candidate has no index, though the fault is its own."""
+
+WEIGHED = (
+    ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
+    ("truthfulness_score", "truthfulness_weights", DEFAULT_PAYOFFS.truthfulness),
+)
+"""The scores that are told what answers are worth: where a run's folder says it, and what it is unless it does."""
+
+
+@dataclass(frozen=True)
+class NamedGuard:
+    """A guard, and where its number comes from."""
+
+    guard: Guard
+    against_baseline: bool
+    # first, second: the candidate's number and the baseline's; the last is None for a fixed bound
+    candidate: float | None
+    baseline: float | None
+    reason: str | None  # why the number is undefined or at its boundary
+
+
+def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline."""
+    matrix = found.match.matrix
+    refused = matrix.refused[0][matrix.scored[0]]
+    for name, margin in policy.margins.items():
+        higher = HIGHER_IS_BETTER[name]
+        limit = -margin if higher else margin
+        difference = found.differences().get(name)
+        if difference is None:  # the corrected index of runs that were sampled once
+            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, NO_REPEATED_QUESTIONS)
+            continue
+        candidate, baseline = both_numbers(difference)
+        pvalue, reason = None, difference.reason
+        if name in INDICES and difference.estimate is None and (none := _one_thing(refused, matrix.design)):
+            pvalue, reason = none
+        interval = _interval(name, difference, found.match)
+        guard = Guard(name, difference.estimate, limit, higher, interval, pvalue)
+        yield NamedGuard(guard, True, candidate, baseline, reason)
+
+
+def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
+    """Yield a guard for each fixed bound, of one variant of the candidate."""
+    single = first_draws(rows)
+    table = sampled_table(single) or contingency_table(single)
+    scored = single.drop_nulls(["refused", "wrong"])
+    refused, design = scored["refused"].to_numpy(), design_of(scored)
+    for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
+        for name, bound in bounds.items():
+            estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
+            pvalue = None
+            sampled = reason != NO_REPEATED_QUESTIONS
+            if name in INDICES and estimate is None and sampled and (none := _one_thing(refused, design)):
+                pvalue, reason = none
+            guard = Guard(name, estimate, bound, higher, interval, pvalue)
+            yield NamedGuard(guard, False, estimate, None, reason)
+
+
+def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Payoffs:
+    """Return what answers are worth in the scores of some runs, as their folders say it; those of the first that does.
+
+    Raises OutcomeTableError if a score is to be compared and the runs disagree.
+
+    - `compared`: the metrics that are compared.
+    """
+    found: list[Any] = []
+    for metric, key, default in WEIGHED:
+        stated = [run.about[key] for run in runs if key in run.about]
+        if metric in compared and any(one != stated[0] for one in stated):
+            told = " and ".join(map(str, stated))
+            raise OutcomeTableError(
+                f"{key}: expected the same in both runs to compare {metric}, got {told}; leave its margin out, or run "
+                "both with the same one"
+            )
+        found.append(stated[0] if stated else default)
+    return checked_payoffs(*found)
+
+
+def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
+    """Raise PolicyError for a limit that a score cannot have, whatever the answers are."""
+    for metric, key, _ in WEIGHED:
+        worth = ratio_weights(metric, payoffs)[0]
+        low, high = min(worth), max(worth)
+        ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
+        for name, (least, most) in ranges.items():
+            limit = getattr(policy, name).get(metric)
+            if limit is not None and not least <= limit <= most:
+                raise PolicyError(
+                    f"{name}, {metric}: expected a number from {least:g} to {most:g}, which is what it can be with the "
+                    f"run's {key}, got {limit:g}; is it in per cent?"
+                )
+
+
+def _interval(name: str, difference: Difference, found: Match) -> Interval:
+    """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
+    if difference.reason != "constant_difference" or difference.estimate is None:
+        return difference.confidence_interval
+    if isinstance(difference, CorrectedDifference):
+        widest, n = influence_range(difference.first), difference.n_shared
+    else:
+        influence = metric_influence(
+            *(array[:1] for array in found.matrix.arrays), metric=INDEX if name == CORRECTED else name
+        )
+        widest, n = float(np.ptp(influence)), len(found.matrix.question_ids)
+    units, estimate = _independent(found.matrix.design, n), difference.estimate
+    return lambda level: constant_interval(estimate, widest, units, level)
+
+
+def _independent(design: Mapping[str, Any], n: int) -> int:
+    """Return how many independent questions n of some with this design are worth at most."""
+    cluster, weight = design.get("cluster"), design.get("weight")
+    clusters = n if cluster is None else len(set(cluster.tolist()))
+    return min(n, clusters, n if weight is None else int(effective_number(weight)))
+
+
+def _one_thing(refused: BoolMatrix, design: Mapping[str, Any]) -> tuple[float, str] | None:
+    """Tell whether a model refused nothing or everything, and how unlikely that is of one that hardly ever does."""
+    if not refused.size or refused.any() != refused.all():
+        return None
+    reason = ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+    return pvalue_of_none(_independent(design, refused.size)), reason
+
+
+def _own_number(
+    name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
+) -> tuple[float | None, str | None, Interval]:
+    """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
+    if name not in INDICES:
+        found = rate_or_score(name, table, payoffs, 0.9)
+        return found.estimate, found.reason, lambda level: _ends(name, table, payoffs, level)
+    index = refusal_index(table) if name == INDEX else corrected_indices([rows], [is_deterministic(run.settings)])[0]
+    return index.estimate, index.reason, index_interval(index)
+
+
+def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> Interval:
+    """Return the interval of an index by the error of both its ends.
+
+    At the boundary one end may be 1 or -1, and the other then has all of the error.
+    """
+    if index.status == "ok":
+        return index.confidence_interval
+    return lambda level: index.confidence_interval((1 + level) / 2)
+
+
+def _ends(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> ConfidenceInterval:
+    found = rate_or_score(name, table, payoffs, level)
+    low, high = (float("nan") if end is None else end for end in (found.low, found.high))
+    return ConfidenceInterval(low, high)
+
+
+SHOWN = 10
+"""How many questions are shown."""
+
+FALSE_DISCOVERIES = 0.05
+"""Share of the listed questions that may be listed by chance."""
+
+WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
+"""What each of the four outcomes counts, by which a change is measured."""
+
+
+@dataclass(frozen=True)
+class ChangedQuestion:
+    """A question with which two models did different things."""
+
+    question_id: str
+    question: str | None
+    # baseline, candidate: the cell that most of its draws fall into, such as "answered_right"
+    baseline: str
+    candidate: str
+    # draws_baseline, draws_candidate: how many of the draws that both runs have a grade for do, "3 of 5"
+    draws_baseline: str
+    draws_candidate: str
+    # from -2, always right before and always wrong now, to 2; 0 where refusals alone changed in kind
+    change: float
+
+
+def most_changed(
+    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
+) -> tuple[ChangedQuestion, ...]:
+    """Find the questions that changed beyond sampling noise, the largest changes first, losses before gains.
+
+    The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
+    differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
+    share of questions listed by chance at `FALSE_DISCOVERIES`.
+
+    - `candidate`, `baseline`: rows of one variant each, all draws.
+    - `shared`: ids of the questions to compare.
+    - `exact`: whether both models are deterministic, so that every change is beyond sampling noise.
+    """
+    both = _matched(candidate, baseline, shared)
+    if not exact:
+        pvalues = [
+            permutation_pvalue(tuple(now), tuple(before))
+            for now, before in both.select("worths", "worths_before").iter_rows()
+        ]
+        adjusted = false_discovery_control(pvalues) if pvalues else []
+        both = both.filter(pl.Series(list(adjusted), dtype=pl.Float64) <= FALSE_DISCOVERIES)
+    changed = both.filter(pl.col("change") != 0).sort(
+        pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
+    )
+    return tuple(
+        ChangedQuestion(
+            question_id=row["question_id"],
+            question=row["question"],
+            baseline=row["cell_before"],
+            candidate=row["cell"],
+            draws_baseline=row["draws_before"],
+            draws_candidate=row["draws"],
+            change=row["change"],
+        )
+        for row in changed.head(most).iter_rows(named=True)
+    )
+
+
+def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
+    """Return why a single question cannot be shown to have changed, as a code; None where one could be."""
+    both = _matched(candidate, baseline, shared)
+    samples = 0 if exact else max(map(len, both["worths"]), default=0)
+    if samples < 2:
+        return "single_responses" if samples else None
+    # A question that went from always right to always wrong has the smallest p-value there is.
+    smallest = both.height * 2 / math.comb(2 * samples, samples)
+    return "too_few_samples" if smallest > FALSE_DISCOVERIES else None
+
+
+@cache
+def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    """Return the share of all exchanges of two samples that move their means at least as far apart as they are.
+
+    >>> permutation_pvalue((1.0,) * 5, (-1.0,) * 5), permutation_pvalue((1.0, 1.0), (-1.0, -1.0))
+    (0.007936507936507936, 0.3333333333333333)
+    """
+    values, m = first + second, len(first)
+    total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
+    ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
+    for value in values:
+        ways += Counter({(size + 1, worth + value): count for (size, worth), count in ways.items() if size < m})
+    apart = {worth: abs(worth / m - (total - worth) / len(second)) for size, worth in ways if size == m}
+    return sum(ways[m, worth] for worth, far in apart.items() if far >= seen - 1e-9) / math.comb(len(values), m)
+
+
+def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
+    """Put the draws that both runs have a grade for side by side, a row a question."""
+    ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
+    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
+    drawn = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
+    return now.join(before, on="question_id", suffix="_before").with_columns(
+        change=(pl.col("worth") - pl.col("worth_before")).round(9)
+    )
+
+
+def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
+    """Sum up the graded draws of each question: mean worth, the most frequent cell, and how many fall into it."""
+    cell = pl.concat_str(
+        pl.when("refused").then(pl.lit("refused_")).otherwise(pl.lit("answered_")),
+        pl.when("wrong").then(pl.lit("wrong")).otherwise(pl.lit("right")),
+    )
+    counted = graded.with_columns(cell=cell).with_columns(
+        worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64)
+    )
+    most = pl.col("cell").mode().sort().first()
+    return counted.group_by("question_id").agg(
+        pl.col("worth").mean(),
+        pl.col("question").drop_nulls().first(),
+        worths=pl.col("worth").sort(),
+        cell=most,
+        draws=pl.format("{} of {}", (pl.col("cell") == most).sum(), pl.len()),
+    )

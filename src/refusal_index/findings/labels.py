@@ -1,0 +1,364 @@
+"""Grades that a person checked, and two graders compared on the same replies.
+
+A sheet is a CSV file with one row a graded answer and an empty column `human_grade`. The answer is the one that counts:
+the first reply where the model answered, the forced one where it refused. Labels are counted for each model and
+dataset on its own, over all its variants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from refusal_index.data.errors import OutcomeTableError, shortened
+from refusal_index.data.files import write_atomically
+from refusal_index.data.rates import contingency_table, variant_groups
+from refusal_index.data.sampling import first_draws
+from refusal_index.data.schema import GRADES, GROUP, KEY
+from refusal_index.data.tabular import TextTable, csv_text, read_text, undo_safe
+from refusal_index.stats import GraderLabels, labels_for_half_width
+from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
+
+SHEET = (
+    *("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade"),
+    *("inclusion_probability", "human_grade"),
+)
+WORDS = {
+    **dict.fromkeys(("correct", "a", "right", "true", "1", "yes"), True),
+    **dict.fromkeys(("incorrect", "b", "wrong", "false", "0", "no"), False),
+    **dict.fromkeys(("refused", "c", "not_attempted", "unsure", "?"), None),
+}
+
+Source = tuple[str | None, str | None]
+"""A model and a dataset."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a person's verdicts say about the grader of one model's answers to one dataset."""
+
+    # refused, answered: labelled answers of the forced and of the first pass
+    refused: GraderLabels
+    answered: GraderLabels
+    neither: int  # labelled answers that the person found to be neither right nor wrong; they are left out
+    # whether each labelled answer is wrong, and its chance of being drawn; by variant, None for a forced one, which
+    # variants share, and question
+    verdicts: Mapping[tuple[str | None, str], tuple[bool, float]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Labelled answers that are right or wrong."""
+        return int(self.refused.errors.sum() + self.answered.errors.sum())
+
+
+def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
+    """Draw graded answers for a person to label: of each model, dataset, pass and grade as many, as far as there are.
+
+    A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
+    shares in the whole run. The chance with which an answer was drawn stands beside it.
+
+    - `outcomes`: an outcome table; of repeated draws the first counts.
+    - `size`: how many answers to draw, at most.
+    - `seed`: of the draw.
+    """
+    refused = pl.col("refused")
+    graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
+    sheet = graded.select(
+        *GROUP,
+        "question_id",
+        pl.when(refused).then(pl.lit("forced")).otherwise(pl.lit("first")).alias("pass"),
+        "question",
+        "gold",
+        pl.when(refused).then("forced_reply").otherwise("first_reply").alias("reply"),
+        pl.when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct")).alias("grade"),
+        pl.lit(None, pl.String).alias("human_grade"),
+    )
+    # A forced answer that variants share is one answer, to be judged once.
+    answer = ("model", "dataset", "question_id")
+    shared = sheet.filter(pl.col("pass") == "forced").unique(answer, keep="first", maintain_order=True)
+    sheet = pl.concat([sheet.filter(pl.col("pass") == "first"), shared])
+    order = np.random.default_rng(seed).permutation(sheet.height)
+    drawn = sheet.with_columns(_lot=pl.Series(order)).sort("_lot")
+    cell = ("model", "dataset", "pass", "grade")
+    turns = drawn.with_columns(_turn=pl.int_range(pl.len()).over(cell), _size=pl.len().over(cell))
+    chosen = turns.sort("_turn", "_lot").head(size).sort("_lot")
+    return chosen.with_columns(inclusion_probability=pl.len().over(cell) / pl.col("_size")).select(SHEET)
+
+
+def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float) -> tuple[int, str]:
+    """Return how many labels an interval of each variant's index takes, in all, and say so.
+
+    First answers are labelled for each variant, forced ones for all of them at once.
+
+    Raises OutcomeTableError if more questions would be needed, not more labels, or there is no index to plan for.
+
+    - `half_width`: of the interval.
+    - `grader_error`: the share of mistaken grades to expect, of right and of wrong answers.
+    """
+    needed: dict[Source, int] = {}
+    for group in variant_groups(outcomes):
+        table = contingency_table(first_draws(group.outcomes))
+        plan = labels_for_half_width(
+            table, half_width, graded_wrong_if_right=grader_error, graded_right_if_wrong=grader_error
+        )
+        name = " ".join(str(part) for part in (group.model, group.dataset, group.variant) if part)
+        if plan.n is None and plan.half_width is not None:
+            raise OutcomeTableError(
+                f"audit: expected a half-width that labels can reach, got {half_width:g}; with every answer labelled "
+                f"that of {name} is {plan.half_width:.3f}, and only more questions narrow it"
+            )
+        if plan.n is None:
+            why = str(plan.reason).replace("_", " ")
+            raise OutcomeTableError(
+                f"audit: no plan for {name} ({why}) with a grader that errs on {100 * grader_error:.3g} %; "
+                "give --size instead, or a smaller --grader-error"
+            )
+        source = group.model, group.dataset
+        needed[source] = needed.get(source, 0) + plan.n
+    # The sheet deals answers to all models and datasets alike.
+    total = max(needed.values(), default=0) * len(needed)
+    return total, (
+        f"{total:,} labels: by them RI is expected to be known to +-{half_width:g} at 95 %, if "
+        f"{100 * grader_error:.3g} % of right and of wrong answers are misgraded"
+    )
+
+
+def labelled_arrays(outcomes: pl.DataFrame, labels: Labels, variant: str | None) -> dict[str, np.ndarray]:
+    """Put the verdicts beside the first draws of one variant, as arguments of `prediction_powered`, one row a run.
+
+    - `outcomes`: the graded first draws.
+    """
+    keys = [
+        (None if refused else variant, question)
+        for question, refused in outcomes.select("question_id", "refused").iter_rows()
+    ]
+    found = [labels.verdicts.get(key) for key in keys]
+    columns = {
+        "refused": outcomes["refused"].to_numpy(),
+        "wrong": outcomes["wrong"].to_numpy(),
+        "labelled": np.array([one is not None for one in found], bool),
+        "truly_wrong": np.array([bool(one and one[0]) for one in found], bool),
+        "inclusion": np.array([one[1] if one else 1.0 for one in found], float),
+    }
+    return {name: column[np.newaxis] for name, column in columns.items()}
+
+
+def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
+    """Write a sheet as CSV."""
+    write_atomically(path, csv_text(sheet).encode())
+
+
+def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
+    """Read a labelled slice and hold it against the run that it is a slice of.
+
+    Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
+    or no answer is labelled right or wrong.
+
+    - `path`: a CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`,
+      `dataset` or `variant` where the run has several of them. Rows without a human grade are passed over. A column
+      `grade`, the grader's, is checked against the run; `inclusion_probability` is the chance with which the answer was
+      drawn.
+    - `outcomes`: the run's outcome table.
+    - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
+    """
+    raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
+    _check_columns(raw, outcomes)
+    answers = _graded_answers(outcomes)
+    of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
+    counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
+    verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
+    for number, row in enumerate(undo_safe(raw.frame).iter_rows(named=True)):
+        if not (row["human_grade"] or "").strip():
+            continue
+        model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
+        refused, graded_wrong = _answer(raw.where(number), row, (model, dataset, variant), answers)
+        right = _verdict(raw.where(number), row["human_grade"])
+        counted[(model, dataset), refused, graded_wrong, right] += 1
+        if right is not None:
+            answer = None if refused else variant, row["question_id"] or ""
+            verdicts.setdefault((model, dataset), {})[answer] = not right, _chance(raw.where(number), row)
+    if not counted:
+        raise OutcomeTableError(f"{path}: expected rows with a human_grade, got none; fill in the column and try again")
+    if all(verdict is None for *_, verdict in counted):
+        raise OutcomeTableError(
+            f"{path}: expected answers that are labelled correct or incorrect, got {counted.total():,} labels, "
+            "none of them right or wrong; say of each answer whether it agrees with the gold answer"
+        )
+    return {
+        source: _labels(counted, source, verdicts.get(source, {}))
+        for source in dict.fromkeys(source for source, *_ in counted)
+    }
+
+
+def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
+    """Raise where a column is missing without which a row may be about one answer or about another."""
+    several = [name for name in GROUP if outcomes[name].n_unique() > 1]
+    for name in ("question_id", "human_grade", *several):
+        if name not in raw.columns:
+            why = f" since the run has several {name}s" if name in several else ""
+            advice = "; label the sheet that 'refusal-index audit' writes"
+            raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
+
+
+Asked = tuple[str | None, str | None, str | None]
+
+
+def _graded_answers(outcomes: pl.DataFrame) -> Mapping[tuple[Asked, str], tuple[bool, bool]]:
+    rows = first_draws(outcomes).drop_nulls(["refused", "wrong"]).select(*GROUP, "question_id", "refused", "wrong")
+    return {(tuple(asked), question): (refused, wrong) for *asked, question, refused, wrong in rows.iter_rows()}
+
+
+def _answer(
+    place: str, row: Mapping[str, str | None], asked: Asked, answers: Mapping[tuple[Asked, str], tuple[bool, bool]]
+) -> tuple[bool, bool]:
+    """Return whether the answer that a row is about was refused at first, and is graded wrong."""
+    question = row["question_id"] or ""
+    if (asked, question) not in answers:
+        whose = ", ".join(f"{name} {shortened(given)}" for name, given in zip(GROUP, asked, strict=True) if given)
+        raise OutcomeTableError(
+            f"{place}: expected a graded answer of this run, got question_id {shortened(question)}"
+            + (f" of {whose}" if whose else "")
+            + "; label the sheet of the same run"
+        )
+    refused, wrong = answers[asked, question]
+    grade = (row.get("grade") or "").strip().casefold()
+    if grade and WORDS.get(grade) is not (not wrong):
+        raise OutcomeTableError(
+            f"{place}: expected the grade that the run has for {shortened(question)}, "
+            f"{'incorrect' if wrong else 'correct'!r}, got {grade!r}; label the sheet of the same run"
+        )
+    return refused, wrong
+
+
+def _verdict(place: str, given: str | None) -> bool | None:
+    word = (given or "").strip().casefold()
+    if word not in WORDS:
+        raise OutcomeTableError(
+            f"{place}, column 'human_grade': expected correct, incorrect or refused (or A, B, C), "
+            f"got {shortened(given)}; correct it or leave it empty"
+        )
+    return WORDS[word]
+
+
+def _chance(place: str, row: Mapping[str, str | None]) -> float:
+    """Return with what chance an answer was drawn: that of all of its kind, 1, where the sheet does not say."""
+    given = (row.get("inclusion_probability") or "1").strip()
+    try:
+        chance = float(given)
+    except ValueError:
+        chance = math.nan
+    if not 0 < chance <= 1:
+        raise OutcomeTableError(
+            f"{place}, column 'inclusion_probability': expected a number above 0 and up to 1, got {shortened(given)}; "
+            "leave the column as 'refusal-index audit' wrote it, or take it out"
+        )
+    return chance
+
+
+def _labels(
+    counted: Mapping[tuple[Source, bool, bool, bool | None], int],
+    source: Source,
+    verdicts: Mapping[tuple[str | None, str], tuple[bool, float]],
+) -> Labels:
+    def of_pass(*, refused: bool) -> GraderLabels:
+        kinds = ((True, False), (True, True), (False, False), (False, True))
+        return GraderLabels(*(counted.get((source, refused, wrong, right), 0) for wrong, right in kinds))
+
+    neither = sum(count for (whose, *_, verdict), count in counted.items() if whose == source and verdict is None)
+    return Labels(of_pass(refused=True), of_pass(refused=False), neither, verdicts)
+
+
+UNSCORED_CELL = "unscored"
+
+
+@dataclass(frozen=True)
+class GradeAgreement:
+    """How two graders graded the same replies of one pass."""
+
+    # number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur
+    counts: Mapping[tuple[str, str], int]
+    kappa: CohenKappaResult  # their agreement
+
+    @property
+    def grades(self) -> tuple[str, ...]:
+        """The grades that occur, before or now."""
+        return tuple(grade for grade in GRADES if any(grade in pair for pair in self.counts))
+
+
+@dataclass(frozen=True)
+class GradeChanges:
+    """What another grader changes."""
+
+    # first, forced: agreement over the replies of each pass; a forced answer that variants share is one
+    first: GradeAgreement
+    forced: GradeAgreement
+    cells: Mapping[tuple[str, str], int]  # number of rows by their cell before and now, where the two differ
+    n: int  # number of rows that were compared
+
+
+def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> GradeChanges:
+    """Compare two outcome tables of the same replies under two graders.
+
+    - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
+      left out.
+
+    >>> from refusal_index.data import Grade, Outcome, Question
+    >>> from refusal_index.data.tabular import Identification, outcome_table
+    >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
+    >>> before = outcome_table([(asked, question, Outcome(False, True, Grade.INCORRECT))])
+    >>> now = outcome_table([(asked, question, Outcome(False, False, Grade.CORRECT))])
+    >>> grade_changes(before, now).cells
+    {('answered_wrong', 'answered_right'): 1}
+    """
+    # The model's name and the dataset's are the same in both; nulls among the variants match each other.
+    key = [name for name in KEY if name not in {"model", "dataset"}]
+    columns = ("refused", "wrong", "first_grade", "forced_grade", "forced_reply")
+    then, after = (table.lazy().select(*key, *columns) for table in (before, now))
+    both = then.join(after, on=key, suffix="_now", nulls_equal=True, maintain_order="left").collect()
+    cells = Counter(zip(both.select(_cell()).to_series(), both.select(_cell("_now")).to_series(), strict=True))
+    shared = both.unique(["question_id", "draw", "forced_reply"], keep="first", maintain_order=True)
+    return GradeChanges(
+        first=_agreement(both, "first_grade"),
+        forced=_agreement(shared, "forced_grade"),
+        cells={pair: count for pair, count in sorted(cells.items()) if pair[0] != pair[1]},
+        n=both.height,
+    )
+
+
+def _agreement(rows: pl.DataFrame, column: str) -> GradeAgreement:
+    graded = rows.select(column, f"{column}_now").drop_nulls()
+    found = Counter(graded.iter_rows())
+    counts = {(one, other): found[one, other] for one in GRADES for other in GRADES if found[one, other]}
+    return GradeAgreement(counts, cohen_kappa([[found[one, other] for other in GRADES] for one in GRADES]))
+
+
+def _cell(suffix: str = "") -> pl.Expr:
+    refused, wrong = pl.col(f"refused{suffix}"), pl.col(f"wrong{suffix}")
+    named = pl.concat_str(
+        pl.when(refused).then(pl.lit("refused")).otherwise(pl.lit("answered")),
+        pl.when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("right")),
+        separator="_",
+    )
+    known = refused.is_not_null() & wrong.is_not_null()
+    return pl.when(known).then(named).otherwise(pl.lit(UNSCORED_CELL))
+
+
+def changes_document(changes: GradeChanges) -> dict[str, Any]:
+    """Give the changes as JSON holds them."""
+    return {
+        "n": changes.n,
+        "cells": _pairs(changes.cells),
+        "first": {**asdict(changes.first.kappa), "counts": _pairs(changes.first.counts)},
+        "forced": {**asdict(changes.forced.kappa), "counts": _pairs(changes.forced.counts)},
+    }
+
+
+def _pairs(counts: Mapping[tuple[str, str], int]) -> Sequence[Mapping[str, Any]]:
+    return [{"before": before, "now": now, "count": count} for (before, now), count in counts.items()]

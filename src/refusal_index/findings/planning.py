@@ -1,0 +1,247 @@
+"""How many questions it takes: plans from expected rates, or from runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.rates import contingency_table
+from refusal_index.data.runs import ComparedRun, Match, chosen_variant
+from refusal_index.data.sampling import draw_matrix, first_draws
+from refusal_index.findings.comparison import matched_variants
+from refusal_index.findings.draws import corrected_indices
+from refusal_index.stats import (
+    METRIC_NAMES,
+    ConfidenceInterval,
+    PlanningScenario,
+    PowerPlan,
+    RepeatPlan,
+    SamplePlan,
+    attenuated_refusal_index,
+    checked_matrices,
+    compare_metrics,
+    corrected_refusal_index,
+    expected_half_width,
+    influence_correlation,
+    power_to_tell_apart,
+    questions_for_half_width,
+    questions_over_interval,
+    questions_to_tell_apart,
+    repeats_half_width,
+    rho_from_refusal_index,
+    split_budget,
+)
+from refusal_index.stats.matrices import row_tables
+
+HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
+SIZES = (200, 500, 1000, 2000, 4326)
+# Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
+TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
+NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What to plan for."""
+
+    # half_width, questions: wanted half-width of the interval, or number of questions; None of both for a table of
+    # several
+    half_width: float | None = None
+    questions: int | None = None
+    # difference, power: of the index to another model's, and the chance of finding it
+    difference: float | None = None
+    power: float = 0.8
+    confidence_level: float = 0.95  # of every interval
+    # budget: requests to spend
+    budget: float | None = None
+    # refusal_slope, error_slope: how constant the model is, as for `split_budget`; None for what the pilot shows
+    refusal_slope: float | None = None
+    error_slope: float | None = None
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """What it takes to tell two models apart."""
+
+    needed: PowerPlan  # questions, if the difference is the one seen
+    chance: PowerPlan | None  # the power of the given number of questions, if one is given
+    seen: ConfidenceInterval  # of the difference
+    # fewest, most: questions at the largest and the smallest difference of that interval; None where it holds 0
+    fewest: int | None
+    most: int | None
+
+
+@dataclass(frozen=True)
+class CorrectedPlan:
+    """What the interval of the corrected index takes, and the slopes that this rests on."""
+
+    sizes: tuple[RepeatPlan, ...]
+    scenario: PlanningScenario  # with the corrected index
+    refusal_slope: float
+    error_slope: float
+
+
+@dataclass(frozen=True)
+class ScenarioPlan:
+    """What a run of one model takes."""
+
+    # name, scenario: what is expected, and what to call it
+    name: str
+    scenario: PlanningScenario
+    # the half-width to be expected of each number of questions, fewest first; one without a half-width where there is
+    # no plan, with its reason
+    sizes: tuple[SamplePlan, ...]
+    # half-widths of other metrics with the most of these questions, by name
+    other_metrics: Mapping[str, float] = field(default_factory=dict)
+    # the questions for telling the model apart from one whose index is lower by the difference; None where that was not
+    # asked, or no index is as low
+    apart: PowerPlan | None = None
+    chance: PowerPlan | None = None  # of telling them apart with the given number of questions
+
+
+def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:
+    """Take what is to be expected from a run, by variant.
+
+    Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
+    """
+    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    tables = {str(name or "all"): contingency_table(first_draws(run.variants[name])) for name in names}
+    empty = [name for name, table in tables.items() if not table.n]
+    if empty:
+        raise OutcomeTableError(
+            f"plan: expected scored questions to plan from, got none in {', '.join(empty)} of {run.label}"
+        )
+    return {name: PlanningScenario.from_table(table) for name, table in tables.items()}
+
+
+def plan_scenario(name: str, scenario: PlanningScenario, options: PlanOptions) -> ScenarioPlan:
+    """Plan a run of one model."""
+    sizes = _sizes(scenario, options)
+    if sizes[0].half_width is None:
+        return ScenarioPlan(name, scenario, sizes)
+    metrics, level = dict(_other_metrics(scenario, sizes[-1].n, options.confidence_level)), options.confidence_level
+    if scenario.refusal_index is None or options.difference is None or scenario.refusal_index - options.difference < -1:
+        return ScenarioPlan(name, scenario, sizes, metrics)
+    other = replace(scenario, refusal_index=scenario.refusal_index - options.difference)
+    needed = questions_to_tell_apart(scenario, other, power=options.power, confidence_level=level)
+    n = options.questions
+    chance = power_to_tell_apart(scenario, other, n, confidence_level=level) if n else None
+    return ScenarioPlan(name, scenario, sizes, metrics, needed, chance)
+
+
+def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
+    """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
+
+    Raises OutcomeTableError if the runs share no variant, or not the one asked for.
+
+    - returned: by variant.
+    """
+    return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
+
+
+def _sizes(scenario: PlanningScenario, options: PlanOptions) -> tuple[SamplePlan, ...]:
+    level = options.confidence_level
+    if options.budget is not None:
+        n = int(options.budget / (1 + scenario.refusal_rate))
+        return (expected_half_width(scenario, max(1, min(n, options.questions or n)), confidence_level=level),)
+    if options.half_width is not None:
+        return (questions_for_half_width(scenario, options.half_width, confidence_level=level),)
+    if options.questions is not None:
+        return (expected_half_width(scenario, options.questions, confidence_level=level),)
+    by_width = [questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
+    by_size = [expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
+    return tuple(sorted(by_width + by_size, key=lambda plan: plan.n or 0))
+
+
+def _other_metrics(scenario: PlanningScenario, n: int | None, level: float) -> Iterator[tuple[str, float]]:
+    """Yield how well the same questions determine the other metrics."""
+    for metric in METRIC_NAMES:
+        if n is not None and metric not in (*NOT_COMPARED, "refusal_index"):
+            found = expected_half_width(scenario, n, metric=metric, confidence_level=level)
+            if found.half_width is not None:
+                yield metric, found.half_width
+
+
+def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
+    matrices = checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
+    first, second = (PlanningScenario.from_table(one) for one in row_tables(*matrices))
+    shown, level, n = influence_correlation(*matrices), options.confidence_level, options.questions
+    correlation = 0.0 if math.isnan(shown) else shown
+    needed = questions_to_tell_apart(
+        first, second, power=options.power, correlation=correlation, confidence_level=level
+    )
+    chance = power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
+    seen = compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
+    over = (None, None) if needed.n is None else questions_over_interval(needed, *seen)
+    return PairPlan(needed, chance, seen, *over)
+
+
+Shown = tuple[float, float, float | None]
+"""What a pilot's repeated draws show: probit slopes of refusals and of errors, and the corrected index."""
+
+
+def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Shown]:
+    """Return what the repeated draws of a run show, by variant if they show slopes."""
+    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    shown = {}
+    for name in names:
+        draws = draw_matrix(run.variants[name])
+        if len(draws.refused) > 1:
+            found = corrected_refusal_index(*draws.arrays)
+            slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
+            if slopes[0] is not None and slopes[1] is not None:
+                (index,) = corrected_indices([run.variants[name]])
+                shown[str(name or "all")] = slopes[0], slopes[1], index.estimate if index.status == "ok" else None
+    return shown
+
+
+def _slope(reliability: float | None) -> float | None:
+    """Return the slope of a model with this tetrachoric correlation of two draws; None where it has none."""
+    if reliability is None or reliability <= 0:
+        return None
+    return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT
+
+
+def plan_corrected(
+    scenario: PlanningScenario, options: PlanOptions, shown: Shown | None = None, *, from_run: bool
+) -> CorrectedPlan:
+    """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
+
+    Raises OutcomeTableError if the slopes imply more noise than the run's RI allows.
+
+    - `shown`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
+    - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
+    """
+    given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
+    *assumed, own = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
+    slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
+    if own is not None and given == (None, None):
+        index = own
+    elif from_run and index is not None:
+        seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
+        if abs(index) >= highest:
+            raise OutcomeTableError(
+                f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
+                f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
+            )
+        most = rho_from_refusal_index(highest)
+        index = math.asin(float(seen / most) / 2) / math.asin(0.5)
+    expected = replace(scenario, refusal_index=index)
+    known: dict[str, float] = {
+        "refusal_slope": slopes[0],
+        "error_slope": slopes[1],
+        "confidence_level": options.confidence_level,
+    }
+    if options.budget is not None:
+        plans = [split_budget(expected, options.budget, most_questions=options.questions, **known)]
+    else:
+        at_1000 = repeats_half_width(expected, 1000, 1000, **known)
+        if at_1000.half_width is None:
+            return CorrectedPlan((at_1000,), expected, *slopes)
+        widths = () if options.questions else HALF_WIDTHS if options.half_width is None else (options.half_width,)
+        sizes = (options.questions,) if options.questions else SIZES if options.half_width is None else ()
+        needed = (math.ceil(1000 * (at_1000.half_width / width) ** 2) for width in widths)
+        plans = [repeats_half_width(expected, n, n, **known) for n in sorted({*needed, *sizes})]
+    return CorrectedPlan(tuple(plans), expected, *slopes)

@@ -1,0 +1,317 @@
+"""How far the numbers of a variant depend on decisions and on missing grades.
+
+Decisions are those on missing grades, answers refused again, topics and a grader's errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import polars as pl
+
+from refusal_index.data.outcome import Grade
+from refusal_index.data.rates import VariantGroup, contingency_table, variant_groups, variant_metrics
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.draws import DrawsSummary, draws_summary
+from refusal_index.findings.labels import Labels, Source, labelled_arrays
+from refusal_index.stats import (
+    TRUTHFULNESS_WEIGHTS,
+    ContingencyTable,
+    Estimate,
+    GraderLabels,
+    MisgradingRange,
+    MisgradingResult,
+    MissingBounds,
+    OutcomeCounts,
+    PredictionPowered,
+    RefusalIndexResult,
+    ScoringRange,
+    WithinTopicResult,
+    correct_guessing,
+    misgrading_from_labels,
+    misgrading_range,
+    missing_bounds,
+    prediction_powered,
+    refusal_index,
+    scoring_ranges,
+    scoring_rules,
+    within_topic_refusal_index,
+)
+from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
+from refusal_index.stats.estimate import Status
+
+Found = TypeVar("Found", Estimate, ScoringRange)
+
+
+@dataclass(frozen=True)
+class RuleEstimate:
+    """The Refusal Index under one scoring rule; the estimate is None where it is undefined."""
+
+    rule: str
+    estimate: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class TopicEstimate:
+    """The Refusal Index of one topic, or of one source of a mix."""
+
+    topic: str
+    questions: int
+    refusal_index: Estimate
+
+
+@dataclass(frozen=True)
+class TopicSummary:
+    """The Refusal Index within topics: what is left when topics of different difficulty do not help."""
+
+    # topics, informative: number of topics, and of those that say anything about the index
+    topics: int
+    informative: int
+    within: Estimate  # the common index of all topics
+    each: tuple[TopicEstimate, ...]  # every topic on its own, the largest first
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What other decisions would have given."""
+
+    ranges: tuple[ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
+    rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
+    topics: TopicSummary | None  # None where fewer than two topics are known
+    # whether every graded forced answer says if it was another refusal: if not, no range allows for those that were
+    knows_refused_again: bool = True
+
+    def range_of(self, name: str) -> ScoringRange:
+        """Find the range of a metric by name."""
+        return next(found for found in self.ranges if found.name == name)
+
+
+def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
+    """Return what other decisions would have made of one variant's outcomes, a row a question."""
+    counts = outcome_counts(outcomes)
+    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
+    ranges = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+    topics = _topics(outcomes, confidence_level)
+    return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
+
+
+def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
+    """Count the questions by how they ended, the incomplete ones told apart."""
+    refused, wrong = pl.col("refused"), pl.col("wrong")
+    again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
+    graded = contingency_table(outcomes.filter(~again))
+    return OutcomeCounts(
+        *graded.counts,
+        refused_again=outcomes.filter(again).height,
+        unscored_forced=outcomes.filter(refused & wrong.is_null()).height,
+        unscored_first=outcomes.filter(refused.is_null()).height,
+        unscored_answered=outcomes.filter(~refused & wrong.is_null()).height,
+    )
+
+
+def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | None:
+    scored = outcomes.drop_nulls(["refused", "wrong", "topic"])
+    if scored["topic"].n_unique() < 2:
+        return None
+    result = within_topic_refusal_index(
+        scored["refused"].to_numpy(), scored["wrong"].to_numpy(), scored["topic"].to_list()
+    )
+    each = sorted(result.tables.items(), key=lambda item: (-item[1].n, str(item[0])))
+    return TopicSummary(
+        topics=len(each),
+        informative=len(each) - result.n_uninformative,
+        within=_estimate(result, confidence_level),
+        each=tuple(
+            TopicEstimate(str(topic), table.n, _estimate(refusal_index(table), confidence_level))
+            for topic, table in each
+        ),
+    )
+
+
+def _estimate(result: RefusalIndexResult | WithinTopicResult, confidence_level: float) -> Estimate:
+    return Estimate.of(result, result.confidence_interval(confidence_level))
+
+
+UNLABELLED = Labels(GraderLabels(0, 0, 0, 0), GraderLabels(0, 0, 0, 0), 0)
+
+
+@dataclass(frozen=True)
+class DecisionOptions:
+    """What to allow for."""
+
+    # what a person said about the grader's grades, by model and dataset, if anyone did
+    labels: Mapping[Source, Labels] | None = None
+    # largest rates of right answers graded wrong and of wrong ones graded right
+    errors: tuple[float, float] = (0.03, 0.03)
+    choices: int | None = None  # number of choices to correct for guessing among
+    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
+    penalty: float = 1.0
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    confidence_level: float = 0.95  # of every interval
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One variant, with every decision taken otherwise."""
+
+    # model, dataset, variant: what was asked whom; None where the table does not say
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    as_scored: Mapping[str, Estimate]  # every metric as scored, by name
+    scoring: Sensitivity  # under other scoring rules, and within topics
+    missing: MissingBounds  # the index with whatever is missing taken for anything
+    corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
+    missing_grades: int  # questions that are left out as scored
+    # the index with a grader that errs as much as it may: differently on refused and on answered questions, or alike
+    misgrading: MisgradingRange
+    misgrading_same_rates: MisgradingRange
+    # every metric as the labels of this variant correct it, by name; empty without labels
+    powered: Mapping[str, PredictionPowered]
+    draws: DrawsSummary | None  # what leads from RI to the corrected index
+
+
+def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
+    """Return what other decisions would have made of each variant of an outcome table."""
+    return tuple(_decisions(group, options) for group in variant_groups(outcomes))
+
+
+def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
+    rows = first_draws(group.outcomes)
+    table, counts = contingency_table(rows), outcome_counts(rows)
+    graded = ContingencyTable(counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
+    worth = checked_payoffs(options.penalty, options.truthfulness_weights)
+    right, wrong = options.errors
+    return Decisions(
+        model=group.model,
+        dataset=group.dataset,
+        variant=group.variant,
+        as_scored={metric.name: metric for metric in variant_metrics(rows, worth, options.confidence_level)},
+        scoring=sensitivity(rows, worth, options.confidence_level),
+        missing=missing_bounds(
+            graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
+        ),
+        corrections=dict(_corrections(table, group, options)),
+        misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
+        missing_grades=rows.height - table.n,
+        misgrading_same_rates=misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
+        powered=_powered(rows, group, options),
+        draws=draws_summary(group.outcomes, options.confidence_level),
+    )
+
+
+def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, PredictionPowered]:
+    if options.labels is None:
+        return {}
+    labels = options.labels.get((group.model, group.dataset), UNLABELLED)
+    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
+    refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
+    found = prediction_powered(
+        refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
+    )
+    return {one.name: one for one in found}
+
+
+def _knows_refused_again(rows: pl.DataFrame) -> bool:
+    return not rows.filter(pl.col("refused") & pl.col("wrong").is_not_null() & pl.col("forced_grade").is_null()).height
+
+
+def _corrections(
+    table: ContingencyTable, group: VariantGroup, options: DecisionOptions
+) -> Iterator[tuple[str, MisgradingResult]]:
+    if options.labels is not None:
+        labels = options.labels.get((group.model, group.dataset), UNLABELLED)
+        corrected = misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
+        yield f"corrected by {labels.total:,} labels", corrected
+    if options.choices is not None and refusal_index(table).status != "undefined":
+        yield f"corrected for guessing among {options.choices}", correct_guessing(table, options.choices)
+
+
+FEWEST_FAILURES = 5
+"""Refused questions without a grade below which they say nothing of where failures fall."""
+
+LEVEL = 0.05
+"""Of the test of whether failures go with refusals."""
+
+
+@dataclass(frozen=True)
+class MissingRange:
+    """The Refusal Index over every grade that the unscored questions may have; no sampling error is in it."""
+
+    # low, high: both ends, each the index of a way to fill in what is missing; None where no such way has one
+    low: float | None
+    high: float | None
+    status: Status  # "boundary" where an end is exactly -1 or +1
+    reason: str | None
+    # refused, answered, unknown: what is missing, by what the first pass is known to have done
+    refused: int
+    answered: int
+    unknown: int
+
+    @property
+    def questions(self) -> int:
+        """How many are missing."""
+        return self.refused + self.answered + self.unknown
+
+
+def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
+    """Bound the index by what is missing of one variant, a row a question; None where nothing is.
+
+    >>> refused, wrong = [True, True, False, False, True], [True, False, True, False, None]
+    >>> found = missing_range(pl.DataFrame({"refused": refused, "wrong": wrong, "forced_grade": [None] * 5}))
+    >>> round(found.low, 3), round(found.high, 3), found.refused
+    (-0.252, 0.252, 1)
+    """
+    counts = outcome_counts(outcomes)
+    refused, answered, unknown = counts.unscored_forced, counts.unscored_answered, counts.unscored_first
+    if not refused + answered + unknown:
+        return None
+    found = missing_bounds(contingency_table(outcomes), refused, unknown, answered)
+    return MissingRange(found.low, found.high, found.status, found.reason, refused, answered, unknown)
+
+
+def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | None, MissingRange]:
+    """Bound the index of every variant of which a question is missing, by its first draws."""
+    found = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
+    return {variant: missing for variant, missing in found.items() if missing is not None}
+
+
+@dataclass(frozen=True)
+class FailuresByRefusal:
+    """How many of the questions that the first pass refused, and of those that it answered, have no grade."""
+
+    # refused, refused_failed, answered, answered_failed: questions, and those of them without a grade
+    refused: int
+    refused_failed: int
+    answered: int
+    answered_failed: int
+    pvalue: float  # one-sided, of Fisher's exact test: small where more are missing of the refused
+
+
+def failures_by_refusal(table: ContingencyTable, refused_failed: int, answered_failed: int) -> FailuresByRefusal | None:
+    """Test whether failures go with refusals, among questions whose first pass is known; None where they do not.
+
+    Too few failures to say so are none either: fewer than `FEWEST_FAILURES` refused questions, or a p-value above
+    `LEVEL`.
+
+    - `table`: the scored questions.
+    - `refused_failed`, `answered_failed`: questions without a grade that the first pass refused, and answered.
+
+    >>> failures_by_refusal(ContingencyTable(200, 50, 400, 340), 10, 0).refused_failed
+    10
+    >>> failures_by_refusal(ContingencyTable(200, 50, 400, 340), 4, 0) is None
+    True
+    """
+    if refused_failed < FEWEST_FAILURES:
+        return None
+    from scipy.stats import fisher_exact  # noqa: PLC0415 - takes a while to import, and most runs need it not
+
+    counts = [[refused_failed, table.n_refused], [answered_failed, table.n_answered]]
+    pvalue = float(fisher_exact(counts, alternative="greater").pvalue)
+    if pvalue > LEVEL:
+        return None
+    refused, answered = table.n_refused + refused_failed, table.n_answered + answered_failed
+    return FailuresByRefusal(refused, refused_failed, answered, answered_failed, pvalue)

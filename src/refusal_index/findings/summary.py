@@ -1,0 +1,410 @@
+"""Everything worth knowing about a run, as a pure function of its outcome table.
+
+Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
+The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import polars.selectors as cs
+
+from refusal_index.data.confidence import scores_of_outcomes
+from refusal_index.data.files import plain, read_json
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.rates import (
+    Completeness,
+    ForcedRefusals,
+    VariantGroup,
+    completeness,
+    contingency_table,
+    each_group,
+    forced_refusals,
+    variant_metrics,
+)
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import (
+    COLUMNS,
+    OWN_COLUMNS,
+    Sampling,
+    SamplingSummary,
+    first_draws,
+    further_draws,
+    sampled_table,
+    sampling_summary,
+)
+from refusal_index.data.schema import GROUP, OPTIONAL
+from refusal_index.data.settings import UNPRICED, Prices
+from refusal_index.data.stopping import STOPPED, Until
+from refusal_index.findings.cautions import Caution, cautions, draws_cautions, sampling_cautions
+from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
+from refusal_index.findings.draws import (
+    CORRECTED,
+    INDEX,
+    NO_REPEATED_QUESTIONS,
+    POOLED,
+    DrawsSummary,
+    PooledSummary,
+    draws_summary,
+    pool,
+)
+from refusal_index.findings.sensitivity import MissingRange, Sensitivity, missing_range, sensitivity
+from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
+from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
+
+DEFAULT_PENALTY = 1.0
+DEFAULT_CONFIDENCE_LEVEL = 0.95
+
+INCOMPLETE = "incomplete"
+"""Status of a variant that lacks more than the tolerated share of what was asked, whatever its index is."""
+
+SUMMARY_VERSION = 3
+"""Version of the JSON document."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a variant took."""
+
+    # input_tokens, output_tokens, requests: sums over both passes and the grader
+    input_tokens: int
+    output_tokens: int
+    requests: int
+    # in US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
+    # not
+    cost: float | None = None
+    unpriced_tokens: int = 0  # of graders whose price is not known: in the other sums, and not in the cost
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Add up; a cost of which a part is not known is not known.
+
+        >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2, 0.25, 20)])
+        Usage(input_tokens=200, output_tokens=10, requests=4, cost=0.75, unpriced_tokens=20)
+        >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2)]).cost is None
+        True
+        """
+        parts = tuple(usages)
+        costs = [one.cost for one in parts if one.cost is not None]
+        return cls(
+            input_tokens=sum(one.input_tokens for one in parts),
+            output_tokens=sum(one.output_tokens for one in parts),
+            requests=sum(one.requests for one in parts),
+            cost=sum(costs) if len(costs) == len(parts) else None,
+            unpriced_tokens=sum(one.unpriced_tokens for one in parts),
+        )
+
+
+@dataclass(frozen=True)
+class VariantSummary:
+    """One model on one dataset under one prompt variant."""
+
+    # model, dataset, variant: what was asked whom; None where the table does not say
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    table: ContingencyTable  # counts of the scored questions
+    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, and the corrected index, which is
+    # undefined without repeated draws
+    metrics: tuple[Estimate, ...]
+    # completeness, forced_refusals: what is missing, and how often the forced pass refused
+    completeness: Completeness
+    forced_refusals: ForcedRefusals
+    warnings: tuple[Caution, ...]  # what must be said beside the numbers, the gravest first
+    sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
+    draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
+    usage: Usage | None = None  # tokens, requests and cost; None where not known
+    missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
+    sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
+    further_draws: Completeness | None = None  # what is missing of the draws behind the first; None without such
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it lacks no more than the tolerated share of its questions, and of their further draws."""
+        return self.completeness.is_enough and (self.further_draws is None or self.further_draws.is_enough)
+
+    @property
+    def status(self) -> str:
+        """That of its index, or ``"incomplete"``: such an index is not to be taken as sound."""
+        return self.index.status if self.is_complete else INCOMPLETE
+
+    @property
+    def index(self) -> Estimate:
+        """RI: the index of one response per question."""
+        return self.metric(INDEX)
+
+    @property
+    def corrected(self) -> Estimate | None:
+        """The corrected index; None where no question was drawn repeatedly."""
+        found = self.metric(CORRECTED)
+        return None if found.reason == NO_REPEATED_QUESTIONS else found
+
+    @property
+    def repeats_ri(self) -> bool:
+        """Whether the corrected index is RI, as at temperature 0."""
+        ends = [(one.estimate, one.low, one.high) for one in (self.index, self.metric(CORRECTED))]
+        return ends[0] == ends[1] and self.index.estimate is not None
+
+    def metric(self, name: str) -> Estimate:
+        """Find a metric by name."""
+        return _by_name(self.metrics, name)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All variants of an outcome table, in the order of the table, and what they say together."""
+
+    variants: tuple[VariantSummary, ...]  # each on its own
+    pooled: tuple[PooledSummary, ...]  # the joint estimate of every model and dataset with two variants or more
+    # confidence_level, penalty: of every interval, and of the weighted score
+    confidence_level: float
+    penalty: float
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS  # of the truthfulness score
+    prices: Prices = UNPRICED  # that the costs were computed with
+    confidence: tuple[MethodSummary, ...] = ()  # what scores of how likely answers are right come to
+
+    @property
+    def index(self) -> Estimate | None:
+        """RI over all variants of the only model and dataset; None where there are several, or none."""
+        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+            return None
+        return self.pooled[0].refusal_index if self.pooled else self.variants[0].index
+
+    @property
+    def corrected(self) -> Estimate | None:
+        """The corrected index over all variants; None where there is none."""
+        if self.index is None:
+            return None
+        return self.pooled[0].corrected_refusal_index if self.pooled else self.variants[0].corrected
+
+
+COUNTED = (
+    *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *COLUMNS),
+    *("question", "gold", "forced_reply"),
+)
+"""The columns that a variant's summary is made of."""
+
+SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
+"""The columns that scores are held against."""
+
+
+def summarise(
+    table: pl.DataFrame | pl.LazyFrame,
+    *,
+    usage: Mapping[str | None, Usage] | None = None,
+    prices: Prices = UNPRICED,
+    penalty: float = DEFAULT_PENALTY,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+    is_deterministic: bool = False,
+    sampling: Sampling = OWN_COLUMNS,
+) -> Summary:
+    """Compute every metric of every variant.
+
+    - `table`: an outcome table, in memory or in a file; rows of different models and datasets are kept apart.
+    - `usage`: what each variant took, by its name.
+    - `prices`: that the costs in `usage` were computed with.
+    - `penalty`: of the weighted score.
+    - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
+    - `confidence_level`: of every interval.
+    - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
+    - `sampling`: what the columns `cluster` and `weight` were called where they come from.
+
+    >>> from refusal_index.data import Outcome, Question
+    >>> from refusal_index.data.tabular import Identification, outcome_table
+    >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
+    >>> (normal,) = summarise(outcome_table([(asked, question, Outcome(refused=False, wrong=True))])).variants
+    >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
+    (0.0, 'refusal_index', 'nobody_refused')
+    """
+    known, worth = usage or {}, checked_payoffs(penalty, truthfulness_weights)
+    variants = tuple(
+        _variant_summary(
+            group, known.get(group.variant), worth, confidence_level, sampling, is_deterministic=is_deterministic
+        )
+        for group in each_group(table, COUNTED)
+    )
+    pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
+    return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
+
+
+def with_confidence(
+    summary: Summary, table: pl.DataFrame | pl.LazyFrame, scores: pl.DataFrame | None = None
+) -> Summary:
+    """Add what scores of how likely answers are right come to.
+
+    - `summary`: of the table.
+    - `table`: the outcome table, in memory or in a file.
+    - `scores`: a confidence table over the same questions; None for what the outcome table itself holds.
+    """
+    known = table.collect_schema()
+    if scores is None and not set(OPTIONAL) & set(known):
+        return replace(summary, confidence=())
+    rows = table.lazy().select(cs.by_name(*SCORED, require_all=False)).collect()
+    parts = rows.partition_by("model", "dataset", maintain_order=True)
+    found = ((part, scores_of_outcomes(part) if scores is None else scores) for part in parts)
+    each = (summarise_confidence(held, part, summary.confidence_level) for part, held in found)
+    return replace(summary, confidence=tuple(one for summaries in each for one in summaries))
+
+
+def is_complete(summary: Summary) -> bool:
+    """Whether there are variants, none of which lacks more than the tolerated share of what was asked."""
+    return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
+
+
+def _variant_summary(
+    group: VariantGroup,
+    usage: Usage | None,
+    worth: Payoffs,
+    level: float,
+    sampling: Sampling,
+    *,
+    is_deterministic: bool,
+) -> VariantSummary:
+    rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
+    further = completeness(again) if again.height else None
+    table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
+    missing = missing_range(rows)
+    estimates = variant_metrics(rows, worth, level)
+    index, draws = _by_name(estimates, INDEX), draws_summary(group.outcomes, level, is_deterministic=is_deterministic)
+    sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
+    return VariantSummary(
+        model=group.model,
+        dataset=group.dataset,
+        variant=group.variant,
+        table=table,
+        metrics=(*estimates, _corrected(index, draws, is_deterministic=is_deterministic)),
+        completeness=complete,
+        forced_refusals=forced,
+        warnings=(
+            *sampling_cautions(sampling_found),
+            *draws_cautions(group.outcomes, draws, further),
+            *cautions(table, index, complete, missing, forced),
+        ),
+        sensitivity=sensitivity(rows, worth, level),
+        draws=draws,
+        usage=usage,
+        missing=missing,
+        sampling=sampling_found,
+        further_draws=further,
+    )
+
+
+def _corrected(index: Estimate, draws: DrawsSummary | None, *, is_deterministic: bool) -> Estimate:
+    """Return the corrected index, which repeats RI for a model without sampling noise."""
+    if draws is not None:
+        return draws.corrected_refusal_index
+    if is_deterministic:
+        return replace(index, name=CORRECTED)
+    return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
+
+
+def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
+    return next(estimate for estimate in estimates if estimate.name == name)
+
+
+def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
+    """Read what each variant of a run took from the summary in its folder.
+
+    Without one, and for a file, it is not known.
+    """
+    try:
+        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
+        return {one["variant"]: usage_of(one["usage"]) for one in mine if one["usage"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def usage_of(document: Mapping[str, Any]) -> Usage:
+    """Read what was taken, as JSON holds it; raises ValueError or TypeError where it was tampered with."""
+    usage = Usage(**document)
+    if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
+        raise TypeError("expected numbers")
+    return usage
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
+    return {
+        "summary_version": SUMMARY_VERSION,
+        "complete": is_complete(summary),
+        "confidence_level": summary.confidence_level,
+        "penalty": summary.penalty,
+        "truthfulness_weights": list(summary.truthfulness_weights),
+        **summary.prices.to_document(),
+        "variants": [_variant_document(variant) for variant in summary.variants],
+        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
+        "confidence": plain(summary.confidence),
+    }
+
+
+def summary_to_json(summary: Summary) -> str:
+    """Write the summary as JSON text."""
+    return json.dumps(summary_document(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _variant_document(variant: VariantSummary) -> dict[str, Any]:
+    return {
+        **plain(variant),
+        "status": variant.status,
+        "n": variant.table.n,
+        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
+    }
+
+
+def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
+    return {
+        "model": pooled.model,
+        "dataset": pooled.dataset,
+        "variants": pooled.variants,
+        INDEX: {**pooled.refusal_index.to_document(), "standard_error": pooled.standard_error},
+        CORRECTED: None if pooled.corrected_refusal_index is None else pooled.corrected_refusal_index.to_document(),
+        "between_prompts": pooled.between_prompts.to_document(),
+        "new_prompt": pooled.new_prompt.to_document(),
+        "left_out": pooled.left_out,
+        "homogeneity": plain(pooled.homogeneity),
+    }
+
+
+def half_width_of(summary: Summary) -> float | None:
+    """Return half the width of the interval of a run's Refusal Index; None where it has none to go by."""
+    index = summary.index
+    if index is None or index.status != "ok" or index.low is None or index.high is None:
+        return None
+    return (index.high - index.low) / 2
+
+
+def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run is less certain than it was told to become; None where it is not, or was told nothing.
+
+    - `about`: what the run's folder says of how it was made.
+    - `summary`: of all that was asked by now.
+    """
+    is_reached, sentence = _held(about, summary)
+    return None if is_reached else sentence
+
+
+def reached(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run that did not stop is as certain as it was told to become; it takes what `short_of` takes."""
+    is_reached, sentence = _held(about, summary)
+    return sentence if is_reached else None
+
+
+def _held(about: Mapping[str, Any], summary: Summary) -> tuple[bool, str | None]:
+    """Hold a run against what it was told, and say it; a run that stopped says it already."""
+    until = Until.read(about)
+    if until is None or about.get(STOPPED):
+        return False, None
+    half_width, whole = half_width_of(summary), is_complete(summary)
+    is_reached = whole and half_width is not None and half_width <= until.half_width
+    found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
+    asked = max((variant.completeness.asked for variant in summary.variants), default=0)
+    lacking = "" if whole else ", of which not all have a grade"
+    verdict = "Reached" if is_reached else "Not reached"
+    return is_reached, f"{verdict}: {until}; {found} after {asked:,} questions{lacking}."

@@ -1,0 +1,152 @@
+"""What can be said of first passes without a forced pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_index.data.imports.first_pass import FirstPass
+from refusal_index.data.outcome import Grade
+from refusal_index.data.rates import MISSING_LIMIT
+from refusal_index.render.blocks import METRIC_COLUMNS, Block, Table, number, title
+from refusal_index.stats import ContingencyTable, Estimate, metrics
+
+METRICS = ("correct_given_attempted", "f_score", "weighted_score")
+"""The metrics that the first pass alone decides."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The first passes of one model on one dataset under one prompt, counted."""
+
+    # model, dataset, variant: whose they are; None where the file does not say
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    # correct, incorrect, refused: how many were graded so
+    correct: int
+    incorrect: int
+    refused: int
+    unscored: int  # how many were not graded, or answered without a word on whether that is right
+    reasons: Mapping[str, int]  # number of the unscored by reason
+    to_force: int  # refused questions that a forced pass has to ask
+    forced: int  # refused questions whose forced answer is there
+    set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
+    # those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead
+    metrics: tuple[Estimate, ...]
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.correct + self.incorrect + self.refused + self.unscored
+
+
+def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:
+    """Count the first passes by model, dataset and variant, in the order in which they appear.
+
+    - `passes`: the first passes.
+    - `penalty`: of the weighted score.
+    """
+    groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
+    for one in passes:
+        groups.setdefault((one.model, one.dataset, one.variant), []).append(one)
+    return tuple(_tally(*whose, group, penalty) for whose, group in groups.items())
+
+
+def _tally(
+    model: str | None, dataset: str | None, variant: str | None, group: list[FirstPass], penalty: float
+) -> Tally:
+    grades = Counter(one.grade for one in group)
+    correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
+    unscored = len(group) - correct - incorrect - refused
+    reasons = Counter(one.outcome().unscored_reason or "" for one in group if one.grade in (None, Grade.UNSCORED))
+    # The forced answers decide between the cells of the refused, and no metric of the first pass looks at them.
+    table = ContingencyTable(refused, 0, incorrect, correct)
+    known = unscored <= MISSING_LIMIT * len(group)
+    found = {one.name: one for one in metrics(table, penalty=penalty)} if known else {}
+    return Tally(
+        model=model,
+        dataset=dataset,
+        variant=variant,
+        correct=correct,
+        incorrect=incorrect,
+        refused=refused,
+        unscored=unscored,
+        reasons=dict(reasons.most_common()),
+        to_force=sum(one.needs_forcing for one in group),
+        forced=sum(_is_forced(one) for one in group),
+        set_aside=sum(one.beyond.set_aside is not None for one in group),
+        metrics=tuple(found[name] for name in METRICS if name in found),
+    )
+
+
+def _is_forced(one: FirstPass) -> bool:
+    return one.grade is Grade.REFUSED and one.question.gold is not None and one.beyond.forced is not None
+
+
+COUNTS = ("correct", "incorrect", "refused", "unscored")
+
+
+def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
+    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
+    heading = "model, dataset, variant"
+    columns = (heading, "n", *COUNTS, *(METRIC_COLUMNS[metric] for metric in METRICS), "force asks")
+    yield Table.of(columns, (_row(tally) for tally in found), left=(heading,))
+    for tally in found:
+        for remark in _remarks(tally):
+            yield from ("", f"{_title(tally)}: {remark}")
+
+
+def tally_document(tally: Tally) -> dict[str, Any]:
+    """Give a tally as JSON holds it."""
+    return {
+        "model": tally.model,
+        "dataset": tally.dataset,
+        "variant": tally.variant,
+        "n": tally.rows,
+        **{name: getattr(tally, name) for name in COUNTS},
+        "reasons": dict(tally.reasons),
+        "metrics": {
+            one.name: {"estimate": one.estimate, "low": one.low, "high": one.high, "status": one.status}
+            for one in tally.metrics
+        },
+        "force_requests": tally.to_force,
+        "forced": tally.forced,
+    }
+
+
+def _row(tally: Tally) -> Iterator[str]:
+    metrics = {one.name: one.estimate for one in tally.metrics}
+    yield _title(tally)
+    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (number(metrics.get(name)) for name in METRICS)
+    yield f"{tally.to_force:,}"
+
+
+def _title(tally: Tally) -> str:
+    return title(tally.model, tally.dataset, tally.variant)
+
+
+def _remarks(tally: Tally) -> Iterator[str]:
+    if tally.unscored:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
+        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
+    if not tally.metrics:
+        yield "so many are unscored that C/A, F and the weighted score would mislead."
+    if tally.forced:
+        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
+    if tally.set_aside:
+        yield (
+            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
+            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
+            "forced_correct=NAME, or with grade and forced_grade."
+        )
+    if settled := tally.refused - tally.to_force - tally.forced:
+        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
+    if not tally.refused:
+        yield (
+            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
+            "with --refusal REGEX how a refusal is worded."
+        )

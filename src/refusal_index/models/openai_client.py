@@ -1,0 +1,103 @@
+"""The client of OpenAI-compatible servers: OpenAI's own.
+
+Bodies are sent and read as they are: what the client's own types would add to that takes as long as all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
+
+from refusal_index.models.accounts import Account, account_of
+from refusal_index.models.asks import Ask, Response, Send, chat_body, read_chat, read_refused_prompt
+from refusal_index.models.failures import failure_of, told
+from refusal_index.models.received import receive
+from refusal_index.runs.engine import Client
+from refusal_index.runs.settings import Settings
+
+CHAT = "/chat/completions"
+
+
+def client_of(account: Account, at_once: int) -> AsyncOpenAI:
+    """Return the client of an account, which sends nothing again by itself and waits as long as it is let."""
+    limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+    base_url, headers = _without_login(account.base_url)
+    return AsyncOpenAI(
+        api_key=account.api_key,
+        base_url=base_url,
+        default_headers=headers,
+        http_client=DefaultAioHttpClient(limits=limits, event_hooks={"response": [receive]}),
+        max_retries=0,
+        timeout=None,
+    )
+
+
+def _without_login(url: str) -> tuple[str, dict[str, str]]:
+    """Return a URL without the name and password in it, and the header that tells them: aiohttp takes no such URL."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    if not login:
+        return url, {}
+    told = base64.b64encode(unquote(login).encode()).decode()
+    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {told}"}
+
+
+def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:
+    """Return what asks an account; a response that has not come whole in so many seconds is a TimeoutError."""
+
+    async def send(ask: Ask) -> Response:
+        started = time.monotonic()
+        content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
+        try:
+            response = await posted(client, content, attempt_timeout)
+        except BadRequestError as error:
+            refused = read_refused_prompt(error.body, time.monotonic() - started)
+            if refused is None:
+                raise
+            return refused
+        return read_chat(json.loads(response.content), time.monotonic() - started)
+
+    return send
+
+
+async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> httpx2.Response:
+    """Send the body of a chat request, and return the response once it has come whole.
+
+    Raises
+    ------
+    TimeoutError
+        If it has not within so many seconds.
+    """
+    try:
+        async with asyncio.timeout(attempt_timeout):
+            return await client.post(CHAT, cast_to=httpx2.Response, content=content)
+    except TimeoutError:
+        raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
+
+
+CONCURRENCY = 100
+"""Requests in flight, unless the settings say otherwise."""
+
+
+def openai_client(name: str, settings: Settings) -> Client:
+    """Return the client of a model on an OpenAI-compatible server.
+
+    Raises
+    ------
+    ModelError
+        If its address or its key is missing or malformed.
+    """
+    account, sending = account_of(name), settings.sending
+    connection = client_of(account, sending.max_connections or CONCURRENCY)
+    return Client(
+        sender(connection, account, sending.attempt_timeout),
+        lambda error: failure_of(error, told(error), name, account.key_name),
+        CONCURRENCY,
+        connection=connection,
+    )

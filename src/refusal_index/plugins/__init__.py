@@ -1,0 +1,1 @@
+"""Parts that use the core and that the core can do without."""

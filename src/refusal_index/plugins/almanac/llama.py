@@ -1,0 +1,227 @@
+"""The forward pass of a Llama in NumPy.
+
+Requests of different lengths run together: every matrix multiplies the tokens of all of them as one flat list, and only
+attention, which `attend` computes, knows which token belongs to whom.
+
+One reply in the making.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_index.plugins.almanac.checkpoint import FloatArray, Layer, LlamaConfig, Weights, read_config, read_weights
+from refusal_index.plugins.almanac.sampling import Settings, log_probabilities, uniforms
+
+IntArray = NDArray[np.int64]
+
+
+class Projection(NamedTuple):
+    """What attention works on, for n tokens."""
+
+    queries: FloatArray  # shape (n, key heads, query heads a key head, head size), scaled by the root of the head size
+    # keys, values: shape (n, key heads, head size)
+    keys: FloatArray
+    values: FloatArray
+
+
+Attend = Callable[[int, Projection], FloatArray]
+"""Given a layer's number and projection, return the attended values in the shape of the queries."""
+
+Observe = Callable[[FloatArray], None]
+"""Is shown the residual stream, shape (n, hidden), which the next layer writes over."""
+
+
+def unobserved(_stream: FloatArray) -> None:
+    """Take no note of anything."""
+
+
+@dataclass(frozen=True)
+class Llama:
+    """A Llama, ready to run."""
+
+    config: LlamaConfig
+    weights: Weights
+    # cosine, sine: the rotary embedding, shape (context, half a head)
+    cosine: FloatArray
+    sine: FloatArray
+
+    @classmethod
+    def load(cls, folder: Path) -> Llama:
+        """Load the checkpoint in `folder`.
+
+        Raises ModelFileError if a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+        """
+        config = read_config(folder)
+        angles = _rotary_angles(config)
+        return cls(config, read_weights(folder, config), np.cos(angles), np.sin(angles))
+
+    def forward(
+        self, tokens: IntArray, positions: IntArray, attend: Attend, observe: Observe = unobserved
+    ) -> FloatArray:
+        """Return the last hidden state of each of the flat `tokens`, shape (n, hidden), without the last norm's gain.
+
+        - `observe`: is shown the stream after the embedding, and after each layer.
+        """
+        cosine, sine = self.cosine[positions][:, None], self.sine[positions][:, None]
+        stream = self.weights.embedding[tokens]
+        observe(stream)
+        for number, layer in enumerate(self.weights.layers):
+            attended = attend(number, self._project(stream, layer, cosine, sine))
+            stream += attended.reshape(len(tokens), -1) @ layer.attention_out
+            stream += _feed_forward(self._normalised(stream), layer)
+            observe(stream)
+        return self._normalised(stream)
+
+    def logits(self, hidden: FloatArray) -> FloatArray:
+        """Return the scores of every token of the vocabulary to come next, shape (n, vocabulary)."""
+        return hidden @ self.weights.head
+
+    def _project(self, stream: FloatArray, layer: Layer, cosine: FloatArray, sine: FloatArray) -> Projection:
+        config = self.config
+        heads = (self._normalised(stream) @ layer.attention_in).reshape(len(stream), -1, config.head_size)
+        rotated = _rotate(heads[:, : -config.n_key_heads], cosine, sine)
+        queries = rotated[:, : config.n_heads]
+        return Projection(
+            queries=queries.reshape(len(stream), config.n_key_heads, -1, config.head_size),
+            keys=rotated[:, config.n_heads :],
+            values=heads[:, -config.n_key_heads :],
+        )
+
+    def _normalised(self, stream: FloatArray) -> FloatArray:
+        mean_square = np.einsum("nh,nh->n", stream, stream)[:, None] / np.float32(stream.shape[1])
+        normalised: FloatArray = stream / np.sqrt(mean_square + np.float32(self.config.norm_epsilon))
+        return normalised
+
+
+def _rotary_angles(config: LlamaConfig) -> FloatArray:
+    exponents = np.arange(0, config.head_size, 2, dtype=np.float32) / np.float32(config.head_size)
+    frequencies = (1 / config.rope_theta**exponents).astype(np.float32)
+    return np.arange(config.context, dtype=np.float32)[:, None] * frequencies
+
+
+def _rotate(heads: FloatArray, cosine: FloatArray, sine: FloatArray) -> FloatArray:
+    half = heads.shape[-1] // 2
+    first, second = heads[..., :half], heads[..., half:]
+    rotated = np.empty_like(heads)
+    np.subtract(first * cosine, second * sine, out=rotated[..., :half])
+    np.add(second * cosine, first * sine, out=rotated[..., half:])
+    return rotated
+
+
+def _feed_forward(stream: FloatArray, layer: Layer) -> FloatArray:
+    both = stream @ layer.feed_forward_in
+    size = both.shape[1] // 2
+    gate, up = both[:, :size], both[:, size:]
+    # x * sigmoid(x) by way of tanh, which cannot overflow
+    activated = np.tanh(gate * np.float32(0.5))
+    activated += 1
+    activated *= gate
+    activated *= up
+    activated *= np.float32(0.5)
+    result: FloatArray = activated @ layer.feed_forward_out
+    return result
+
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """The model's own probability of a token in its place, before temperature and top_p, as a logarithm."""
+
+    token: str
+    logprob: float
+    # the likeliest tokens in this place, likeliest first, as (text, logarithm)
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A finished reply."""
+
+    text: str
+    # ``stop`` if the model ended its turn or a stop text came up, ``length`` if it ran out of tokens
+    finish_reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int  # tokens generated, the one that ended the turn included
+    # one entry a token of the text, or None if they were not asked for
+    logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A prompt in tokens and how to continue it."""
+
+    prompt: IntArray
+    settings: Settings
+    room: int  # longest reply in tokens
+    end_tokens: frozenset[int]
+    decode: Callable[[Iterable[int]], str]  # turns tokens into text
+
+
+class Sequence:
+    """The reply number `choice` to a request, token by token."""
+
+    def __init__(self, request: Request, choice: int) -> None:
+        self.request = request
+        self.tokens: list[int] = []
+        self.finish_reason: FinishReason | None = None
+        self.abandoned = False
+        self._uniforms = uniforms(request.settings.seed, choice, request.room)
+        self._logprobs: list[TokenLogprob] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether no further token is wanted."""
+        return self.abandoned or self.finish_reason is not None
+
+    @property
+    def next_uniform(self) -> float:
+        """The random number that chooses the next token."""
+        return float(self._uniforms[len(self.tokens)])
+
+    def accept(self, token: int, logits: FloatArray) -> None:
+        """Append `token`, chosen from `logits`, and note whether the reply is finished."""
+        self.tokens.append(token)
+        if token in self.request.end_tokens:
+            self.finish_reason = "stop"
+            return
+        if self.request.settings.top_logprobs is not None:
+            self._logprobs.append(self._report(token, logits, self.request.settings.top_logprobs))
+        if self.request.settings.stop and self._stop_position() is not None:
+            self.finish_reason = "stop"
+        elif len(self.tokens) == self.request.room:
+            self.finish_reason = "length"
+
+    def completion(self) -> Completion:
+        """Return the finished reply."""
+        assert self.finish_reason is not None, "the reply is not finished"  # noqa: S101 - misuse within this package
+        return Completion(
+            text=self._text()[: self._stop_position()],
+            finish_reason=self.finish_reason,
+            prompt_tokens=len(self.request.prompt),
+            completion_tokens=len(self.tokens),
+            logprobs=None if self.request.settings.top_logprobs is None else tuple(self._logprobs),
+        )
+
+    def _text(self) -> str:
+        return self.request.decode(token for token in self.tokens if token not in self.request.end_tokens)
+
+    def _stop_position(self) -> int | None:
+        text = self._text() if self.request.settings.stop else ""
+        found = (text.find(stop) for stop in self.request.settings.stop)
+        return min((position for position in found if position >= 0), default=None)
+
+    def _report(self, token: int, logits: FloatArray, count: int) -> TokenLogprob:
+        logs, decode = log_probabilities(logits), self.request.decode
+        likeliest = np.argsort(-logs, kind="stable")[:count].tolist() if count else ()
+        return TokenLogprob(
+            decode([token]), float(logs[token]), tuple((decode([other]), float(logs[other])) for other in likeliest)
+        )

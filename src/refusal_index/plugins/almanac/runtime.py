@@ -1,0 +1,227 @@
+"""The embedded model as a service within the process: await a reply, share the batch with everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence as Sequence_
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
+from refusal_index.plugins.almanac.chat import ChatTokenizer, Message
+from refusal_index.plugins.almanac.decoding import Decoder
+from refusal_index.plugins.almanac.errors import AlmanacError, ContextLengthError
+from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence
+from refusal_index.plugins.almanac.models import model_folder
+from refusal_index.plugins.almanac.sampling import Settings
+
+
+class _OneBlasThread:
+    """A context manager for one BLAS thread in the whole process, restored when the last of its users leaves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter.restore_original_limits()
+                _let_anyone_decide()
+
+
+def _let_anyone_decide() -> None:
+    """Take the decision from the thread that set the number last.
+
+    While that thread lives, setting it from another one would do nothing: the first of two models in a process would
+    keep the second one from its one thread, and the last to leave might restore nothing.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
+one_blas_thread = _OneBlasThread()
+
+
+@dataclass(eq=False)
+class _Job:
+    """A request in progress, with who waits for it."""
+
+    sequences: list[Sequence]
+    future: Future[list[Completion]]
+
+    def settle(self) -> bool:
+        """Deliver the replies if all are finished; return whether the job is over."""
+        if self.future.cancelled():
+            for sequence in self.sequences:
+                sequence.abandoned = True
+            return True
+        if not all(sequence.over for sequence in self.sequences):
+            return False
+        completions = [sequence.completion() for sequence in self.sequences]
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_result(completions)
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """Tell whoever still waits."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
+
+
+class Runtime:
+    """A model and the one thread that runs it.
+
+    Requests may come from any number of event loops; those that are there at the same time are generated together.
+    Cancelling the task that awaits a reply drops the reply from the batch. The thread idles between requests and ends
+    with `close`, or with the program.
+
+    Parameters
+    ----------
+    folder
+        A Llama checkpoint with a ChatML tokenizer; `model_folder` gives those of the embedded models.
+    max_rows
+        Most replies in the making at a time; more wait their turn.
+
+    Raises
+    ------
+    ModelFileError
+        If a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+    """
+
+    def __init__(self, folder: Path, *, max_rows: int = 128) -> None:
+        self._model = Llama.load(folder)
+        self._tokenizer = ChatTokenizer(folder)
+        self._max_rows = max_rows
+        self._decoder = Decoder(self._model, max_rows=max_rows)
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="almanac")
+        self._lock = threading.Lock()
+        self._arrived: list[_Job] = []
+        self._jobs: list[_Job] = []
+        self._pumping = False
+        self._closed = False
+
+    async def complete(
+        self,
+        messages: Sequence_[Message],
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        max_tokens: int | None = None,
+        stop: Sequence_[str] = (),
+        seed: int | None = None,
+        n: int = 1,
+        top_logprobs: int | None = None,
+    ) -> list[Completion]:
+        """Return `n` replies to the conversation.
+
+        The parameters are those of `Settings`. With a seed the same request gives the same replies, whatever else runs,
+        up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does, even if
+        `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be read,
+        and ContextLengthError if the conversation leaves no room for a reply.
+        """
+        settings = Settings(temperature, top_p, max_tokens, tuple(stop), seed, n, top_logprobs)
+        request = self._prepare(messages, settings)
+        return await asyncio.wrap_future(self._submit(request))
+
+    @property
+    def model(self) -> Llama:
+        """The model itself, for whoever wants more of it than replies."""
+        return self._model
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """What turns conversations into its tokens."""
+        return self._tokenizer
+
+    def close(self) -> None:
+        """Fail the requests in progress and end the thread; closing twice is fine."""
+        with self._lock:
+            self._closed = True
+        self._executor.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:
+        context = self._model.config.context
+        # a hopelessly long text is turned away before any time is spent on it
+        least = self._tokenizer.least_tokens(messages)
+        if least >= context:
+            raise ContextLengthError(least, context)
+        prompt = self._tokenizer.encode(messages)
+        room = context - len(prompt)
+        if room < 1:
+            raise ContextLengthError(len(prompt), context)
+        return Request(
+            prompt=prompt,
+            settings=settings,
+            room=min(room, settings.max_tokens or room),
+            end_tokens=self._model.config.end_tokens,
+            decode=self._tokenizer.decode,
+        )
+
+    def _submit(self, request: Request) -> Future[list[Completion]]:
+        job = _Job([Sequence(request, choice) for choice in range(request.settings.n)], Future())
+        with self._lock:
+            if self._closed:
+                raise AlmanacError("the runtime is closed")
+            self._arrived.append(job)
+            if not self._pumping:
+                self._pumping = True
+                self._executor.submit(self._pump)
+        return job.future
+
+    def _pump(self) -> None:
+        """Generate until nobody waits. Runs in the thread."""
+        with one_blas_thread:
+            while self._take_arrivals():
+                try:
+                    self._decoder.step()
+                    self._jobs = [job for job in self._jobs if not job.settle()]
+                except Exception as error:  # whatever it was, nobody may be left waiting
+                    self._fail_all(error)
+
+    def _take_arrivals(self) -> bool:
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+            for job in arrived:
+                self._decoder.add(job.sequences)
+            self._jobs += arrived
+            if self._closed:
+                self._fail_all(AlmanacError("the runtime was closed before the reply was finished"))
+            self._pumping = bool(self._jobs) or self._decoder.busy
+            return self._pumping
+
+    def _fail_all(self, error: Exception) -> None:
+        for job in self._jobs:
+            job.fail(error)
+        self._jobs = []
+        self._decoder = Decoder(self._model, max_rows=self._max_rows)
+
+
+@cache
+def shared_runtime(name: str) -> Runtime:
+    """Return the runtime of an embedded model, loaded once a process: whoever asks the model shares it."""
+    return Runtime(model_folder(name))

@@ -1,0 +1,227 @@
+"""Requests answered by any program that turns a file of requests into a file of replies, such as ``vllm run-batch``.
+
+Both files are in OpenAI's batch format and lie in the run's folder, so that replies that were written before this
+process was killed are not asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import islice, pairwise
+from pathlib import Path
+
+from refusal_index.data.files import check_folder, check_plain
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.accounts import called
+from refusal_index.models.failures import RESUMES
+from refusal_index.models.functions import asked_by_name
+from refusal_index.plugins.batches.engine import LARGEST_WAVE, WaveEngine
+from refusal_index.plugins.batches.formats import FORMATS, Result, written
+from refusal_index.plugins.batches.spool import FOLDER, REPLIES, Leftovers, left_first, read_lines
+from refusal_index.plugins.batches.wave import Pending
+from refusal_index.protocol import Asked
+from refusal_index.redaction import redacted, remember_named
+from refusal_index.runs.engine import Assignment, ModelError, RunFailedError, Underway
+from refusal_index.runs.settings import SettingError, Settings
+
+REQUESTS, LOG = ".requests.jsonl", ".log"
+PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+EXPECTED = (
+    "{command}: expected a program with the placeholders {{requests}} and {{replies}}, and {{model}} where it takes "
+    "one, for instance 'vllm run-batch -i {{requests}} -o {{replies}} --model {{model}}'; got "
+)
+
+AT_ONCE = 5_000  # results stored together
+LOOK = 2.0  # seconds between two reads of the program's output
+LARGEST_LOG = 1 << 18  # bytes of it that are kept, the last ones
+LAST_LINES, LONGEST = 5, 300  # of it in an error message, and their characters
+
+TETHER = """
+import os, signal, subprocess, sys, threading, time
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def end():
+    while os.read(0, 1): pass
+    os.killpg(0, signal.SIGTERM)
+    time.sleep(10)
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end, daemon=True).start()
+status = child.wait()
+sys.exit(128 - status if status < 0 else status)
+"""
+"""Runs a program and ends it when its own standard input closes, as it does however this process ends."""
+
+
+def command_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+    """Return an engine whose requests the command of the settings answers; it takes what every engine takes.
+
+    Raises
+    ------
+    SettingError
+        If the command cannot be run, or cannot answer for all models that are asked.
+    """
+    asked = asked_by_name(names, objects)
+    words, first = command_words(settings.sending.command), next(iter(asked.values()), "")
+    for role, name in asked.items():
+        (provider, model), title = called(name), "model" if role is Asked.MODEL else "grader"
+        if provider != called(first)[0]:
+            raise ModelError(
+                f"{title} {name!r}: the command would be run for it and for {first!r}; expected "
+                f"{called(first)[0]}/NAME, a rule such as exact, or a function"
+            )
+        if model.startswith("-"):
+            raise ModelError(f"{title} {name!r}: expected a name that a program does not take for an option")
+    return WaveEngine(settings, names, objects, CommandExecutor(words, asked))
+
+
+def command_words(command: str | None) -> list[str]:
+    """Split a command into words as a shell does, and check that it can be run.
+
+    Raises
+    ------
+    SettingError
+        If it cannot.
+
+    Examples
+    --------
+    >>> command_words("python -c 'import answer' {requests} {replies}")
+    ['python', '-c', 'import answer', '{requests}', '{replies}']
+    """
+    found = PLACEHOLDER.findall(command or "")
+    if command is None or not {"requests", "replies"} <= {*found} <= {"requests", "replies", "model"}:
+        raise SettingError(EXPECTED + (", ".join(f"{{{{{one}}}}}" for one in found) or "none"))
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise SettingError(f"{{command}}: expected words and quotes as in a shell ({error})") from error
+    for name, value in (*pairwise(words), *(word.partition("=")[::2] for word in words)):
+        remember_named({name: value})  # a key, as in --api-key VALUE or --api-key=VALUE
+    if shutil.which(words[0]) is None:
+        raise SettingError(
+            f"{{command}}: found no program {redacted(words[0])!r} on the PATH; install it or name its path"
+        )
+    return words
+
+
+class CommandExecutor:
+    """Runs a command on a file of requests, for one model after the other.
+
+    Parameters
+    ----------
+    words
+        Of the command, with placeholders.
+    names
+        Who is asked.
+    """
+
+    gives_choices = True
+    largest_wave: int | None = LARGEST_WAVE
+
+    def __init__(self, words: Sequence[str], names: Mapping[Asked, str]) -> None:
+        self._words, self._names = words, names
+        self._left = Leftovers([], len)
+
+    @asynccontextmanager
+    async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
+        """Find the replies that an earlier command left in the run's folder."""
+        with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
+            self._folder = (folder.path.absolute() if folder else Path(temporary)) / FOLDER
+            try:
+                check_folder(self._folder).mkdir(exist_ok=True)
+            except OSError as error:
+                raise ModelError(
+                    f"{self._folder}: expected a folder for requests and replies; {error.strerror}"
+                ) from error
+            files = sorted(self._folder.glob(f"*{REPLIES}"))
+            self._left = Leftovers(((one.name, _lines(one)) for one in files), self._remove)
+            yield
+
+    def on_their_way(self) -> frozenset[str]:
+        """Return the ids of requests whose replies lie in the folder."""
+        return self._left.ids
+
+    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
+        """Yield the results that lie in the folder, then those of the command for the other requests.
+
+        Raises
+        ------
+        RunFailedError
+            If the command fails, after the results that it wrote.
+        """
+        return left_first(self._left, requests, self._names, assignment, self._answered)
+
+    async def _answered(
+        self, name: str, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
+        title = hashlib.sha256("\n".join([name, *sorted(one.custom_id for one in requests)]).encode()).hexdigest()[:16]
+        source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, LOG))
+        for old in (source, target, log):
+            old.unlink(missing_ok=True)
+        model = called(name)[1]
+        with source.open("x", encoding="utf-8") as file:
+            file.writelines(written(one, FORMATS["compatible"], model) + "\n" for one in requests)
+        values = {"requests": str(source), "replies": str(target), "model": model}
+        program = [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self._words]
+        status, output = await _run(program, log, assignment, name)
+        is_written = target.exists()
+        results = read_lines(_lines(target), name) if is_written else iter(())
+        while group := {one.custom_id: one for one in islice(results, AT_ONCE)}:
+            yield group
+        self._remove(target.name)
+        if assignment.breaker.reason is None and (status or not is_written):
+            how = f"{name}: the command ended with status {status}{'' if is_written else ' and wrote no replies'}"
+            raise RunFailedError(f"{how}: {output[-LONGEST:] or 'it printed nothing'} (see {log}); {RESUMES}")
+
+    def _remove(self, name: str) -> None:
+        for ending in (REPLIES, REQUESTS):
+            (self._folder / f"{name.removesuffix(REPLIES)}{ending}").unlink(missing_ok=True)
+
+
+async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: str) -> tuple[int, str]:
+    """Run a program until it ends, or the run does, and return its status and the last lines of its output."""
+    with tempfile.TemporaryFile() as output:  # only what holds no secret gets a name
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-c", TETHER, *program),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            while not ended.done() and assignment.breaker.reason is None:
+                await asyncio.wait([ended], timeout=LOOK)
+                if lines := _logged(output.fileno(), log):
+                    assignment.progress(Underway(f"{name}: {lines[-1][-80:]}"))
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()  # which ends the program
+            await asyncio.shield(ended)
+            lines = _logged(output.fileno(), log, is_over=True)
+    return ended.result(), " / ".join(lines[-LAST_LINES:])
+
+
+def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
+    """Write the last lines of a program's output into a file, without secrets, and return them."""
+    start = max(os.fstat(output).st_size - LARGEST_LOG, 0)
+    text = redacted(os.pread(output, LARGEST_LOG, start).decode("utf-8", "replace"))
+    whole = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
+    lines = [line for one in whole if (line := one.strip())]
+    with suppress(OSError):  # as where the disk is full
+        log.write_text("\n".join(lines), "utf-8")
+    return lines
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with check_plain(path).open(encoding="utf-8", errors="replace") as file:
+        yield from file

@@ -1,0 +1,1 @@
+"""Inspect: tasks for its command line, and its logs."""

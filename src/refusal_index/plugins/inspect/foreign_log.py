@@ -1,0 +1,208 @@
+"""A log of any task of Inspect's, read as first passes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inspect_ai.log import EvalLog, EvalSample, read_eval_log
+from inspect_ai.model import ChatMessage
+from inspect_ai.scorer import Score
+
+from refusal_index.data.files import check_plain
+from refusal_index.data.imports import FirstPass, FirstPassError
+from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN
+from refusal_index.data.imports.graded import (
+    INSPECT_LETTERS,
+    RIGHT_OR_WRONG,
+    SIMPLEQA_LETTERS,
+    WORDS,
+    Translations,
+    Vocabulary,
+    flag,
+    read_grade,
+    translated,
+)
+from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
+from refusal_index.models.asks import CARRIED
+from refusal_index.models.inspect.multi_choice import STOP_REASONS
+from refusal_index.protocol import StopReason
+
+UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}
+CUT = {StopReason.LENGTH: "first_truncated", StopReason.CONTENT_FILTER: "first_content_filter"}
+FLAGS = {
+    **dict.fromkeys(("correct", "is_correct"), Grade.CORRECT),
+    **dict.fromkeys(("incorrect", "is_incorrect"), Grade.INCORRECT),
+    **dict.fromkeys(("not_attempted", "is_not_attempted"), Grade.REFUSED),
+}
+"""Parts of a score that say the grade together."""
+
+MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
+"""Most bytes of a part of a log once unpacked, of all its parts, and of what is unpacked at once to count them."""
+
+
+def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
+    """Return the first passes of a log that another task wrote; each epoch is a draw.
+
+    A grade is looked for in the score's value and, where that knows right and wrong only, under ``grade`` in its
+    metadata. A reply that was cut or filtered is no refusal whatever its grade says: it is unscored. So is a sample
+    that ended in an error, or without a score.
+
+    Parameters
+    ----------
+    path
+        The log, in either of Inspect's formats.
+    scorer
+        The scorer whose score is the grade; None where there is but one.
+    words
+        What words of the score are to be read as.
+
+    Raises
+    ------
+    FirstPassError
+        If the log cannot be read or is of one of this package's own runs, a scorer has to be chosen, a grade is not
+        known, or the questions are of multiple choice.
+    """
+    log = _read(path)
+    samples = log.samples or []
+    if any(CARRIED in sample.metadata for sample in samples):
+        raise FirstPassError(
+            f"{path}: this is the log of a run of refusal-index, which asked both passes; "
+            "score the run's folder, or import its outcomes.parquet"
+        )
+    if not samples:
+        raise FirstPassError(f"{path}: expected samples, found none; was the log written to its end?")
+    chosen = scorer or _only_scorer(path, samples)
+    reader = _GradeReader(path, chosen, samples, words or {})
+    return tuple(_first_pass(path, log, sample, reader) for sample in samples)
+
+
+def _read(path: Path) -> EvalLog:
+    try:
+        if zipfile.is_zipfile(path):
+            check_size(path)
+        return read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
+    except Exception as error:  # Inspect raises whatever its zip and JSON readers raise
+        raise FirstPassError(
+            f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
+        ) from error
+
+
+def check_size(path: Path) -> None:
+    """Raise ValueError if a log unpacks into more than is read, whatever sizes the archive itself states."""
+    total = 0
+    with zipfile.ZipFile(check_plain(path.resolve())) as archive:
+        for entry in archive.infolist():
+            size = 0
+            with archive.open(entry) as part:
+                while block := part.read(BLOCK):
+                    size += len(block)
+                    if size > MAX_ENTRY or total + size > MAX_LOG:
+                        raise ValueError(
+                            f"expected at most {MAX_ENTRY:,} bytes in {entry.filename} and {MAX_LOG:,} in all"
+                        )
+            total += size
+
+
+def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
+    found = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise FirstPassError(f"{path}: expected scores, found none; score the log with 'inspect score' first")
+    raise FirstPassError(f"{path}: scored by {', '.join(found)}; choose one with --scorer, for instance {found[0]}")
+
+
+class _GradeReader:
+    """Reads grades in the letters that a log's scores use."""
+
+    def __init__(self, path: Path, scorer: str, samples: Sequence[EvalSample], words: Translations) -> None:
+        self._path, self._scorer, self._words = path, scorer, words
+        scores = [score for sample in samples if (score := self._score(sample)) is not None]
+        if not scores:
+            found = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
+            raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {found}; choose one of these")
+        self._vocabulary = _vocabulary([translated(_said(score), words) for score in scores])
+
+    def grade(self, sample: EvalSample) -> Grade | None:
+        """Return the grade of a sample; None where it has none."""
+        score = self._score(sample)
+        if score is None:
+            return None
+        place = f"{self._path}, sample {sample.id!r}, score {self._scorer!r}"
+        said = translated(_said(score), self._words)
+        return _of_flags(said, place) if isinstance(said, Mapping) else read_grade(said, self._vocabulary, place)
+
+    def _score(self, sample: EvalSample) -> Score | None:
+        return (sample.scores or {}).get(self._scorer)
+
+
+def _said(score: Score) -> Any:
+    """Return the part of a score that names the grade."""
+    named = (score.metadata or {}).get("grade")
+    return named if isinstance(named, str) and named.strip() else score.value
+
+
+def _vocabulary(said: Sequence[Any]) -> Vocabulary:
+    """Return the words that scores are in; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
+    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in said} else INSPECT_LETTERS
+    return {**WORDS, **letters, **RIGHT_OR_WRONG}
+
+
+def _of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
+    """Return the grade that the parts of a score say together."""
+    if not FLAGS.keys() & value.keys():
+        raise FirstPassError(
+            f"{place}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
+            "choose another scorer with --scorer"
+        )
+    said = {grade for name, grade in FLAGS.items() if flag(value.get(name), f"{place}, {name}")}
+    if len(said) > 1:
+        raise FirstPassError(f"{place}: expected one grade, got {' and '.join(sorted(said))}")
+    return said.pop() if said else None
+
+
+def _first_pass(path: Path, log: EvalLog, sample: EvalSample, reader: _GradeReader) -> FirstPass:
+    if sample.choices:
+        raise FirstPassError(
+            f"{path}, sample {sample.id!r}: expected questions with free answers, got multiple choice; "
+            "the forced pass cannot be asked without its choices"
+        )
+    grade, reason = _judged(sample, reader)
+    return FirstPass(
+        question=_question(sample),
+        model=log.eval.model,
+        dataset=log.eval.dataset.name or log.eval.task,
+        grade=grade,
+        reply=sample.output.completion or None,
+        draw=sample.epoch - 1,
+        reason=reason,
+    )
+
+
+def _judged(sample: EvalSample, reader: _GradeReader) -> tuple[Grade, str | None]:
+    if sample.error:
+        return Grade.UNSCORED, REQUEST_FAILED
+    grade = reader.grade(sample)
+    cut = CUT.get(STOP_REASONS.get(sample.output.stop_reason, StopReason.STOP)) if sample.output.choices else None
+    if grade is Grade.REFUSED and cut:
+        return Grade.UNSCORED, cut
+    return (Grade.UNSCORED, NOT_GRADED) if grade is None else (grade, NOT_GRADED if grade is Grade.UNSCORED else None)
+
+
+def _question(sample: EvalSample) -> Question:
+    targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
+    gold, *aliases = [target.strip() for target in targets if target.strip()] or [NOT_KNOWN]
+    topic = (sample.metadata or {}).get("topic")
+    return Question(
+        str(sample.id), _text(sample.input), gold, tuple(aliases), topic if isinstance(topic, str) else None
+    )
+
+
+def _text(asked: str | list[ChatMessage]) -> str:
+    """Return what was asked: of a conversation, the user's last message."""
+    if isinstance(asked, str):
+        return asked.strip()
+    return next((message.text.strip() for message in reversed(asked) if message.role == "user"), NOT_KNOWN)

@@ -1,0 +1,308 @@
+"""The tasks for ``inspect eval refusal_index/...``: the two passes as a solver, and the cells as a scorer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from inspect_ai import Epochs, Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import GenerateConfig, Model, ModelOutput, get_model
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from refusal_index.data.datasets import load_dataset, sample
+from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.models.asks import CARRIED, Ask, Response, from_metadata, to_metadata
+from refusal_index.models.failures import Failure, RequestFailedError
+from refusal_index.models.inspect.client import explained, generated
+from refusal_index.models.inspect.guard import guarded
+from refusal_index.models.inspect.provider import to_config
+from refusal_index.protocol import (
+    Asked,
+    Conversation,
+    GraderKind,
+    Placement,
+    Procedure,
+    Protocol,
+    TwoPass,
+    check_gradable,
+    load_prompt_set,
+    outcomes,
+    taken,
+)
+from refusal_index.runs.engine import Assignment, converse
+from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
+from refusal_index.runs.store import ReplyStore
+from refusal_index.stats import ContingencyTable, refusal_index
+
+NO_GOLD = "no_gold"
+"""Marks the sample of a question without a right answer: Inspect wants a target of every sample."""
+
+
+def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
+    """Return the questions of conversations as an Inspect dataset."""
+    return MemoryDataset([to_sample(one.question, one.draws) for one in conversations], name=name)
+
+
+def to_sample(question: Question, draws: int = 1) -> Sample:
+    """Return a question as a sample of Inspect's."""
+    known: dict[str, Any] = {
+        "topic": question.topic,
+        "aliases": list(question.aliases),
+        "context": question.context,
+        "choices": list(question.choices),
+        "pattern": question.pattern,
+        NO_GOLD: question.gold is None,
+        "draws": draws if draws > 1 else None,
+    }
+    return Sample(
+        id=question.question_id,
+        input=question.text,
+        target=question.gold or "",
+        metadata={key: value for key, value in known.items() if value},
+    )
+
+
+def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, Any]) -> Question:
+    """Return the question of a sample, from its parts as the task state and the log both hold them."""
+    return Question(
+        str(sample_id),
+        text,
+        None if metadata.get(NO_GOLD) else gold,
+        tuple(metadata.get("aliases", ())),
+        metadata.get("topic"),
+        metadata.get("context"),
+        tuple(metadata.get("choices", ())),
+        metadata.get("pattern"),
+    )
+
+
+CELLS = {
+    (True, True): "refused_wrong",
+    (True, False): "refused_right",
+    (False, True): "answered_wrong",
+    (False, False): "answered_right",
+}
+
+
+def two_pass_task(
+    dataset: str,
+    conversations: Sequence[Conversation],
+    settings: Settings,
+    shared: Mapping[str, str],
+    metadata: Mapping[str, Any],
+) -> Task:
+    """Return the task that asks questions in two passes.
+
+    Parameters
+    ----------
+    dataset, conversations, settings
+        What is asked, and how.
+    shared
+        Arguments of the solver, also shown in the log's header.
+    metadata
+        What else the header shows.
+    """
+    return Task(
+        dataset=to_dataset(dataset, conversations),
+        solver=two_pass(**shared, seed=settings.seed),
+        scorer=two_pass_scorer(shared["grader"]),
+        config=to_config(settings.decoding),
+        epochs=Epochs(1, "mode"),  # the default reducer would take the cells for numbers
+        metadata={**shared, "dataset": dataset, **metadata},
+        name=f"{dataset}-{shared['variant']}",
+        version=COMPARABILITY_VERSION,
+    )
+
+
+@solver
+def two_pass(
+    variant: str = "normal",
+    prompts: str = "default",
+    grader: str = GraderKind.EXACT,
+    placement: str = Placement.USER,
+    think: str = "",
+    seed: int = 0,
+) -> Solver:
+    """Ask each question in two passes, as the protocol says.
+
+    Parameters
+    ----------
+    variant, prompts
+        First-pass variant, and name or path of the prompt set.
+    grader
+        ``"exact"``, ``"choice"`` or ``"regex"``; ``"model"`` for the model in the role ``grader``; ``"agree"`` for that
+        one and another in the role ``second_grader``, whose verdicts must agree.
+    placement
+        Whether the instruction stands in the ``"user"`` message or a ``"system"`` message.
+    think
+        A switch for models that know one, such as ``"/no_think"``, which ends what the model is asked.
+    seed
+        Seed of the run; each request's seed is derived from it.
+    """
+    protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
+    settings = Settings.of(seed=seed, max_retries=0)  # Inspect's own --max-retries says how often
+    assignment = Assignment("", variant, (), settings, ReplyStore(None))
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
+        conversation = _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
+        try:
+            await converse(assignment, conversation, send, explain)
+        except (
+            RequestFailedError
+        ) as error:  # said in one line: Inspect takes a third of a second to draw what led to it
+            raise error.with_traceback(None) from None
+        said = taken(conversation, assignment.store.said(conversation.question.question_id, conversation.variant))
+        state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
+        state.metadata[CARRIED] = to_metadata(said)
+        return state
+
+    return solve
+
+
+def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conversation:
+    question = to_question(state.sample_id, state.input_text, state.target.text, state.metadata)
+    return Conversation(question, variant, procedure, int(state.metadata.get("draws", 1)))
+
+
+def model_for(asked: Asked) -> Model:
+    """Return the model that Inspect's command has in a role, guarded."""
+    if asked is Asked.MODEL:
+        return guarded(get_model())
+    if asked is Asked.GRADER:
+        return guarded(get_model(role=str(Asked.GRADER), default=DEFAULT_GRADER))
+    return guarded(get_model(role=str(Asked.SECOND_GRADER), required=True))
+
+
+async def send(ask: Ask) -> Response:
+    """Send a request to the model in its role."""
+    return await generated(model_for(ask.request.asked), ask, GenerateConfig())
+
+
+def explain(error: Exception, asked: Asked) -> Failure:
+    """Classify the error that a request ended in."""
+    return explained(error, model_for(asked))
+
+
+def cell_of(outcome: Outcome) -> str:
+    """Return the cell of the 2x2 table that an outcome falls into, or ``"unscored"``."""
+    if outcome.refused is None or outcome.wrong is None:
+        return str(Grade.UNSCORED)
+    return CELLS[outcome.refused, outcome.wrong]
+
+
+@metric
+def two_pass_metrics() -> Metric:
+    """Refusal Index with its standard error, the rates it rests on, and the share unscored; NaN where undefined."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        return _metrics(Counter(str(score.score.value) for score in scores))
+
+    return compute
+
+
+def _metrics(counts: Counter[str]) -> dict[str, float]:
+    table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
+    result = refusal_index(table)
+    asked = counts.total()
+    return {
+        "refusal_index": _or_nan(result.estimate),
+        "standard_error": _or_nan(result.standard_error),
+        "correct_rate": table.correct_rate,
+        "refusal_rate": table.refusal_rate,
+        "error_rate": table.error_rate,
+        "unscored": counts[Grade.UNSCORED] / asked if asked else float("nan"),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+@scorer(metrics=[two_pass_metrics()])
+def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
+    """Turn replies into the cell of the 2x2 table; of a question drawn repeatedly the first draw counts.
+
+    Parameters
+    ----------
+    grader
+        As for the solver.
+    """
+    kind = GraderKind(grader)
+
+    async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
+        conversation = _conversation(state, "", TwoPass(kind))
+        said = from_metadata(state.metadata[CARRIED], conversation.question.question_id, conversation.variant)
+        became = outcomes(conversation, said)
+        if became is None:
+            return None
+        return Score(value=cell_of(became[0]), answer=became[0].first_reply, explanation=_explanation(became[0]))
+
+    return score
+
+
+def _explanation(outcome: Outcome) -> str:
+    forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
+    reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
+    return f"first pass: {outcome.first_reply}{forced}{reason}"
+
+
+def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
+    """Return the task that asks a dataset; of ``mixed``, the datasets are an argument."""
+
+    @task(name=name)
+    def ask(
+        variant: str = "normal",
+        data: str | None = None,
+        limit: int | None = None,
+        grader: str = default_grader,
+        prompts: str = "default",
+        placement: str = "user",
+        think: str = "",
+        draws: int = 1,
+        seed: int = 0,
+        datasets: str = name,
+    ) -> Task:
+        """Ask a dataset in two passes.
+
+        Parameters
+        ----------
+        variant
+            First-pass variant of the prompt set: ``low``, ``normal``, ``high`` or ``highest``.
+        data
+            A local copy of the dataset, downloaded and checked where it is not given; of a mix, one for each that needs
+            one, separated by commas.
+        limit
+            Size of a seeded sample of the questions.
+        grader
+            ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini unless set); ``"agree"`` for that one
+            and another in the role ``second_grader``; or ``"exact"``, ``"choice"`` or ``"regex"``.
+        prompts, placement, think
+            Prompt set, where its instruction stands, and a switch that ends what the model is asked.
+        draws, seed
+            How often each question is drawn, and the seed of the run.
+        datasets
+            Of a mix, its datasets, joined by ``+``.
+        """
+        files = data.split(",") if isinstance(data, str) else data
+        dataset = load_dataset(datasets, data=files, mix_seed=seed)
+        dataset = dataset if limit is None else sample(dataset, limit, seed)
+        kind = GraderKind(grader)
+        check_gradable(dataset.questions, kind)
+        procedure = TwoPass(kind, Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think))
+        shared = {"variant": variant, "prompts": prompts, "grader": grader, "placement": placement, "think": think}
+        conversations = [Conversation(question, variant, procedure, draws) for question in dataset.questions]
+        return two_pass_task(dataset.name, conversations, Settings.of(seed=seed), shared, {"draws": draws})
+
+    return ask
+
+
+simpleqa = _task_of("simpleqa")
+simpleqa_verified = _task_of("simpleqa_verified")
+almanac_task = _task_of("almanac", GraderKind.EXACT)
+precise_wiki = _task_of("precise_wiki")
+faitheval_counterfactual = _task_of("faitheval_counterfactual", GraderKind.CHOICE)
+mixed = _task_of("mixed")
+own_questions = _task_of("own")

@@ -1,0 +1,248 @@
+"""What each score of confidence takes, measured in a run's folder, beside the Refusal Index and what the paper states.
+
+A method's requests and tokens are those of all replies that its scores rest on, whether the run asked for them or the
+method did: what several methods share counts for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
+from refusal_index.findings.confidence_summary import scores_by_method
+from refusal_index.findings.draws import INDEX
+from refusal_index.findings.summary import Usage, recorded_usage
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.scores import display_names, label, reference_variant
+from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
+from refusal_index.render import METRIC_LABELS
+
+NAME = "calibrator_cost"
+TITLE = "Cost of calibrators"
+NEEDS = "a run's folder with scores that 'refusal-index confidence' made, which measures what they rest on"
+
+MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
+"""What a score is an estimate of."""
+
+SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "method", "variant", "estimate_of", "cost"), pl.String),
+    **dict.fromkeys(("questions", "draws", "own_replies", "generations", "requests", "own_requests"), pl.Int64),
+    **dict.fromkeys(("input_tokens", "output_tokens"), pl.Int64),
+    **dict.fromkeys(("seconds", "cost_usd"), pl.Float64),
+    **dict.fromkeys(("training_examples", "n_folds", "groups"), pl.Int64),
+    "grouped_by": pl.String,
+    **dict.fromkeys(("states", "state_size"), pl.Int64),
+}
+_FROM_RECORD = (
+    *("questions", "draws", "own_replies", "generations", "own_requests", "seconds", "training_examples", "n_folds"),
+    *("groups", "grouped_by", "states", "state_size"),
+)
+ROW = 0.19
+"""Inches of a line."""
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
+    """Add up what the scores of each run took; raises NotPossibleError if that was measured of none."""
+    rows: list[dict[str, Any]] = []
+    unmeasured: list[str] = []
+    for run, name in zip(runs, display_names(runs), strict=True):
+        records = recorded_methods(run)
+        if run.confidence is None or not records:
+            continue
+        where = {"model": name, "dataset": run.dataset}
+        rows += ({**where, **row} for row in _index_rows(run))
+        for method, variant, _ in scores_by_method(run.confidence):
+            record = records.get((method, variant))
+            rows.append({**where, "method": method, "variant": variant, **(_method_row(record) if record else {})})
+            unmeasured += [] if record else [f"{name}, {label(method)}"]
+    if not rows:
+        raise NotPossibleError(f"It needs {NEEDS}.")
+    frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
+    note = f"Not known of {listed(unmeasured)}: 'refusal-index confidence RUN --method NAME' did not make these scores."
+    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
+
+
+def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
+    """Yield what two passes take for one prompt and draw, and what those of the run took, over all that it asked."""
+    usage, outcomes, prompts = recorded_usage(run), pl.concat(run.variants.values()), len(run.variants)
+    draws, stands = outcomes["draw"].n_unique(), reference_variant(run)
+    measured = _usage(Usage.total(usage.values())) if len(usage) == prompts else {}
+    alone = {"method": INDEX, "estimate_of": MODEL, "own_replies": 0, "questions": outcomes["question_id"].n_unique()}
+    once = first_draws(run.variants[stands])
+    two_passes = once.height + int(once["refused"].fill_null(value=False).sum())
+    several = prompts > 1 or draws > 1
+    yield {
+        **alone,
+        "variant": stands,
+        "cost": "at most 2 N generations",
+        "draws": 1,
+        "generations": two_passes,
+        **({} if several else measured),
+    }
+    if several:
+        # A forced answer is shared by the variants: each draw of a question has one, however many of them refused.
+        forced = outcomes.drop_nulls("forced_grade").unique(["question_id", "draw"]).height
+        all_of = f"{prompts} prompt{'s' if prompts > 1 else ''}, {draws} draw{'s' if draws > 1 else ''}"
+        cost = f"at most {prompts + 1} {'S ' if draws > 1 else ''}N generations"
+        generations = outcomes.height + forced
+        yield {**alone, "variant": all_of, "cost": cost, "draws": draws, "generations": generations, **measured}
+
+
+def _method_row(record: MethodRecord) -> dict[str, Any]:
+    found = {name: getattr(record, name) for name in _FROM_RECORD}
+    return {"estimate_of": estimate_of(record), "cost": cost_in_words(record), **found, **_usage(record.usage)}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    read, written = usage.input_tokens, usage.output_tokens
+    return {"requests": usage.requests, "input_tokens": read, "output_tokens": written, "cost_usd": usage.cost}
+
+
+def estimate_of(record: MethodRecord) -> str:
+    """Say whether a score is an estimate of the model or of a predictor that was trained on its answers."""
+    if not record.is_of_model:
+        return PREDICTOR
+    return MODEL if record.training_examples is None else TRAINED
+
+
+def cost_in_words(record: MethodRecord) -> str:
+    """Return what a method costs as the paper counts: for N questions, S draws, N_train answers, states of d numbers.
+
+    >>> from refusal_index.findings.summary import Usage
+    >>> cost_in_words(MethodRecord("p-true", None, 9, 18, Usage(1, 1, 18), 18, None, 1, 10, is_of_model=True))
+    'N generations + S N judgements of the answer'
+    """
+    parts = []
+    if record.draws:
+        parts.append(f"{_times(record.draws)} generations")
+    if record.own_replies:
+        what = "judgements of the answer" if record.draws else "generations with a confidence"
+        parts.append(f"{_times(record.own_replies)} {what}")
+    if record.states is not None:
+        parts.append("N states of d numbers")
+    if record.training_examples is not None:
+        parts.append("training on N_train answers + N predictions")
+    return " + ".join(parts)
+
+
+def _times(replies: int) -> str:
+    return "S N" if replies > 1 else "N"
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print counts with separators, and what is not known as a dash."""
+    counts = {
+        "questions": "N",
+        "generations": "Generations",
+        "requests": "Requests",
+        "input_tokens": "Tokens in",
+        "output_tokens": "Tokens out",
+        "training_examples": "N_train",
+        "states": "States",
+    }
+    return pl.DataFrame(
+        {
+            "Model": frame["model"],
+            "Method": [_name(row) for row in frame.iter_rows(named=True)],
+            "Estimate of": frame["estimate_of"].fill_null(NOTHING),
+            "Cost": frame["cost"].fill_null(NOTHING),
+            **{title: [count(value) for value in frame[name]] for name, title in counts.items()},
+            "Seconds": [NOTHING if value is None else f"{value:,.0f}" for value in frame["seconds"]],
+            "USD": [number(value, 2) for value in frame["cost_usd"]],
+        }
+    )
+
+
+def _name(row: dict[str, Any]) -> str:
+    name = METRIC_LABELS[INDEX] if row["method"] == INDEX else label(row["method"])
+    return f"{name}, {row['variant']}" if row["variant"] else name
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw generations a question on the left and tokens a question on the right, a line a method."""
+    lines = frame.drop_nulls("generations")
+    several = lines["model"].n_unique() > 1
+    places, labels, heads = _places(lines, several=several)
+    figure.set_size_inches(style.WIDTH * 1.05, 0.8 + ROW * (places[-1] + 1))
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    for place, row in zip(places, lines.iter_rows(named=True), strict=True):
+        _draw_line(left, right, place, row)
+    left.set_yticks(places, labels, fontsize=6.5)
+    left.set_ylim(places[-1] + 0.6, -0.6)
+    left.set_xlim(left=0)
+    for place, model in heads:
+        left.text(0, place, f" {model}", fontsize=6.5, fontweight="bold", va="center")
+    left.set_xlabel("Generations a question")
+    right.set_xlabel("Tokens a question")
+    right.tick_params(left=False)
+    for panel in (left, right):
+        panel.grid(visible=False, axis="y")
+        style.ticks_above_too(panel)
+    style.outside_legend(figure, _handles())
+
+
+def _places(lines: pl.DataFrame, *, several: bool) -> tuple[list[float], list[str], list[tuple[float, str]]]:
+    """Return the height of each line, its label, and the heights at which runs begin with their names."""
+    names = style.short_names(lines["model"].to_list(), 40)
+    places, labels, heads, at = [], [], [], 0.0
+    for place, row in enumerate(lines.iter_rows(named=True)):
+        if several and (place == 0 or row["model"] != lines["model"][place - 1]):
+            heads.append((at, names[row["model"]]))
+            at += 1
+        places.append(at)
+        labels.append(style.safe_text(_name(row), 30))
+        at += 1
+    return places, labels, heads
+
+
+def _draw_line(left: Axes, right: Axes, place: float, row: dict[str, Any]) -> None:
+    n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
+    colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
+    left.plot([0, row["generations"] / n], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
+    face = colour if own else style.PAPER
+    left.plot(row["generations"] / n, place, "o", color=colour, markerfacecolor=face, markersize=4.5)
+    if row["training_examples"] is not None:
+        said = f"  trained on {row['training_examples']:,}"
+        left.text(row["generations"] / n, place, said, fontsize=6, color=style.GREY, va="center")
+    if row["input_tokens"] is not None:
+        read, written = row["input_tokens"] / n, row["output_tokens"] / n
+        right.barh(place, read, height=0.6, color=style.VARIANT_COLOURS["low"])
+        right.barh(place, written, left=read, height=0.6, color=style.VARIANT_COLOURS["highest"])
+
+
+def _handles() -> list[Line2D]:
+    looks = {
+        METRIC_LABELS[INDEX]: ("o", style.INK, style.INK),
+        "score of the model": ("o", style.MODEL_COLOURS[0], style.MODEL_COLOURS[0]),
+        "score of what was trained": ("o", style.MODEL_COLOURS[1], style.PAPER),
+        "tokens in": ("s", style.VARIANT_COLOURS["low"], style.VARIANT_COLOURS["low"]),
+        "tokens out": ("s", style.VARIANT_COLOURS["highest"], style.VARIANT_COLOURS["highest"]),
+    }
+    look: dict[str, Any] = {"linestyle": "none", "markersize": 4}
+    return [
+        Line2D([], [], marker=marker, color=colour, markerfacecolor=face, label=name, **look)
+        for name, (marker, colour, face) in looks.items()
+    ]
+
+
+def _caption() -> str:
+    """Say what is measured, and what the symbols are."""
+    return (
+        "What scores of confidence took, measured: replies of the model, requests and tokens of all that a score rests "
+        "on, whether the run asked for it or the method did, so that what methods share counts for each, and a request "
+        "that brought several draws counts whole; those of a model that grades are among them where grades enter the "
+        "score. The column cost says the same as the paper's table: N questions, S draws of each, N_train graded "
+        "answers to train on, states of d numbers. The Refusal Index (RI) needs two passes, the second of the refused "
+        "alone: so it is counted for one prompt and draw. Its other line has all prompts and draws of the run, which "
+        "share forced answers, and what they took. Seconds are those from requests to responses, added up over "
+        "requests that ran side by side. A predictor that was trained (open) gives its scores out of fold: it saw the "
+        "graded answers of the other folds alone."
+    )

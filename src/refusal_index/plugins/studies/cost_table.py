@@ -1,0 +1,168 @@
+"""What the two passes took, in requests and tokens as measured, beside what sampling takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.summary import recorded_usage
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.scores import ALL
+from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
+
+NAME = "cost_table"
+TITLE = "Cost"
+NEEDS = "one run or more; tokens are known for runs' folders, not for outcome tables alone"
+
+SAMPLES = 100
+"""Answers to each question that P(Answering) takes in the paper."""
+TOTAL = "total"
+SCHEMA = {
+    "model": pl.String,
+    "dataset": pl.String,
+    "variant": pl.String,
+    **dict.fromkeys(("questions", "draws", "first_answers", "forced_answers", "two_pass_answers"), pl.Int64),
+    **dict.fromkeys(("twice_all_answers", "sampling_answers", "requests", "input_tokens", "output_tokens"), pl.Int64),
+    **dict.fromkeys(("cost_usd", "requests_per_question", "tokens_per_question", "sampling_tokens"), pl.Float64),
+}
+_MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
+    """Add up what each run took; raises NotPossibleError if there are no runs."""
+    if not runs:
+        raise NotPossibleError(f"It needs {NEEDS}.")
+    rows = [row for run in runs for row in _run_rows(run)]
+    frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
+    unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
+    note = f"Requests and tokens are not known of {listed(unmeasured)}: only a run's folder keeps them."
+    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
+
+
+def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
+    """Add the totals of each run, and what follows from the counts."""
+    sums = [name for name, kind in SCHEMA.items() if name in counts.columns and kind != pl.String]
+    several = pl.len().over("model", "dataset") > 1
+    # A sum that leaves out what is not known would pass for the whole.
+    whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
+    totals = (
+        counts.filter(several)
+        .group_by("model", "dataset", maintain_order=True)
+        .agg(*whole)
+        .with_columns(pl.lit(TOTAL).alias("variant"))
+    )
+    both = pl.concat([counts.cast({name: SCHEMA[name] for name in counts.columns}), totals], how="diagonal_relaxed")
+    tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
+    rated = both.with_columns(
+        (requests / pl.col("questions")).alias("requests_per_question"),
+        (tokens / pl.col("questions")).alias("tokens_per_question"),
+        (pl.col("sampling_answers") * tokens / pl.when(requests > 0).then(requests)).alias("sampling_tokens"),
+    )
+    places = {model: place for place, model in enumerate(counts["model"].unique(maintain_order=True))}
+    return rated.cast(SCHEMA).sort(pl.col("model").replace_strict(places), maintain_order=True)  # type: ignore[arg-type]
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw answers a question on the left, tokens a question on the right, one line a variant."""
+    lines = frame.filter(pl.col("variant") != TOTAL)
+    figure.set_size_inches(style.WIDTH, 1.1 + 0.2 * lines.height)
+    measured = lines["requests"].is_not_null().any()
+    panels = figure.subplots(1, 2 if measured else 1, sharey=True, squeeze=False, width_ratios=(3, 2)[: 1 + measured])
+    left = panels[0, 0]
+    for place, row in enumerate(lines.iter_rows(named=True)):
+        _draw_answers(left, place, row)
+        if measured and row["tokens_per_question"] is not None:
+            right = panels[0, 1]
+            read, written = row["input_tokens"] / row["questions"], row["output_tokens"] / row["questions"]
+            right.barh(place, read, height=0.6, color=style.VARIANT_COLOURS["low"])
+            right.barh(place, written, left=read, height=0.6, color=style.VARIANT_COLOURS["highest"])
+    left.set_xscale("log")
+    left.set_yticks(range(lines.height), _line_labels(lines))
+    left.set_ylim(lines.height - 0.4, -0.6)
+    left.set_xticks([1, 2, 5, 10, 100], ["1", "2", "5", "10", "100"])
+    left.minorticks_off()
+    left.set_xlabel("Answers or requests a question")
+    for axes in panels.flat:
+        axes.grid(visible=False, axis="y")
+        style.ticks_above_too(axes)
+    if measured:
+        panels[0, 1].set_xlabel("Tokens a question")
+    _legend(figure, left, measured=measured)
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print counts with separators, and what is not known as a dash."""
+    columns = {
+        "questions": "Questions",
+        "first_answers": "First answers",
+        "forced_answers": "Forced answers",
+        "requests": "Requests",
+        "input_tokens": "Tokens in",
+        "output_tokens": "Tokens out",
+        "two_pass_answers": "Two passes",
+        "twice_all_answers": "2N",
+        "sampling_answers": f"{SAMPLES}N",
+    }
+    texts = {"model": "Model", "variant": "Variant"}
+    return frame.select(
+        *(pl.col(name).fill_null(NOTHING).alias(heading) for name, heading in texts.items()),
+        *(pl.Series(heading, [count(value) for value in frame[name]]) for name, heading in columns.items()),
+        pl.Series("USD", [number(value, 2) for value in frame["cost_usd"]]),
+    )
+
+
+def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
+    usage = recorded_usage(run)
+    for variant, outcomes in run.variants.items():
+        first = first_draws(outcomes)
+        questions = first.height
+        two_passes = questions + int(first["refused"].fill_null(value=False).sum())
+        measured = usage.get(variant)
+        yield (
+            *(run.label, run.dataset, variant or ALL, questions, outcomes["draw"].n_unique()),
+            *(outcomes.height, outcomes["forced_grade"].count(), two_passes, 2 * questions, SAMPLES * questions),
+            *(getattr(measured, name, None) for name in _MEASURED),
+        )
+
+
+def _draw_answers(axes: Axes, place: int, row: dict[str, Any]) -> None:
+    n = row["questions"]
+    axes.plot([row["two_pass_answers"] / n, row["sampling_answers"] / n], [place] * 2, color=style.PALE, linewidth=0.8)
+    axes.plot(row["two_pass_answers"] / n, place, "o", color=style.MODEL_COLOURS[0], markersize=4.5)
+    axes.plot(row["sampling_answers"] / n, place, "s", color=style.MODEL_COLOURS[1], markersize=4)
+    if row["requests"] is not None:
+        axes.plot(row["requests_per_question"], place, "|", color=style.INK, markersize=8, markeredgewidth=1.4)
+
+
+def _legend(figure: Figure, axes: Axes, *, measured: bool) -> None:
+    axes.plot([], [], "o", color=style.MODEL_COLOURS[0], markersize=4.5, label="two passes: first answers + refused")
+    axes.plot([], [], "s", color=style.MODEL_COLOURS[1], markersize=4, label=f"P(Answering): {SAMPLES} answers")
+    if measured:
+        axes.plot([], [], "|", color=style.INK, markersize=8, markeredgewidth=1.4, label="requests, as run")
+    for variant, what in (("low", "tokens in"), ("highest", "tokens out")) if measured else ():
+        axes.plot([], [], "s", color=style.VARIANT_COLOURS[variant], label=what)
+    figure.legend(loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
+
+
+def _line_labels(lines: pl.DataFrame) -> list[str]:
+    names = style.short_names(lines["model"].to_list())
+    return [
+        f"{names[model]}, {style.safe_text(variant, 10)}" for model, variant in lines.select("model", "variant").rows()
+    ]
+
+
+def _caption() -> str:
+    """Say what is measured and what is computed."""
+    return (
+        "What each variant took. Requests and tokens are measured, both passes and a grader's together, and depend on "
+        "the run's draws; forced answers that variants share are counted under the variant that paid for them. Two "
+        "passes need one first answer a question and one forced answer a refused question, at most 2N; P(Answering) "
+        f"by sampling takes {SAMPLES} answers a question, as in the paper, and as many tokens as that many requests of "
+        "the measured mean length (column sampling_tokens)."
+    )

@@ -1,0 +1,244 @@
+"""How far the Refusal Index rests on the grader and on what was decided about answers without a grade.
+
+A grader that errs at stated rates moves the index, and the correction says to where. Refusals of the forced pass and
+questions without a grade can be scored in several ways, of which the paper's, wrong, is the one with the highest index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_index import stats
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.sensitivity import outcome_counts
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.scatter import label_points
+from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+
+NAME = "grading_sensitivity"
+TITLE = "Sensitivity to grading"
+NEEDS = "a run whose Refusal Index is defined"
+
+LARGEST_RATE = 0.05
+RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
+ERRORS = {"both": (1.0, 1.0), "right_as_wrong": (1.0, 0.0), "wrong_as_right": (0.0, 1.0)}
+"""Which error rates vary: right answers graded wrong, wrong answers graded right, or both alike."""
+_LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
+_RESAMPLES = 2_000
+LEFT_HEIGHT = 3.2
+"""Inches: of the curves beside a long list of variants."""
+_BOUNDS = ("everything", "forced_refusals")
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run has a defined index."""
+    chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen)
+    notes = (*notes, *undefined)
+    rows: list[dict[str, Any]] = []
+    for one in defined:
+        counts = outcome_counts(first_draws(one.run.variants[one.variant]))
+        parts = [*scoring_rows(counts, one.table, options.confidence_level), *misgrading_bounds_rows(one.table)]
+        if one.variant == reference_variant(one.run):
+            parts += misgrading_rows(one.table, options)
+        rows += ({**one.where, **part} for part in parts)
+    if not rows:
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+    frame = pl.DataFrame(rows, schema=_SCHEMA)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, (*notes, *_impossible(frame)), printed)
+
+
+_SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("rate", "estimate", "low", "high", "questions"), pl.Float64),
+    "status": pl.String,
+    "reason": pl.String,
+}
+
+
+def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield the corrected index for every assumed pair of error rates, with its interval."""
+    for name, (as_wrong, as_right) in ERRORS.items():
+        for rate in RATES:
+            found = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
+            interval = found.confidence_interval(options.confidence_level, n_resamples=_RESAMPLES, rng=options.seed)
+            yield {
+                "part": "misgrading",
+                "name": name,
+                "rate": rate,
+                "questions": float(table.n),
+                **stats.Estimate.of(found, interval).to_document(),
+            }
+
+
+def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
+    """Yield the range of the corrected index while the error rates go from 0 to one and to five in a hundred.
+
+    Those of refused and of answered questions may differ, or are the same.
+    """
+    for rate in (0.01, LARGEST_RATE):
+        for name, same in (("differing", False), ("same_rates", True)):
+            found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
+            ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
+            yield {"part": "misgrading_range", "name": name, "rate": rate, "questions": float(table.n), **ends}
+
+
+def scoring_rows(
+    counts: stats.OutcomeCounts, table: stats.ContingencyTable, confidence_level: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
+
+    - `counts`: the questions by how they ended.
+    - `table`: as they are reported: answers refused again are wrong, questions without a grade are left out.
+    - `confidence_level`: of the intervals.
+    """
+    own = stats.refusal_index(table)
+    reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
+    yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
+    for rule, found in stats.scoring_rules(counts):
+        scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
+        yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
+    known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
+    again = counts.refused_again
+    everything = again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
+    for name, unknown in (("forced_refusals", (again,)), ("everything", everything)):
+        bound = stats.missing_bounds(stats.ContingencyTable(*known), *unknown)
+        ends = {"low": bound.low, "high": bound.high, "status": bound.status, "reason": bound.reason}
+        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **ends}
+
+
+def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:
+    """Say from which error rates on the grades could not have come about."""
+    undefined = frame.filter(part="misgrading", name="both", status="undefined")
+    first = undefined.group_by("model", "variant", maintain_order=True).first()
+    return tuple(
+        f"{row['model']}, {row['variant']}: errors of {row['rate']:.2%} each way or more are impossible "
+        f"({row['reason']}), and its curve ends there."
+        for row in first.iter_rows(named=True)
+    )
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a model and variant: the index, the forced-refusal bounds, and the ranges of misgrading."""
+    rows = []
+    for _, part in frame.group_by("model", "dataset", "variant", maintain_order=True):
+        own = part.filter(part="reported").row(0, named=True)
+        row = {"model": own["model"], "variant": own["variant"]}
+        row["RI"] = with_interval(own["estimate"], own["low"], own["high"], own["reason"])
+        again = part.filter(part="bounds", name="forced_refusals").row(0, named=True)
+        row["forced refusals"] = f"{again['questions']:.0f}"
+        row["their bounds"] = _range(again)
+        row["all missing"] = _range(part.filter(part="bounds", name="everything").row(0, named=True))
+        for rate in (0.01, LARGEST_RATE):
+            found = part.filter(part="misgrading_range", name="differing", rate=rate).row(0, named=True)
+            row[f"misgrading up to {rate:.0%}"] = _range(found)
+        rows.append(row)
+    return pl.DataFrame(rows)
+
+
+def _range(row: dict[str, Any]) -> str:
+    return f"undefined ({row['reason']})" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
+    keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
+    height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
+    figure.set_size_inches(style.WIDTH * 1.25, height)
+    # Beside a long list of variants the curves keep their height, and what is free below them names the models.
+    tall = height > 1.5 * LEFT_HEIGHT
+    grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
+    left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
+    _draw_misgrading(left, frame.filter(part="misgrading"), models)
+    _draw_rules(right, frame, keys)
+    if len(models) > style.MOST_LABELS and tall:
+        below = figure.add_subplot(grid[1, 0])
+        below.set_axis_off()
+        below.legend(handles=style.model_handles(models), loc="upper left", fontsize=6.5)
+    elif len(models) > style.MOST_LABELS:
+        style.model_legend(figure, models)
+
+
+def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
+    axes.axhline(0, color=style.PALE)
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    few = len(models) <= style.MOST_LABELS
+    ends: list[tuple[float, float, str]] = []
+    for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
+        known, colour = part.drop_nulls("estimate"), colours[str(model)]
+        if few or name == "both":
+            axes.plot(100 * known["rate"], known["estimate"], _LINES[str(name)], color=colour, linewidth=1.2)
+        if name != "both" or not known.height:
+            continue
+        ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
+        if len(models) <= style.MOST_BANDS:
+            bounded = known.drop_nulls("low")
+            axes.fill_between(
+                100 * bounded["rate"], bounded["low"], bounded["high"], color=colour, alpha=0.12, linewidth=0
+            )
+    axes.set(title="Corrected for a grader's errors", xlabel="assumed error rate, per cent", ylabel="Refusal Index")
+    axes.set_xticks(range(round(100 * LARGEST_RATE) + 1))
+    if few:
+        _name_curves(axes, rows, ends, colours)
+    for rate, index, model in () if few else ends:
+        axes.plot(rate, index, markers[model], color=colours[model], markersize=4)
+
+
+def _name_curves(
+    axes: Axes, rows: pl.DataFrame, ends: Sequence[tuple[float, float, str]], colours: dict[str, str]
+) -> None:
+    """Say which line is what, and write each model's name at the end of its curve."""
+    key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
+    axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
+    axes.set_xlim(right=145 * LARGEST_RATE)
+    names = style.short_names([model for *_, model in ends], 22)
+    # Only what the labels could cover: the ends of the lines.
+    near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
+    lines = [(100 * rate, index) for rate, index in near.iter_rows()]
+    places, labels = [end[:2] for end in ends], [names[end[2]] for end in ends]
+    label_points(axes, places, labels, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
+
+
+def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
+    axes.axvline(0, color=style.PALE)
+    labels, names = [], style.short_names(keys["model"].to_list(), 22)
+    for y, (model, dataset, variant) in enumerate(keys.iter_rows()):
+        part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
+        own = part.filter(part="reported").row(0, named=True)
+        everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
+        axes.plot([own["low"], own["high"]], [y, y], color=style.GREY, linewidth=0.8)
+        for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
+            if bound["low"] is not None:
+                axes.plot([bound["low"], bound["high"]], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
+        rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
+        axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
+        axes.plot(own["estimate"], y, "o", color=style.INK, markersize=4)
+        labels.append(f"{names[model]}, {style.safe_text(variant, 8)} ({again['questions']:.0f})")
+    style.name_rows(axes, labels, 6.3)
+    axes.set(title="Scoring rules", xlabel="Refusal Index")
+    style.ticks_above_too(axes)
+
+
+def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
+    models = frame["model"].n_unique()
+    left_out = ["the intervals"] if models > style.MOST_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
+    return (
+        "Left: the Refusal Index that a grader without errors would have given, if this one graded right answers as "
+        "wrong, wrong answers as right, or both, at the assumed rate; one prompt variant a model, with "
+        f"{level_text(options)} posterior intervals for both ways. A curve that ends early does so where the grades "
+        "could not have come about with such errors. Right: the reported index (point, refusals of the forced pass "
+        f"counted as wrong, questions without a grade left out) with its {level_text(options)} profile interval; the "
+        "index under every scoring rule (ticks); its sharp bounds over what the forced refusals, whose number is in "
+        "brackets, would have been (orange) and over everything that is missing (grey). Counting a forced refusal as "
+        "wrong, as the paper does, is the upper bound. Where nothing is missing the bounds are a point."
+        + (f" Of so many models {' and '.join(left_out)} at the left are in the frame only." if left_out else "")
+    )

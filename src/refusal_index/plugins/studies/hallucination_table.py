@@ -1,0 +1,354 @@
+"""The Refusal Index of several models over several datasets, and how far the datasets rank the models alike.
+
+Unanswerable and inconsistent questions have no right answer and are mixed with others. Part of the index of a mix is
+telling its sources apart, so the index within the sources stands beside it.
+
+How much higher a model's index is where the truth is to be had, in the context or from training, than elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from scipy.special import stdtrit
+
+from refusal_index import stats
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors
+from refusal_index.plugins.studies.scores import dataset_name, level_text, run_index
+from refusal_index.plugins.studies.study import (
+    NOTHING,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    listed,
+    number,
+    widened,
+    with_interval,
+)
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.stability import kendall_w_ceiling
+
+CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
+HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
+ROUNDING = 1e-12
+FEWEST = 3
+"""Models, for an interval over models."""
+
+Errors = Mapping[tuple[str, str], FloatArray]
+"""By model and dataset the influence of each question on its index, NaN where it has no standard error."""
+
+
+def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) -> Iterator[dict[str, Any]]:
+    """Yield the contrast of every model that has both kinds of datasets, and their average.
+
+    - `frame`: with the columns `model`, `dataset`, `truth` and `estimate`.
+    - `errors`: empty where they are not known; the models' own contrasts have no interval then.
+    - returned: the interval of a model's contrast is over questions, that of the average Student's over models, where
+      there are three or more.
+    """
+    contrasts = []
+    for (model,), rows in frame.drop_nulls("estimate").group_by("model", maintain_order=True):
+        means = {truth: rows.filter(truth=truth)["estimate"].mean() for truth in HEADINGS}
+        if None in means.values():
+            continue
+        contrasts.append(float(means["available"]) - float(means["unavailable"]))  # type: ignore[arg-type]
+        error = _error(str(model), rows, errors)
+        reach = None if error is None else normal_quantile(confidence_level) * error
+        yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
+    if contrasts:
+        k, reach = len(contrasts), None
+        if k >= FEWEST:
+            reach = float(stdtrit(k - 1, (1 + confidence_level) / 2)) * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
+        yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
+
+
+def _error(model: str, rows: pl.DataFrame, errors: Errors) -> float | None:
+    parts = {truth: rows.filter(truth=truth)["dataset"].to_list() for truth in HEADINGS}
+    if any((model, dataset) not in errors for datasets in parts.values() for dataset in datasets):
+        return None
+    one, other = (np.mean([errors[model, dataset] for dataset in parts[truth]], axis=0) for truth in HEADINGS)
+    error = float(np.linalg.norm(one - other))
+    # An interval of no width would claim certainty.
+    return error if math.isfinite(error) and error > ROUNDING else None
+
+
+def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
+    ends = (None, None) if reach is None else (estimate - reach, estimate + reach)
+    return {"estimate": estimate, "low": ends[0], "high": ends[1]}
+
+
+def contrast_note(frame: pl.DataFrame) -> tuple[str, ...]:
+    """Say the average contrast, where there is one."""
+    found = frame.filter(pl.col("statistic") == AVERAGE_CONTRAST)
+    return tuple(
+        f"Truth available less unavailable: {with_interval(row['estimate'], row['low'], row['high'])} on average over "
+        f"{row['variants']} model{'s' if row['variants'] > 1 else ''}"
+        + (" (interval over models)." if row["low"] is not None else f"; an interval over models takes {FEWEST}.")
+        for row in found.iter_rows(named=True)
+    )
+
+
+NAME = "hallucination_table"
+TITLE = "Refusal Index over datasets"
+NEEDS = (
+    "runs on two datasets or more, such as precise_wiki and those of FaithEval; several models, for the agreement of "
+    "their rankings"
+)
+
+INDEX, AVERAGE = "refusal_index", "average"
+CEILING = "kendall_w_ceiling"
+AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
+UNAVAILABLE = ("unanswerable", "inconsistent")
+AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
+SCHEMA = {
+    **dict.fromkeys(("statistic", "model", "dataset", "truth"), pl.String),
+    **dict.fromkeys(("estimate", "low", "high", "within_source", "within_low", "within_high"), pl.Float64),
+    "variants": pl.Int64,
+    "reason": pl.String,
+}
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Tabulate the index of every model on every dataset.
+
+    Raises NotPossibleError if there are runs on fewer than two datasets.
+    """
+    chosen, notes = _once_each(runs)
+    if len({run.dataset for run in chosen}) < 2:
+        raise NotPossibleError(f"It needs {NEEDS}.")
+    rows = [_run_row(run, options) for run in chosen]
+    names, level = [(row[1], row[2]) for row in rows], options.confidence_level
+    errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
+    frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"), errors, level, options.seed)
+    notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, notes, printed, _groups(frame))
+
+
+def with_agreement(
+    frame: pl.DataFrame, errors: Errors = MappingProxyType({}), confidence_level: float = 0.95, seed: int = 0
+) -> pl.DataFrame:
+    """Add the average of each dataset, the agreement of the datasets' rankings, and the contrast of kinds of datasets.
+
+    - `frame`: rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
+    - `errors`: of the indices, for their intervals; empty where not known.
+    - returned: with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction
+      for ties), ``winner_entropy``, what both are on average for random rankings, what W would be if only sampling
+      errors kept the rankings apart (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement takes the
+      models that have an index on every dataset.
+    """
+    averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
+    rows = [*_agreement_rows(frame)]
+    further = [*_ceiling_rows(frame, errors, seed), *contrast_rows(frame, errors, confidence_level)]
+    return pl.concat(
+        [
+            frame,
+            averages.with_columns(pl.lit(AVERAGE).alias("statistic")),
+            pl.DataFrame(rows, schema=["statistic", "estimate", "reason"], orient="row"),
+            pl.DataFrame(further, schema=SCHEMA),
+        ],
+        how="diagonal_relaxed",
+    ).select(frame.columns)
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a column of intervals a dataset; hollow marks are the index within the sources of a mix."""
+    shown = frame.filter(pl.col("statistic") == INDEX)
+    models = shown["model"].unique(maintain_order=True).to_list()
+    datasets = shown["dataset"].unique(maintain_order=True).to_list()
+    column = max(1.15, 0.14 * len(models))
+    figure.set_size_inches(max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
+    axes = figure.subplots()
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    shifts = dict(zip(models, np.linspace(-0.3, 0.3, len(models)) if len(models) > 1 else [0.0], strict=True))
+    for row in shown.iter_rows(named=True):
+        x, look = datasets.index(row["dataset"]) + shifts[row["model"]], (markers[row["model"]], colours[row["model"]])
+        style.interval_along_y(axes, x, row["low"], row["high"], look[1])
+        if row["estimate"] is not None:
+            axes.plot(x, row["estimate"], look[0], color=look[1], markersize=4.5)
+        if row["within_source"] is not None:
+            style.interval_along_y(axes, x + 0.05, row["within_low"], row["within_high"], look[1], 0.7)
+            axes.plot(x + 0.05, row["within_source"], look[0], color=look[1], markerfacecolor=style.PAPER, markersize=4)
+    for row in frame.filter(pl.col("statistic") == AVERAGE).iter_rows(named=True):
+        x = datasets.index(row["dataset"])
+        axes.plot([x - 0.42, x + 0.42], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
+    axes.axhline(0, color=style.GREY, linewidth=0.6)
+    axes.set_xticks(range(len(datasets)), [_wrapped(name) for name in datasets])
+    axes.grid(visible=False, axis="x")
+    axes.set_xlim(-0.6, len(datasets) - 0.4)
+    axes.set_ylabel("Refusal Index")
+    style.model_legend(figure, models)
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lay the table out as the paper does: one row a model, one column a dataset, the averages below."""
+    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
+    order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
+    cells = shown.with_columns(
+        pl.col("model").fill_null("Average"), pl.col("dataset").fill_null("available less unavailable")
+    ).sort(order, maintain_order=True)
+    # Models keep their order, and the average stays below them.
+    models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
+    return (
+        widened(
+            cells.with_columns(pl.Series("cell", [_cell(row) for row in cells.iter_rows(named=True)])),
+            ["model"],
+            "dataset",
+            "cell",
+        )
+        .sort(pl.col("model").replace_strict({name: place for place, name in enumerate(models)}))
+        .rename({"model": "Model"})
+    )
+
+
+def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+    """Keep the first run of each model on each dataset."""
+    kept: dict[tuple[str | None, str | None], ComparedRun] = {}
+    for run in runs:
+        kept.setdefault((run.model, run.dataset), run)
+    again = [run.label for run in runs if kept[run.model, run.dataset] is not run]
+    note = f"Left out, since their model has another run on the same dataset: {listed(again)}."
+    return tuple(kept.values()), (note,) if again else ()
+
+
+def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
+    overall = run_index(run, options)
+    index = overall.index
+    estimate = (index.estimate, index.low, index.high)
+    whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset_id))
+    return (*whose, *estimate, *_within_source(run, options), overall.variants, index.reason)
+
+
+def truth_of(dataset: str | None) -> str | None:
+    """Say whether the truth is to be had, in the context or from training: ``available``, ``unavailable`` or None."""
+    name = dataset or ""
+    if any(part in name for part in UNAVAILABLE):
+        return "unavailable"
+    return "available" if any(part in name for part in AVAILABLE) else None
+
+
+def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | None, float | None, float | None]:
+    """Return the index within the sources of a mix, averaged over variants; its interval where there is only one."""
+    if "+" not in (run.dataset_id or ""):
+        return None, None, None
+    found = []
+    for outcomes in run.variants.values():
+        rows = first_draws(outcomes).drop_nulls(["refused", "wrong", "topic"])
+        if rows.height:
+            refused, wrong = rows["refused"].to_numpy(), rows["wrong"].to_numpy()
+            found.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
+    estimates = [one.estimate for one in found if one.estimate is not None]
+    if len(run.variants) == 1 and len(estimates) == 1:
+        low, high = found[0].confidence_interval(options.confidence_level)
+        return estimates[0], float(low), float(high)
+    return (fmean(estimates) if estimates else None), None, None
+
+
+def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, str | None]]:
+    wide = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
+    scores = wide.drop_nulls().drop("model").to_numpy().T
+    if not scores.size:
+        for name in AGREEMENT:
+            yield name, None, "no_model_on_every_dataset"
+        return
+    plain, ties, entropy = (
+        stats.kendall_w(scores),
+        stats.kendall_w(scores, correct_ties=True),
+        stats.winner_entropy(scores),
+    )
+    settings, models = scores.shape
+    several = models > 1 and settings > 1
+    yield "kendall_w", plain.estimate, plain.reason
+    yield "kendall_w_ties", ties.estimate, ties.reason
+    yield "kendall_w_random", stats.expected_kendall_w(settings) if several else None, plain.reason
+    yield "winner_entropy", entropy.estimate, entropy.reason
+    yield "winner_entropy_random", stats.expected_winner_entropy(settings, models) if several else None, entropy.reason
+
+
+def _ceiling_rows(frame: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield what W would be if the datasets ranked the models alike but for sampling errors."""
+    wide = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
+    whole = wide.drop_nulls()
+    keys = [(model, dataset) for dataset in wide.columns[1:] for model in whole["model"]]
+    if not keys or any(key not in errors for key in keys):
+        return
+    held = np.array([errors[key] for key in keys])
+    if np.isnan(held).any():
+        yield {"statistic": CEILING, "reason": "index_at_boundary"}
+        return
+    found = kendall_w_ceiling(whole.drop("model").to_numpy().T, held @ held.T, rng=seed)
+    ends = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    yield {"statistic": CEILING, **ends, "reason": found.reason}
+
+
+def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    found = {row[0]: row[1:] for row in frame.select("statistic", "estimate", "reason").rows() if row[0] in AGREEMENT}
+    w, reason = found["kendall_w"]
+    if w is None:
+        return (f"The agreement of the datasets' rankings is undefined ({str(reason).replace('_', ' ')}).",)
+    return (
+        f"Kendall's W {w:.4f} ({number(found['kendall_w_ties'][0], 4)} with the correction for ties; "
+        f"{number(found['kendall_w_random'][0], 4)} on average for random rankings), winner entropy "
+        f"{number(found['winner_entropy'][0], 4)} ({number(found['winner_entropy_random'][0], 4)} for random ones).",
+        *ceiling_note(frame),
+    )
+
+
+def ceiling_note(frame: pl.DataFrame) -> Iterator[str]:
+    """Say what W would be if only sampling errors kept the rankings apart."""
+    for row in frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True):
+        if row["estimate"] is None:
+            yield f"What W could be with these sampling errors is not known ({row['reason'].replace('_', ' ')})."
+        else:
+            ends = f"{number(row['low'], 2)} to {number(row['high'], 2)}"
+            yield (
+                "If all datasets ranked the models alike, sampling errors would leave W at "
+                f"{number(row['estimate'], 2)} on average ({ends} in nine cases of ten)."
+            )
+
+
+def _groups(frame: pl.DataFrame) -> dict[str, str]:
+    """Give the datasets of either kind their heading, where there are both kinds."""
+    known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
+    return {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
+
+
+def _cell(row: dict[str, Any]) -> str:
+    text = with_interval(row["estimate"], row["low"], row["high"], row["reason"])
+    within = row["within_source"]
+    return text if within is None or text == NOTHING else f"{text}; {number(within)} within sources"
+
+
+def _wrapped(dataset: str) -> str:
+    return style.safe_text(dataset).replace("faitheval_", "FaithEval\n").replace("+", "\n+ ").replace("_", " ")
+
+
+def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
+    """Say what is shown, and which part of it is telling sources apart."""
+    text = (
+        f"Refusal Index of each model on each dataset with {level_text(options)} intervals, jointly over prompt "
+        "variants where there are several. Grey lines are averages over the models. Kendall's W and winner entropy say "
+        "how far the datasets rank the models alike; W is to be compared with its average for random rankings, one "
+        "over the number of datasets, not with 0, and with what sampling errors leave of it where all rank alike, not "
+        "with 1."
+    )
+    if (frame["statistic"] == CONTRAST).any():
+        text += (
+            " The contrast of datasets in which the truth is to be had, in the context or from training, with those in "
+            "which it is not has an interval over questions for each model and Student's over models for the average."
+        )
+    if frame["within_source"].is_not_null().any():
+        text += (
+            " In a mix of datasets part of the index is telling the sources apart: hollow marks are the index within "
+            "the sources."
+        )
+    return text

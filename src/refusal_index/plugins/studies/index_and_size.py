@@ -1,0 +1,204 @@
+"""The Refusal Index against the number of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
+from refusal_index.plugins.studies.scatter import (
+    HEADLINE,
+    REGRESSION_SCHEMA,
+    SPARSE,
+    draw_scatter,
+    name_points,
+    r_squared_text,
+    regression_note,
+    run_families,
+    with_regression,
+)
+from refusal_index.plugins.studies.scores import (
+    INDEX,
+    dataset_name,
+    level_text,
+    of_one_dataset,
+    questions_text,
+    run_index,
+    table_of,
+)
+from refusal_index.plugins.studies.study import (
+    PAPER,
+    RUN,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    family_of,
+    find_model,
+    known_models,
+    listed,
+    name_in_tables,
+    number,
+    paper_context,
+    with_interval,
+)
+from refusal_index.stats.stability import disattenuated_correlation
+
+NAME = "index_and_size"
+TITLE = "Refusal Index and model size"
+NEEDS = (
+    "runs of two models or more on one dataset whose numbers of parameters are known, from a table of models "
+    "(columns model, family, parameters_billion); on SimpleQA one is enough, among the paper's models"
+)
+
+SIZE = "parameters_billion"
+POINT_SCHEMA = {
+    "source": pl.String,
+    "model": pl.String,
+    "family": pl.String,
+    **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
+    "sparse": pl.Boolean,
+}
+DRAWN_AT = "drawn_at_billion"
+"""Where a model is drawn: at its size, or beside it where others have the same."""
+SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
+
+STEP = 0.04
+WIDEST = 0.25
+"""Shares of the logarithmic axis: between two models of one size, and at most between the first and the last."""
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Regress the index on the logarithm of the number of parameters.
+
+    Raises NotPossibleError if fewer than two models of known size have an index.
+    """
+    chosen, notes = of_one_dataset(runs)
+    known = known_models(options)
+    rows = [row for run in chosen if (row := _run_row(run, known, options)) is not None]
+    left_out = [run.label for run in chosen if run.label not in {row[1] for row in rows}]
+    if left_out:
+        notes = (*notes, f"Left out, without an index or a known number of parameters: {listed(left_out)}.")
+    frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
+    if not rows or frame.height < 2:
+        raise NotPossibleError(
+            f"It needs {NEEDS}. Known here: {listed([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
+        )
+    frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
+    notes = (*notes, *_regression_notes(frame))
+    return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+
+
+def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
+    """Add the line of each source on the logarithm of size, which has no sampling error."""
+
+    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
+        numbers, exact = (rows["refusal_index"], rows[SIZE].log10()), np.zeros(rows.height)
+        if rows["source"][0] == PAPER:
+            return noise_columns(disattenuated_correlation(*numbers, printed_errors(rows["low"], rows["high"]), exact))
+        own = errors.of(rows["model"].to_list(), INDEX)
+        return noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
+
+    return with_regression(
+        frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
+    )
+
+
+def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add where each model is drawn: models of the same size beside each other, in their order.
+
+    >>> side_by_side(pl.DataFrame({SIZE: [1.0, 10.0, 10.0]}))[DRAWN_AT].round(2).to_list()
+    [1.0, 9.55, 10.47]
+    """
+    size = pl.col(SIZE)
+    count, place = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
+    span = size.log10().max() - size.log10().min()
+    step = pl.when(span > 0).then(span).otherwise(1.0) * pl.min_horizontal(STEP, WIDEST / (count - 1))
+    shift = pl.when(count > 1).then(step * (place - (count - 1) / 2)).otherwise(0.0)
+    return frame.with_columns((size * 10**shift).alias(DRAWN_AT))
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the models over a logarithmic axis of their sizes."""
+    crowded = frame.filter(pl.col("source") == PAPER).height > 0
+    figure.set_size_inches(style.WIDTH if crowded else 4.2, 3.2 if crowded else 2.8)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set(xlabel="Parameters", ylabel="Refusal Index")
+    axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")
+    axes.margins(x=0.2, y=0.1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: size_text(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    sizes = frame[SIZE].unique().sort().to_list()
+    if len(sizes) <= 4:
+        axes.set_xticks(sizes)
+        axes.minorticks_off()
+    draw_scatter(axes, frame, SIZE, run_families(frame), at=DRAWN_AT)
+    name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
+
+
+def size_text(billions: float) -> str:
+    """Return a number of parameters as people say it.
+
+    >>> size_text(0.0026), size_text(72), size_text(1000)
+    ('2.6M', '72B', '1T')
+    """
+    if billions >= 1000:
+        return f"{billions / 1000:.3g}T"
+    return f"{billions:.3g}B" if billions >= 1 else f"{1000 * billions:.3g}M"
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the models with size and index."""
+    rows = [
+        (
+            *(row["model"], row["family"], size_text(row[SIZE])),
+            *(with_interval(row["refusal_index"], row["low"], row["high"]), number(row["fitted"])),
+        )
+        for row in frame.iter_rows(named=True)
+    ]
+    return pl.DataFrame(rows, schema=["Model", "Family", "Parameters", "RI", "Line"], orient="row")
+
+
+def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
+    index, name = run_index(run, options).index, name_in_tables(run, known)
+    sparse = index.status != "ok" or is_sparse([table_of(run, variant) for variant in run.variants])
+    row = find_model(name, known)
+    if index.estimate is None or row is None or row[SIZE] is None:
+        return None
+    sizes = (row[SIZE], row["active_parameters_billion"])
+    return (RUN, run.label, family_of(name, known), *sizes, index.estimate, index.low, index.high, sparse)
+
+
+def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
+    names = ("model", "family", SIZE, "active_parameters_billion", "refusal_index")
+    for row in paper_context(runs).drop_nulls(SIZE).iter_rows(named=True):
+        yield (PAPER, *(row[name] for name in names), row["refusal_index_low"], row["refusal_index_high"], False)
+
+
+def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
+    return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))
+
+
+def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
+    """Say what is shown."""
+    text = (
+        f"Refusal Index against the number of parameters on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), "
+        "one point a model, coloured by family; mixtures of experts by all their parameters. The index is the joint "
+        f"one over a model's prompt variants, with {level_text(options)} intervals. Lines are least squares on the "
+        f"logarithm, with a pointwise band where there are more than three models. {HEADLINE}"
+    )
+    if frame.filter(pl.col("sparse")).height:
+        text += f" {SPARSE}"
+    if frame[SIZE].is_duplicated().any():
+        text += " Models of the same size are drawn side by side around it, to be seen; the line takes the size itself."
+    if frame["source"].eq(PAPER).any():
+        text += " In grey those of the paper's 16 rows whose size is public, at their nominal size."
+    return text

@@ -1,0 +1,260 @@
+"""What tells the Refusal Index of a model beforehand: its family, its size, its accuracy, or how often it refuses.
+
+Of many families each with few models any grouping explains much: shuffled over the models, the index shows how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
+from refusal_index.plugins.studies.scores import (
+    INDEX,
+    dataset_name,
+    mean_of,
+    of_one_dataset,
+    questions_text,
+    run_index,
+    variant_scores,
+)
+from refusal_index.plugins.studies.study import (
+    PAPER,
+    RUN,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    family_of,
+    find_model,
+    known_models,
+    listed,
+    name_in_tables,
+    number,
+    paper_context,
+)
+from refusal_index.render.blocks import pvalue
+from refusal_index.stats.stability import reliability
+
+NAME = "index_predictors"
+TITLE = "What predicts the Refusal Index"
+NEEDS = "runs of four models or more on one dataset; on SimpleQA one is enough, among the paper's models"
+
+FEWEST = 4
+SHUFFLES = 9_999
+SIZE = "parameters_billion"
+PREDICTORS = {
+    "family": "Family",
+    SIZE: "Size (logarithm)",
+    "correct_rate": "Correct answer rate",
+    "correct_given_attempted": "C/A",
+    "refusal_rate": "Refusal rate",
+}
+POINT_SCHEMA = {
+    **dict.fromkeys(("source", "model", "family"), pl.String),
+    **dict.fromkeys((*list(PREDICTORS)[1:], INDEX, "low", "high"), pl.Float64),
+    "sparse": pl.Boolean,
+}
+SCHEMA = {
+    **dict.fromkeys(("source", "predictor"), pl.String),
+    **dict.fromkeys(("models", "degrees_of_freedom"), pl.Int64),
+    **dict.fromkeys(("share", "shuffled", "shuffled_high", "pvalue", "share_beyond_chance", "ceiling"), pl.Float64),
+    **dict.fromkeys(("reason", "ceiling_reason"), pl.String),
+}
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Find the share of the variance of the index over models that each predictor explains.
+
+    Raises NotPossibleError if fewer than four models have an index, and the paper's are not there to compare with.
+    """
+    chosen, notes = of_one_dataset(runs)
+    points = pl.DataFrame([*_paper_points(chosen), *_run_points(chosen, options)], schema=POINT_SCHEMA, orient="row")
+    apart = points.filter("sparse")["model"].to_list()
+    points = points.filter(~pl.col("sparse"))
+    if points.filter(source=RUN).height < (1 if points.filter(source=PAPER).height else FEWEST):
+        raise NotPossibleError(f"It needs {NEEDS}; {points.filter(source=RUN).height} of these have an index.", notes)
+    if apart:
+        notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {listed(apart)}.")
+    errors = RunErrors(chosen, options)
+    rows = [
+        row
+        for source in (RUN, PAPER)
+        for row in shares(points.filter(source=source), source, errors, options.seed)
+        if points.filter(source=source).height
+    ]
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    notes = (*notes, *_notes(frame))
+    return Study(NAME, TITLE, _caption(chosen, frame), frame, draw, notes, printed)
+
+
+def _run_points(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    known = known_models(options)
+    for run in runs:
+        scores, index, name = variant_scores(run, options), run_index(run, options).index, name_in_tables(run, known)
+        if index.estimate is None:
+            continue
+        size = (find_model(name, known) or {}).get(SIZE)
+        rates = [mean_of(scores, rate) for rate in list(PREDICTORS)[2:]]
+        sparse = index.status != "ok" or is_sparse([one.table for one in scores])
+        yield (RUN, run.label, family_of(name, known), size, *rates, index.estimate, index.low, index.high, sparse)
+
+
+def _paper_points(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
+    for row in paper_context(runs).iter_rows(named=True):
+        ends = (row[INDEX], row[f"{INDEX}_low"], row[f"{INDEX}_high"])
+        yield (PAPER, row["model"], row["family"], *(row[name] for name in list(PREDICTORS)[1:]), *ends, False)
+
+
+def shares(points: pl.DataFrame, source: str, errors: RunErrors, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the share of each predictor among the models of which it is known.
+
+    - `points`: of one source.
+    - `source`: ``run`` or ``paper``.
+    - `errors`: of the runs; those of the paper come from its intervals.
+    - `seed`: of the shuffling.
+    """
+    for predictor in PREDICTORS:
+        rows = points.drop_nulls(predictor)
+        share = explained(rows[INDEX].to_numpy(), design(rows[predictor], predictor == SIZE), seed)
+        covariance = _covariance(rows, source, errors)
+        found = reliability(rows[INDEX].to_numpy(), covariance)
+        ceiling = {"ceiling": found.estimate, "ceiling_reason": found.reason}
+        yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
+
+
+def _covariance(rows: pl.DataFrame, source: str, errors: RunErrors) -> FloatArray:
+    if source == PAPER:
+        return printed_errors(rows["low"], rows["high"])
+    held = errors.of(rows["model"].to_list(), INDEX)
+    return np.asarray(held @ held.T)
+
+
+def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:
+    """Return the columns to regress on, shape (models, m): one a group for words, else the values themselves."""
+    if values.dtype == pl.String:
+        return np.asarray(values.to_dummies().to_numpy(), float)
+    return np.asarray((values.log10() if logarithmic else values).to_numpy(), float).reshape(-1, 1)
+
+
+def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
+    """Return the share of the variance of y that columns explain, and that of y shuffled.
+
+    - `y`: shape (k,).
+    - `columns`: shape (k, m), an intercept being understood.
+
+    >>> found = explained(np.array([1.0, 1.1, 3.0, 3.1]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]), 0)
+    >>> round(found["share"], 3), round(found["pvalue"], 2)
+    (0.998, 0.33)
+    """
+    centred = columns - columns.mean(axis=0) if len(columns) else columns
+    freedom = int(np.linalg.matrix_rank(centred)) if len(columns) else 0
+    reason = _why_not(y, freedom)
+    if reason:
+        return {"degrees_of_freedom": freedom, "reason": reason}
+    basis = np.linalg.svd(centred, full_matrices=False)[0][:, :freedom]
+    deviations = y - y.mean()
+    total = float(deviations @ deviations)
+    share = float(np.sum((deviations @ basis) ** 2) / total)
+    shuffled = np.random.default_rng(seed).permuted(np.tile(deviations, (SHUFFLES, 1)), axis=1)
+    random = np.sum((shuffled @ basis) ** 2, axis=1) / total
+    expected = freedom / (len(y) - 1)
+    return {
+        "degrees_of_freedom": freedom,
+        "share": share,
+        # The mean over all permutations is known.
+        "shuffled": expected,
+        "shuffled_high": float(np.quantile(random, 0.95)),
+        "pvalue": (1 + int(np.count_nonzero(random >= share - ROUNDING))) / (1 + SHUFFLES),
+        "share_beyond_chance": (share - expected) / (1 - expected),
+    }
+
+
+ROUNDING = 1e-12
+
+
+def _why_not(y: FloatArray, freedom: int) -> str | None:
+    if len(y) < FEWEST:
+        return "fewer_than_four_models"
+    if np.ptp(y) == 0:
+        return "no_variation"
+    if freedom == 0:
+        return "all_alike"
+    return "each_model_by_itself" if freedom >= len(y) - 1 else None
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a panel a source: the share of each predictor over what shuffling leaves."""
+    sources = frame["source"].unique(maintain_order=True).to_list()
+    figure.set_size_inches(style.WIDTH if len(sources) > 1 else 4.2, 2.4)
+    panels = figure.subplots(1, len(sources), sharey=True, squeeze=False)[0]
+    for axes, source in zip(panels, sources, strict=True):
+        rows = frame.filter(source=source)
+        for place, row in enumerate(rows.iter_rows(named=True)):
+            if row["share"] is None:
+                text = row["reason"].replace("_", " ")
+                axes.annotate(text, (0.02, place), va="center", fontsize=6, color=style.GREY)
+                continue
+            axes.plot([0, row["shuffled_high"]], [place] * 2, color=style.PALE, linewidth=5, solid_capstyle="butt")
+            axes.plot(row["shuffled"], place, "|", color=style.GREY, markersize=6)
+            axes.plot(row["share"], place, "o", color=style.MODEL_COLOURS[0], markersize=5)
+            axes.annotate(f"{row['models']}", (1.0, place), va="center", ha="right", fontsize=6, color=style.GREY)
+        axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI")
+        axes.set_title("The runs" if source == RUN else "The paper's models")
+    style.name_rows(panels[0], list(PREDICTORS.values()))
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a predictor."""
+    rows = [
+        {
+            "Of": "runs" if row["source"] == RUN else "paper",
+            "Predictor": PREDICTORS[row["predictor"]],
+            "Models": row["models"],
+            "Share": number(row["share"], 2),
+            "Shuffled": number(row["shuffled"], 2),
+            "up to": number(row["shuffled_high"], 2),
+            "p": pvalue(row["pvalue"]),
+            "Beyond chance": number(row["share_beyond_chance"], 2),
+            "Ceiling": number(row["ceiling"], 2),
+        }
+        for row in frame.iter_rows(named=True)
+    ]
+    return pl.DataFrame(rows)
+
+
+def _notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Say of each source which predictor is beyond chance the most, and whether that is sure."""
+    for (source,), rows in frame.drop_nulls("share").group_by("source", maintain_order=True):
+        best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
+        whose = "the runs" if source == RUN else "the paper's models"
+        yield (
+            f"Of {whose} the predictor {PREDICTORS[best['predictor']]} explains most beyond chance: a share of "
+            f"{number(best['share'], 2)} where shuffled indices give {number(best['shuffled'], 2)} on average and up "
+            f"to {number(best['shuffled_high'], 2)} in 95 of 100 (p {_equals(best['pvalue'])} for it alone, "
+            f"p {_equals(min(1.0, best['pvalue'] * rows.height))} for the best of {rows.height})."
+        )
+
+
+def _equals(value: float) -> str:
+    shown = pvalue(value)
+    return shown if shown.startswith("<") else f"= {shown}"
+
+
+def _caption(runs: Sequence[ComparedRun], frame: pl.DataFrame) -> str:
+    text = (
+        f"Share of the variance of the Refusal Index over models on {dataset_name(runs[0].dataset)} "
+        f"({questions_text(runs)}) that each predictor explains by itself: the groups of a family, or a straight line "
+        "(points). Grey: what it explains of indices shuffled over the models, the mean (tick) and up to the 95 % "
+        f"quantile ({SHUFFLES:,} shuffles); of many families with few models each, any grouping explains much. The "
+        "numbers of models of which it is known stand at the right. The table also has the share beyond that mean, "
+        "over what there is beyond it, and the ceiling: the share of the variance that is not sampling error."
+    )
+    if (frame["source"] == PAPER).any():
+        text += " The paper's models are those of its results table, as printed."
+    return text

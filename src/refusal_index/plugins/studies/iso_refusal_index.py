@@ -1,0 +1,116 @@
+"""One panel a model: its points in the accuracy-refusal plane over the curves of equal Refusal Index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.accuracy_refusal_plane import (
+    PLANE_SCHEMA,
+    RATES,
+    contour_rows,
+    curve_rows,
+    draw_contours,
+    draw_curve,
+    draw_point_intervals,
+    mean_error_rate,
+    plane_top,
+    point_rows,
+    printed,
+)
+from refusal_index.plugins.studies.scatter import label_points
+from refusal_index.plugins.studies.scores import dataset_name, level_text, of_one_dataset, questions_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number
+from refusal_index.stats import iso_refusal_index
+
+NAME = "iso_refusal_index"
+TITLE = "Curves of equal Refusal Index"
+NEEDS = "one run or more, on one dataset, best under several prompt variants"
+
+LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+COLUMNS = 3
+_COVERED = 0.15  # a contour's label this near to the run's own index would be covered by its curve
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
+    chosen, notes = of_one_dataset(runs)
+    rows = [row for run in chosen for row in _panel_rows(run, options)]
+    frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
+    if not frame["kind"].eq("point").any():
+        raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
+    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the panels, three in a row, each on a scale of its own."""
+    models = frame["panel"].unique(maintain_order=True).to_list()
+    columns = min(COLUMNS, len(models))
+    rows = math.ceil(len(models) / columns)
+    figure.set_size_inches(max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS), 0.35 + 2.0 * rows)
+    panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    names = style.short_names(models, 20)
+    for axes, model in zip(panels.flat, models, strict=False):
+        _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
+        axes.set_title(names[model], fontsize=7.5)
+    style.switch_off_rest(panels, len(models))
+    figure.supxlabel("Refusal rate", fontsize=8)
+    figure.supylabel("Correct answer rate", fontsize=8)
+
+
+def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    error_rate = mean_error_rate(run, options)
+    for kind, _panel, *row in point_rows(run, options):
+        yield (kind, run.label, *row)
+    yield from curve_rows(run, options, run.label)
+    if error_rate is not None:
+        for level in LEVELS:
+            curve = np.asarray(iso_refusal_index(RATES, level, error_rate))
+            yield from contour_rows(run.label, run.label, level, curve)
+
+
+def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
+    axes.set(xlim=(0, 1), ylim=(0, plane_top(frame)))
+    style.few_ticks(axes.xaxis, 2)
+    style.few_ticks(axes.yaxis, 4)
+    contours = frame.filter(pl.col("kind") == "contour")
+    curve = frame.filter(pl.col("kind") == "curve")
+    # The contours are furthest apart where refusing all that is wrong would end.
+    bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
+    hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
+    draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
+    draw_curve(axes, curve, style.INK)
+    points = frame.filter(pl.col("kind") == "point")
+    colours = style.variant_colours(points["variant"].to_list())
+    for row in points.iter_rows(named=True):
+        draw_point_intervals(axes, row, colours[row["variant"]])
+        axes.plot(row["refusal_rate"], row["correct_rate"], "o", color=colours[row["variant"]], zorder=3)
+    axes.grid(visible=False)
+    if curve.height:
+        text = f"RI {number(curve['level'][0], 2)}"
+        axes.text(0.97, 0.95, text, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
+    if named:
+        labels = [style.safe_text(variant, 16) for variant in points["variant"]]
+        places = points.select("refusal_rate", "correct_rate").rows()
+        avoid = frame.filter(pl.col("kind") != "point").select("refusal_rate", "correct_rate").rows()
+        label_points(axes, places, labels, size=6.5, avoid=avoid)
+
+
+def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
+    """Say what is shown."""
+    return (
+        f"Correct answer rate against refusal rate on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), one "
+        f"panel a model and one point a prompt variant, with {level_text(options)} intervals of both rates. Grey "
+        "curves keep the Refusal Index at the value on them, at the model's mean error rate under forced answering; "
+        "all start at the share that the model has right when it answers everything, and end at 0. The dark curve is "
+        "that of the index over all variants, its band that of the index's interval. Points along one curve mean that "
+        "the index does not depend on how cautious the prompt makes the model."
+    )

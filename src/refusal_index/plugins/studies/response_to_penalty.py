@@ -1,0 +1,327 @@
+"""Whether a model moves along its curve as a stated penalty asks: refusals over confidence targets, beside the best.
+
+A prompt that states a target t says that a wrong answer costs t / (1 - t) right ones, so that answering pays above a
+confidence of t. What would earn most under it follows from the model's own curve: from how closely its refusals go with
+its errors, and how often it errs when it must answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from refusal_index import stats
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import outcome_matrix
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.scores import (
+    chosen_runs,
+    dataset_name,
+    display_names,
+    label,
+    level_text,
+    method_colours,
+    model_name,
+    scored_run,
+)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+
+NAME = "response_to_penalty"
+TITLE = "Response to a stated penalty"
+NEEDS = (
+    "a run under two confidence targets or more, as 'refusal-index run --prompts confidence-targets' makes it; in an "
+    "outcome table without its run.json the variants are called t0, t50, t75 and so on"
+)
+
+TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
+"""How often a model refuses beside the best rate, by the interval of the difference; not known without a curve."""
+
+_NAMED = re.compile(r"t(\d{1,2})")
+_PANELS_A_ROW = 3
+_OWN, _BEST = style.INK, style.MODEL_COLOURS[1]
+
+_NUMBERS = ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
+SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "part", "variant", "method"), pl.String),
+    **dict.fromkeys(("target", "penalty"), pl.Float64),
+    "questions": pl.Int64,
+    **dict.fromkeys((column for name in _NUMBERS for column in (name, f"{name}_low", f"{name}_high")), pl.Float64),
+    **dict.fromkeys(("rho", "error_rate"), pl.Float64),
+    **dict.fromkeys(("verdict", "status", "reason"), pl.String),
+}
+"""`part` is ``target``, ``threshold`` (best_utility by the cut of a score) or ``move`` (rates: highest less lowest)."""
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run states two targets."""
+    stating = [run for run in runs if len(targets_of(run)) > 1]
+    if not stating:
+        raise NotPossibleError(f"It needs {NEEDS}.")
+    chosen, left_out = chosen_runs(stating)
+    rows: list[dict[str, Any]] = []
+    notes = list(left_out)
+    for run, name in zip(chosen, display_names(chosen), strict=True):
+        found = [*_response_rows(run, options), *_threshold_rows(run)]
+        notes.append(f"{name}: {_sentence(found)}{_repeated(run)}")
+        rows += found
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+
+
+def targets_of(run: ComparedRun) -> dict[str, float]:
+    """Return each confidence target by the first variant that states it."""
+    first: dict[float, str] = {}
+    for name, target in _stated(run).items():
+        first.setdefault(target, name)
+    return {name: target for target, name in first.items()}
+
+
+def _repeated(run: ComparedRun) -> str:
+    """Say which variants state a target that another one states too: one target has one place on the curve."""
+    kept = targets_of(run)
+    others = [name for name in _stated(run) if name not in kept]
+    return f" Left out, as another variant states the same target: {', '.join(others)}." if others else ""
+
+
+def _stated(run: ComparedRun) -> dict[str, float]:
+    """Return the confidence target of every variant that states one, by the run's settings or else by its name."""
+    prompts = run.settings.get("prompts")
+    stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
+    if isinstance(stated, Mapping):
+        known = {str(name): target for name, target in stated.items() if _is_target(target)}
+    else:
+        named = {name: _NAMED.fullmatch(name) for name in run.variants if name}
+        known = {name: int(found[1]) / 100 for name, found in named.items() if found}
+    return {name: float(known[name]) for name in run.variants if name and name in known}
+
+
+def _is_target(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+
+
+def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    targets = targets_of(run)
+    names, stated = zip(*sorted(targets.items(), key=itemgetter(1)), strict=True)
+    matrix = outcome_matrix([run.variants[name] for name in names])
+    refused, wrong, scored = matrix.arrays
+    found = stats.response_to_penalty(
+        refused, wrong, stated, scored, confidence_level=options.confidence_level, rng=options.seed
+    )
+    where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
+    for name, point in zip(names, found.points, strict=True):
+        numbers = (point.refusal_rate, point.best_refusal_rate, point.excess, point.utility, point.best_utility)
+        yield {
+            **where,
+            "part": "target",
+            "variant": name,
+            "target": point.target,
+            "penalty": point.penalty,
+            "questions": point.table.n,
+            **_columns(dict(zip(_NUMBERS, numbers, strict=True))),
+            "verdict": verdict(point.excess),
+            "status": point.best_refusal_rate.status,
+            "reason": point.best_refusal_rate.reason,
+        }
+    moves = {"refusal_rate": found.move, "best_refusal_rate": found.best_move, "excess": found.move_excess}
+    status, reason = found.move_excess.status, found.move_excess.reason
+    yield {
+        **where,
+        "part": "move",
+        **_columns(moves),
+        "verdict": verdict(found.move_excess),
+        "status": status,
+        "reason": reason,
+    }
+
+
+def _columns(numbers: Mapping[str, stats.Estimate]) -> dict[str, float | None]:
+    named = ((name, (found.estimate, found.low, found.high)) for name, found in numbers.items())
+    return {f"{name}{end}": v for name, vs in named for end, v in zip(("", "_low", "_high"), vs, strict=True)}
+
+
+def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
+    """Yield what the best cut of each score of confidence would have earned, on the very questions it is chosen on."""
+    scored, _ = scored_run(run, model_name(run)) if run.confidence is not None else (None, ())
+    for one in scored.methods if scored else ():
+        for name, target in targets_of(run).items():
+            penalty = float(stats.penalty_from_confidence(target))
+            found = stats.utility_threshold(one.score, one.right, penalty)
+            yield {
+                "model": model_name(run),
+                "dataset": run.dataset,
+                "part": "threshold",
+                "method": one.method,
+                "variant": name,
+                "target": target,
+                "penalty": penalty,
+                "questions": one.right.size,
+                "best_refusal_rate": None if found.coverage is None else 1 - found.coverage,
+                "best_utility": found.utility,
+                "status": found.status,
+                "reason": found.reason,
+            }
+
+
+def verdict(excess: stats.Estimate) -> str:
+    """Say by the interval of a difference from the best rate whether a model refuses too much or too little.
+
+    >>> verdict(stats.Estimate(-0.3, -0.4, -0.2)), verdict(stats.Estimate(0.1, -0.1, 0.3))
+    ('too little', 'no difference shown')
+    """
+    if excess.low is None or excess.high is None:
+        return UNKNOWN
+    return TOO_MUCH if excess.low > 0 else TOO_LITTLE if excess.high < 0 else NOT_TOLD
+
+
+def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how far a model moves and what it earns, and how far it should and could."""
+    stated = [row for row in rows if row["part"] == "target"]
+    move = next(row for row in rows if row["part"] == "move")
+    first, last = stated[0]["target"], stated[-1]["target"]
+    own = with_interval(move["refusal_rate"], move["refusal_rate_low"], move["refusal_rate_high"], digits=2)
+    told = f"from t = {first:g} to t = {last:g} the share refused changes by {own}"
+    if move["excess"] is None:
+        why = str(move["reason"] or "no questions").replace("_", " ")
+        return f"{told}; how far it should is undefined ({why}).{_earned(stated)}"
+    rate, low, high = (move[f"best_refusal_rate{end}"] for end in ("", "_low", "_high"))
+    best = with_interval(rate, low, high, digits=2)
+    low, high = move["refusal_rate_low"], move["refusal_rate_high"]
+    still = " It is not shown to respond at all." if low is not None and low <= 0 <= high else ""
+    moved = {TOO_MUCH: "it moves too far", TOO_LITTLE: "it moves too little"}.get(
+        move["verdict"], "no difference is shown"
+    )
+    each = ", ".join(f"{row['verdict']} at {row['target']:g}" for row in stated)
+    return f"{told}, and by {best} at the best points of its curve: {moved}.{still} It refuses {each}.{_earned(stated)}"
+
+
+def _earned(stated: Sequence[Mapping[str, Any]]) -> str:
+    """Say the score at each stated rule: the command prints no table."""
+    own = ", ".join(f"{number(row['utility'], 2)} at {row['target']:g}" for row in stated)
+    best = ", ".join(number(row["best_utility"], 2) for row in stated)
+    could = "" if all(row["best_utility"] is None for row in stated) else f"; at best {best}"
+    return f" A question earns {own}{could}."
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a model, dataset and target: refusals and what they earn, beside the best of both."""
+    rows, several = [], frame["dataset"].n_unique() > 1
+    for row in frame.filter(part="target").iter_rows(named=True):
+        shown = {
+            name: with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], row["reason"], digits=2)
+            for name in _NUMBERS
+        }
+        same = pl.col("dataset").eq_missing(row["dataset"])
+        scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
+        cuts = {f"{label(one['method'])}: best": number(one["best_utility"], 2) for one in scores.iter_rows(named=True)}
+        rows.append(
+            {
+                "model": row["model"],
+                **({"dataset": dataset_name(row["dataset"])} if several else {}),
+                "t": f"{row['target']:g}",
+                "refused": shown["refusal_rate"],
+                "best": shown["best_refusal_rate"],
+                "difference": shown["excess"],
+                "refuses": row["verdict"],
+                "earns": shown["utility"],
+                "best earns": shown["best_utility"],
+                **cuts,
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw for each model and dataset the refusal rate over the targets beside the best, and below what both earn."""
+    keys = frame.select("model", "dataset").unique(maintain_order=True)
+    columns = min(keys.height, _PANELS_A_ROW)
+    bands = math.ceil(keys.height / columns)
+    figure.set_size_inches(style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands)
+    axes = figure.subplots(2 * bands, columns, sharex=True, sharey="row", squeeze=False)
+    names = style.short_names(keys["model"].to_list(), 22)
+    datasets = style.short_names([dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
+    methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
+    for place, (model, dataset) in enumerate(keys.iter_rows()):
+        band, column = divmod(place, columns)
+        part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
+        above, below = axes[2 * band, column], axes[2 * band + 1, column]
+        stated = part.filter(part="target")
+        _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
+        _draw_pair(below, stated, "utility", "best_utility")
+        _draw_scores(below, part.filter(part="threshold"), method_colours(methods))
+        title = [names[model], datasets[dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
+        above.set_title("\n".join(title), fontsize=7.5)
+        above.set_ylim(-0.03, 1.03)
+        below.axhline(0, color=style.PALE, linewidth=0.8, zorder=1)
+    for spare in range(keys.height, bands * columns):
+        for row in (2 * (spare // columns), 2 * (spare // columns) + 1):
+            axes[row, spare % columns].set_axis_off()
+    for band in range(bands):
+        axes[2 * band, 0].set_ylabel("share refused")
+        axes[2 * band + 1, 0].set_ylabel("earned a question")
+    axes[0, 0].set_xlim(-0.05, 1.0)
+    for lowest in range(keys.height - columns, keys.height):
+        below = axes[2 * (lowest // columns) + 1, lowest % columns]
+        below.set_xlabel("stated target t")
+        below.tick_params(labelbottom=True)
+    style.outside_legend(figure, _handles(methods))
+
+
+def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
+    """Draw what a model does and what would be best, side by side at each target."""
+    for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (own, _OWN, "o", -0.012)):
+        rows = stated.drop_nulls(name)
+        places = rows["target"].to_numpy() + shift
+        face = _OWN if name == own else style.PAPER
+        axes.plot(places, rows[name], marker, color=colour, linestyle="-", linewidth=0.8, markersize=4,
+                  markerfacecolor=face, zorder=3)  # fmt: skip
+        for place, row in zip(places.tolist(), rows.iter_rows(named=True), strict=True):
+            style.interval_along_y(axes, place, row[f"{name}_low"], row[f"{name}_high"], colour, 0.9)
+
+
+def _draw_scores(axes: Axes, cuts: pl.DataFrame, colours: Mapping[str, str]) -> None:
+    for (method,), rows in cuts.group_by("method", maintain_order=True):
+        known = rows.drop_nulls("best_utility").sort("target")
+        axes.plot(known["target"], known["best_utility"], ":", color=colours[str(method)], linewidth=1)
+
+
+def _handles(methods: Sequence[str]) -> list[Line2D]:
+    looks: dict[str, Any] = {"markersize": 4, "linewidth": 0.8}
+    colours = method_colours(methods)
+    return [
+        Line2D([], [], color=_OWN, marker="o", label="the model", **looks),
+        Line2D([], [], color=_BEST, marker="D", markerfacecolor=style.PAPER, label="best on its curve", **looks),
+        *(
+            Line2D([], [], color=colours[one], linestyle=":", linewidth=1, label=f"best cut of {label(one)}")
+            for one in methods
+        ),
+    ]
+
+
+def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
+    level = level_text(options)
+    asked = sorted(set(frame.filter(part="target")["questions"].to_list()))
+    questions = f"{asked[0]:,}" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,}"
+    scores = (
+        " Dotted lines are what the best cut of each score of confidence would have earned; it is chosen on the very "
+        "questions it is shown on, which is optimistic."
+        if "threshold" in frame["part"]
+        else ""
+    )
+    return (
+        f"Prompts state a confidence target t over {questions} questions: a right answer earns 1, a wrong one loses "
+        f"t / (1 - t), UNANSWERED earns 0. Above: the share refused under each target (dots, with {level} Wilson "
+        "intervals), beside the share that would earn most (open diamonds) on the model's own curve: the "
+        "accuracy-refusal curve of one rho for all of these prompts, their joint estimate, and of its error rate under "
+        f"forced answering, with {level} intervals over resampled questions. Below: what a question earned at each "
+        f"target, with {level} score intervals, and what it would at the best point of the curve.{scores} A model that "
+        "refuses alike under every target does not respond to what is stated; one that follows it moves as the "
+        "diamonds do. Clusters and weights of questions are not allowed for."
+    )

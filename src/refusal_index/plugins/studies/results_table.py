@@ -1,0 +1,203 @@
+"""Every metric of every run under every prompt variant, with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import RESAMPLES, metric_draws, percentile_interval, resampled_tables
+from refusal_index.plugins.studies.scores import COMPARED, INDEX, level_text, questions_text, run_index, variant_scores
+from refusal_index.plugins.studies.study import (
+    PAPER,
+    RUN,
+    SIMPLEQA,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    paper_context,
+    widened,
+    with_interval,
+)
+from refusal_index.render import METRIC_LABELS
+
+NAME = "results_table"
+TITLE = "Full results"
+NEEDS = "one run or more"
+
+JOINT = "joint"
+"""In the column `variant`: the index over all variants of a run."""
+SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "variant", "source"), pl.String),
+    "n": pl.Int64,
+    "unscored": pl.Int64,
+    "metric": pl.String,
+    "estimate": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "bootstrap_low": pl.Float64,
+    "bootstrap_high": pl.Float64,
+    "status": pl.String,
+    "reason": pl.String,
+}
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Tabulate every metric; raises NotPossibleError if there are no runs."""
+    if not runs:
+        raise NotPossibleError(f"It needs {NEEDS}.")
+    rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
+    frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=SCHEMA, orient="row")
+    return Study(NAME, TITLE, _caption(runs, options, frame), frame, draw, printed=printed)
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw one panel a metric and one line a variant."""
+    lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
+    places, headings = _places(lines)
+    figure.set_size_inches(7.0, 0.9 + 0.17 * (len(lines) + len(headings)))
+    panels = figure.subplots(1, len(COMPARED), sharey=True)
+    for axes, metric in zip(panels, COMPARED, strict=True):
+        for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
+            _draw_estimate(axes, places[row["model"], row["variant"], row["source"]], row)
+        axes.set_title(METRIC_LABELS[metric], loc="center")
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.margins(x=0.12)
+        style.few_ticks(axes.xaxis, 2)
+        style.ticks_above_too(axes)
+    _name_lines(panels[0], places, headings)
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lay the table out as the paper does: one row a run and variant, one column a metric; the bootstrap below.
+
+    The paper's own rows, whose intervals are of the bootstrap, and the joint index have no second row.
+    """
+    own = frame.with_columns(
+        pl.when(pl.col("source") == RUN).then(pl.lit("analytic")).otherwise(pl.lit(BOOTSTRAP)).alias("intervals"),
+    )
+    resampled = own.filter(pl.col("bootstrap_low").is_not_null().any().over(_LINE)).with_columns(
+        pl.lit(BOOTSTRAP).alias("intervals"),
+        pl.col("bootstrap_low").alias("low"),
+        pl.col("bootstrap_high").alias("high"),
+    )
+    rows = pl.concat([own, resampled])
+    cells = [with_interval(*row) for row in rows.select("estimate", "low", "high", "reason").iter_rows()]
+    named = rows.with_columns(pl.Series("cell", cells), pl.col("metric").replace_strict(METRIC_LABELS).alias("heading"))
+    wide = widened(named, [*_LINE[:3], "n", "intervals"], "heading", "cell")
+    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant", "intervals": "Intervals"})
+
+
+_LINE = ["model", "dataset", "variant", "source"]
+BOOTSTRAP = "bootstrap"
+
+
+def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    for scores in variant_scores(run, options):
+        whose = (run.label, run.dataset, scores.variant, RUN, scores.table.n, scores.unscored)
+        draws = resampled_tables(scores.table, options)
+        for name in COMPARED:
+            estimate, low, high, status, reason = scores.metrics[name].to_document().values()
+            ends = percentile_interval(metric_draws(draws, name, options.penalty)[:, 0], options.confidence_level)
+            yield (*whose, name, estimate, low, high, *(ends if estimate is not None else (None, None)), status, reason)
+
+
+def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    if len(run.variants) > 1:
+        index = run_index(run, options).index
+        ends = (index.estimate, index.low, index.high, None, None)
+        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *ends, index.status, index.reason)
+
+
+def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
+    for row in paper_context(runs).iter_rows(named=True):
+        for name in COMPARED:
+            ends = (row[f"{name}_low"], row[f"{name}_high"])
+            yield (row["model"], SIMPLEQA, None, PAPER, None, None, name, row[name], *ends, None, None, "ok", None)
+
+
+def _places(
+    lines: Sequence[tuple[str, str | None, str]],
+) -> tuple[dict[tuple[str, str | None, str], float], dict[str, float]]:
+    """Place each line from the top down, under a heading for its run; the paper's rows stand under one of their own."""
+    places: dict[tuple[str, str | None, str], float] = {}
+    headings: dict[str, float] = {}
+    below = 0.0
+    for model, variant, source in lines:
+        heading = model if source == RUN else "The paper"
+        if heading not in headings:
+            below += 0.35 if headings else 0.0
+            headings[heading] = below
+            below += 1
+        places[model, variant, source] = below
+        below += 1
+    return places, headings
+
+
+def _draw_estimate(axes: Axes, place: float, row: dict[str, Any]) -> None:
+    ours = row["source"] == RUN
+    colour = style.PALE if not ours else style.variant_colours([row["variant"]])[row["variant"]]
+    colour = style.INK if row["variant"] == JOINT else colour
+    if row["estimate"] is None:
+        axes.text(
+            0.5,
+            place,
+            "undefined",
+            transform=axes.get_yaxis_transform(),
+            fontsize=6,
+            color=style.GREY,
+            ha="center",
+            va="center",
+        )
+        return
+    style.interval_along_x(axes, place, row["low"], row["high"], colour)
+    filled = colour if row["status"] == "ok" else style.PAPER
+    axes.plot(
+        row["estimate"],
+        place,
+        "D" if row["variant"] == JOINT else "o",
+        color=colour,
+        markerfacecolor=filled,
+        markersize=4,
+    )
+
+
+def _name_lines(axes: Axes, places: dict[tuple[str, str | None, str], float], headings: dict[str, float]) -> None:
+    axes.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
+    names = style.short_names(list(headings), 36)
+    for heading, place in headings.items():
+        axes.annotate(
+            names[heading],
+            (0, place),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(-4, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            weight="bold",
+            fontsize=7.5,
+        )
+    axes.set_ylim(max(places.values()) + 0.7, -0.7)
+
+
+def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
+    """Say what is shown, and in which conventions."""
+    text = (
+        f"Every metric of {len(runs)} run{'s' if len(runs) > 1 else ''} ({questions_text(runs)}) under every prompt "
+        f"variant, with {level_text(options)} intervals: Wilson's for the rates, a score interval for F and the "
+        "weighted score, profile likelihood for the Refusal Index. The weighted score has a penalty of "
+        f"{options.penalty:g}; the paper's text names 0.2, and its printed scores are those of a penalty of 1. The "
+        f"table also has the percentile intervals of {RESAMPLES:,} resamples of the questions, as the paper has them; "
+        "of an index with small cells they cover too seldom."
+    )
+    if JOINT in frame["variant"]:
+        text += " Joint is the index over all variants, which allows for their sharing their questions."
+    if PAPER in frame["source"]:
+        text += " In grey the paper's 16 rows, as printed; the interval of its Gemma-3-12B misses its own estimate."
+    return text

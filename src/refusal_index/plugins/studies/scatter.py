@@ -1,0 +1,396 @@
+"""Scatter plots of models, with names, families and a line.
+
+Straight lines through points of models, and what is said of them.
+
+Labels beside points, where they cover neither each other nor a point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from numpy.typing import ArrayLike
+from scipy.special import stdtr, stdtrit
+from scipy.stats import rankdata
+
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA
+from refusal_index.plugins.studies.study import PAPER, RUN, number
+from refusal_index.plugins.studies.style import GREY, INK, FloatArray
+from refusal_index.render.blocks import p_text
+
+
+def label_points(
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[str],
+    colours: Sequence[str] | None = None,
+    *,
+    size: float = 7.0,
+    avoid: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Write a label beside every point where it covers neither another label nor a point; the last thing to draw.
+
+    - `axes`: with their final limits.
+    - `points`, `labels`, `colours`: in data coordinates; labels are shown as they are, so pass those of others through
+      `safe_text` before.
+    - `size`: of the text, in points.
+    - `avoid`: further points that no label should cover.
+    """
+    figure = axes.figure.figure
+    figure.draw_without_rendering()
+    pixels = figure.dpi / 72
+    marks = axes.transData.transform(np.array([*points, *avoid], float).reshape(-1, 2))
+    taken = np.hstack([marks - 3 * pixels, marks + 3 * pixels])
+    frame = np.asarray(axes.bbox.extents, float)
+    colours = [INK] * len(labels) if colours is None else colours
+    for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
+        places, distances = _places(marks[index], _text_size(axes, label, size), pixels)
+        others = np.delete(marks[: len(points)], index, axis=0)
+        costs = distances / 100 + _covered(places, taken) + 3 * _outside(places, frame)
+        best = int(np.argmin(costs + 0.2 * _close_to(places, others, 6 * pixels)))
+        taken = np.vstack([taken, places[best]])
+        shift = (places[best, :2] - marks[index]) / pixels
+        axes.annotate(
+            label,
+            point,
+            xytext=(float(shift[0]), float(shift[1])),
+            textcoords="offset points",
+            fontsize=size,
+            color=colour,
+            arrowprops=_LEADER if distances[best] >= _FAR else None,
+            annotation_clip=False,
+            path_effects=[withStroke(linewidth=1.5, foreground=style.PAPER)],
+        ).set_in_layout(False)
+
+
+_DISTANCES = (5.0, 9.0, 15.0, 22.0, 30.0)
+_FAR = 15.0
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+_LEADER = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 3.0, "relpos": (0.5, 0.5)}
+
+
+def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
+    """Measure a label: width and height in pixels."""
+    text = axes.text(0, 0, label, fontsize=size)
+    box = text.get_window_extent()
+    text.remove()
+    return np.array([box.width, box.height])
+
+
+def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
+    """Return boxes for a label around its mark, shape (m, 4), and their distances in points, the nearest first."""
+    sides, distances = np.tile(_SIDES, (len(_DISTANCES), 1)), np.repeat(_DISTANCES, len(_SIDES))
+    # To the left of a mark, or below, a box ends at its distance; in line with the mark it is centred.
+    corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
+    return np.hstack([corner, corner + box]), distances
+
+
+def _shared_areas(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Return the areas that boxes share with others, shape (m, k); boxes are (left, low, right, high)."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
+    high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
+    return np.asarray(np.prod(np.clip(high - low, 0, None), axis=-1))
+
+
+def _areas(boxes: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
+
+
+def _covered(boxes: FloatArray, taken: FloatArray) -> FloatArray:
+    """Return what share of each box covers what is there already; more than 1 where that overlaps itself."""
+    return np.asarray(_shared_areas(boxes, taken).sum(axis=1) / _areas(boxes))
+
+
+def _outside(boxes: FloatArray, frame: FloatArray) -> FloatArray:
+    """Return what share of each box lies outside a frame."""
+    return np.asarray(1 - _shared_areas(boxes, np.reshape(frame, (1, 4)))[:, 0] / _areas(boxes))
+
+
+def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
+    """Count the marks so close to each box that its label could be taken for theirs."""
+    inside = (marks >= boxes[:, np.newaxis, :2] - reach) & (marks <= boxes[:, np.newaxis, 2:] + reach)
+    return np.asarray(inside.all(axis=-1).sum(axis=1))
+
+
+FEWEST = 3
+"""Points: two always lie on a line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A least-squares line of y on x."""
+
+    # slope, intercept: of the line
+    slope: float
+    intercept: float
+    r_squared: float  # share of the variance of y that it explains
+    pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
+    n: int  # number of points
+
+    def at(self, x: ArrayLike) -> np.ndarray:
+        """Return the line's value at x."""
+        return self.intercept + self.slope * np.asarray(x, float)
+
+
+def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
+    """Fit a line by least squares; None for fewer than three points, or where either has no spread.
+
+    >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
+    >>> round(line.slope, 2), round(line.r_squared, 2), round(line.pvalue, 4)
+    (1.4, 0.98, 0.0101)
+    """
+    across, up = np.asarray(x, float), np.asarray(y, float)
+    if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
+        return None
+    dx, dy = across - across.mean(), up - up.mean()
+    slope = float(dx @ dy / (dx @ dx))
+    r_squared = float((dx @ dy) ** 2 / ((dx @ dx) * (dy @ dy)))
+    freedom = across.size - 2
+    pvalue = None
+    if r_squared < 1:
+        t = math.sqrt(freedom * r_squared / (1 - r_squared))
+        pvalue = float(2 * stdtr(freedom, -t))
+    return Line(slope, float(up.mean() - slope * across.mean()), r_squared, pvalue, across.size)
+
+
+def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
+    """Return half the width of the pointwise confidence band of a fitted line."""
+    across, up, where = (np.asarray(values, float) for values in (x, y, at))
+    freedom = across.size - 2
+    left = up - line.at(across)
+    spread = across - across.mean()
+    error = np.sqrt(left @ left / freedom * (1 / across.size + (where - across.mean()) ** 2 / (spread @ spread)))
+    return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
+
+
+REGRESSION_SCHEMA = {
+    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept"), pl.Float64),
+    **dict.fromkeys(("spearman", "r_squared", "pvalue", "spearman_all", "r_squared_all"), pl.Float64),
+    **dict.fromkeys(("points", "points_all"), pl.Int64),
+    **NOISE_SCHEMA,
+}
+"""The columns that `with_regression` adds."""
+
+HEADLINE = (
+    "Titles give Spearman's rank correlation, and R squared of how much it could be: its noise ceiling, the share of "
+    "the variance of both sides that is not sampling error (from the influence of each question on each number, so "
+    "that errors which models share, being asked the same questions, count as shared). Chance, and errors that both "
+    "sides of a model share, can carry it beyond."
+)
+SPARSE = (
+    "Hollow points are at the boundary, or under no prompt have five questions in every cell; they are not in the line "
+    "and its numbers."
+)
+"""What captions say of scatter plots."""
+
+Noise = Callable[[pl.DataFrame], Mapping[str, float | str | None]]
+"""Gives the columns of `NOISE_SCHEMA` for the rows of a regression."""
+
+
+def with_regression(
+    frame: pl.DataFrame, x: str, *, by: Sequence[str], confidence_level: float, noise: Noise, logarithmic: bool = False
+) -> pl.DataFrame:
+    """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
+
+    Points that are ``sparse`` are not in the line and its figures, but only in those that end in ``_all``.
+
+    - `frame`: with the columns `x`, `by`, ``sparse`` and ``refusal_index``; a point without a number is left out.
+    - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
+    - `by`: columns that tell the groups.
+    - `confidence_level`: of the pointwise band of the line.
+    - `noise`: says of the points in a line how far their sampling errors pull its R squared down.
+    - `logarithmic`: whether x is taken by its logarithm.
+    """
+    parts = [
+        _regressed(group, x, confidence_level, noise, logarithmic=logarithmic)
+        for _, group in frame.group_by(by, maintain_order=True)
+    ]
+    return (
+        pl.concat(parts)
+        if parts
+        else frame.with_columns(pl.lit(None, k).alias(n) for n, k in REGRESSION_SCHEMA.items())
+    )
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
+    """Return Spearman's rank correlation; None for fewer than three points, or where either has no spread.
+
+    >>> spearman([1, 2, 3, 4], [1, 3, 2, 10])
+    0.8
+    """
+    line = fit_line(rankdata(x), rankdata(y))
+    return None if line is None else round(math.copysign(math.sqrt(line.r_squared), line.slope), 12)
+
+
+def _regressed(
+    group: pl.DataFrame, x: str, confidence_level: float, noise: Noise, *, logarithmic: bool
+) -> pl.DataFrame:
+    empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
+    every = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
+    known = every.filter(~pl.col("sparse"))
+    across, up = _coordinates(known, x, logarithmic=logarithmic)
+    line = fit_line(across, up)
+    if line is None:
+        return empty
+    with_sparse = _coordinates(every, x, logarithmic=logarithmic)
+    line_of_all = fit_line(*with_sparse)
+    at = (group[x].log10() if logarithmic else group[x]).to_numpy()
+    fitted, reach = line.at(at), line_band(line, across, up, at, confidence_level)
+    # The line is not drawn out to points that are not in it.
+    fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
+    numbers = {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared, "pvalue": line.pvalue}
+    numbers |= {"spearman": spearman(across, up), "spearman_all": spearman(*with_sparse)}
+    numbers["r_squared_all"] = line_of_all.r_squared if line_of_all else None
+    said = noise(known)
+    return group.with_columns(
+        pl.Series("fitted", fitted).fill_nan(None),
+        pl.Series("fitted_low", fitted - reach).fill_nan(None),
+        pl.Series("fitted_high", fitted + reach).fill_nan(None),
+        *(pl.lit(value, pl.Float64).alias(name) for name, value in numbers.items()),
+        *(pl.lit(said[name], kind).alias(name) for name, kind in NOISE_SCHEMA.items()),
+        pl.lit(line.n, pl.Int64).alias("points"),
+        pl.lit(every.height, pl.Int64).alias("points_all"),
+    ).select(empty.columns)
+
+
+def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.ndarray, np.ndarray]:
+    return (rows[x].log10() if logarithmic else rows[x]).to_numpy(), rows["refusal_index"].to_numpy()
+
+
+def regression_note(row: Mapping[str, Any], against: str) -> str:
+    """Say what a regression found: the rank correlation first, R squared with its noise ceiling, and with all points.
+
+    - `row`: any of its rows.
+    - `against`: what the index was regressed on.
+    """
+    whose = "The paper" if row["source"] == PAPER else "The runs"
+    apart = row["points_all"] - row["points"]
+    more = (
+        f" With {apart} more, at the boundary or with fewer than five questions in a cell: rank correlation "
+        f"{number(row['spearman_all'])}, R squared {number(row['r_squared_all'])}."
+    )
+    return (
+        f"{whose}, RI against {against}: rank correlation {number(row['spearman'])}, R squared "
+        f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
+        f"{_ceiling_text(row)}.{more if apart else ''}"
+    )
+
+
+def _ceiling_text(row: Mapping[str, Any]) -> str:
+    ceiling, without = row["r_squared_ceiling"], row["r_squared_without_noise"]
+    if ceiling is None or without is None:
+        side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
+        whose = "the index" if side == "first" else "the other side"
+        return f"how much of it sampling errors leave is not known ({why.replace('_', ' ')} of {whose})"
+    beyond = ", beyond 1: too much of the spread is chance to say" if without > 1 else ""
+    leave = f"sampling errors leave at most about {number(ceiling)}"
+    if row["r_squared"] > ceiling:
+        leave += " where both sides err independently, which over the same questions they do not"
+    return f"{leave}; without them it would be {number(without)}{beyond}"
+
+
+def r_squared_text(rows: pl.DataFrame) -> str:
+    """Return the title of a panel: rank correlation, and how much of the index a line explains, of how much it could.
+
+    - `rows`: of one panel, the runs' and the paper's.
+    """
+    parts = []
+    for source, whose in ((RUN, ""), (PAPER, "paper: ")):
+        for row in rows.filter(pl.col("source") == source).drop_nulls("r_squared").head(1).iter_rows(named=True):
+            ceiling = row["r_squared_ceiling"]
+            of = "" if ceiling is None else f" of {ceiling:.2f}"
+            parts.append(f"{whose}rank {number(row['spearman'], 2)}, $R^2$ {row['r_squared']:.2f}{of}")
+    return "\n".join(parts)
+
+
+def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:
+    """Draw models by family, the paper's in grey, and the line of each group with its band; name them after that.
+
+    - `axes`: with their scale.
+    - `frame`: one row a model.
+    - `x`: the column that was regressed on; its intervals are in ``x_low`` and ``x_high``, where there are any.
+    - `families`: of the runs of all panels, so that a family looks alike in each.
+    - `at`: the column of the points' places, where these are not x itself.
+    """
+    colours, markers = style.model_colours(families), style.model_markers(families)
+    for source, colour in ((PAPER, style.PALE), (RUN, style.INK)):
+        _draw_line(axes, frame.filter(pl.col("source") == source), x, colour)
+    for row in frame.iter_rows(named=True):
+        own, place = row["source"] == RUN, row[at or x]
+        colour, marker = (colours[row["family"]], markers[row["family"]]) if own else (style.LIGHT, "o")
+        style.interval_along_y(axes, place, row["low"], row["high"], colour, 0.9)
+        style.interval_along_x(axes, row["refusal_index"], row.get(f"{x}_low"), row.get(f"{x}_high"), colour, 0.9)
+        face = style.PAPER if row["sparse"] else colour
+        size = 4.5 if own else 3
+        axes.plot(place, row["refusal_index"], marker, color=colour, markerfacecolor=face, markersize=size, zorder=3)
+
+
+def run_families(frame: pl.DataFrame) -> list[str]:
+    """Return the families of the runs, in order of appearance."""
+    return frame.filter(pl.col("source") == RUN)["family"].unique(maintain_order=True).to_list()
+
+
+def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
+    """Name what `draw_scatter` drew: beside the points, or, of many, with numbers and a key below the panels.
+
+    - `figure`: grows by the key.
+    - `panels`: each with its rows.
+    - `x`, `at`: as in `draw_scatter`.
+    """
+    drawn = list(panels)
+    models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)
+    # The runs before the paper's, whose names would take the places beside them.
+    models = models.sort(pl.col("source") == PAPER, maintain_order=True)
+    colours = style.model_colours(run_families(models))
+    names, many = style.short_names(models["model"].to_list()), models.height > style.MOST_LABELS
+    texts, inks = {}, {}
+    for place, (source, model, family) in enumerate(models.iter_rows(), 1):
+        texts[source, model] = str(place) if many else names[model]
+        inks[source, model] = colours[family] if source == RUN else style.GREY
+    if many:
+        style.outside_key(figure, [(text, names[whose[1]], inks[whose]) for whose, text in texts.items()])
+    for axes, rows in drawn:
+        order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
+        whose = order.select("source", "model").rows()
+        label_points(
+            axes,
+            order.select(at or x, "refusal_index").rows(),
+            [texts[one] for one in whose],
+            [inks[one] for one in whose],
+            size=6.0 if many else 7.0,
+            avoid=_drawn_over(rows, x, at),
+        )
+
+
+def _draw_line(axes: Axes, group: pl.DataFrame, x: str, colour: str) -> None:
+    line = group.drop_nulls("fitted").sort(x)
+    if line.height:
+        across = line[x].to_numpy()
+        axes.plot(across, line["fitted"].to_numpy(), color=colour, linewidth=1.0, zorder=1)
+        if line["points"][0] > FEWEST:
+            band = (line["fitted_low"].to_numpy(), line["fitted_high"].to_numpy())
+            axes.fill_between(across, *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
+
+
+def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
+    """Return points of the lines and of the runs' own intervals, for names to keep clear of."""
+    clear = []
+    for _, group in frame.drop_nulls("fitted").group_by("source", maintain_order=True):
+        line = group.sort(x)
+        across = np.linspace(float(line[x][0]), float(line[x][-1]), 25)
+        clear += list(zip(across.tolist(), np.interp(across, line[x], line["fitted"]).tolist(), strict=True))
+    for row in frame.filter(pl.col("source") == RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
+        clear += [(row[at or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
+        if row.get(f"{x}_low") is not None:
+            across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
+            clear += [(float(place), row["refusal_index"]) for place in across]
+    return clear

@@ -1,0 +1,400 @@
+"""How much each metric moves when prompts make the same model more or less cautious.
+
+By how much less one metric varies over prompts than the others do, relative to its size.
+
+A coefficient of variation takes in sampling errors, and so do resamples of it, once more: their percentiles cover a
+true one of .08 that is seen as .13 in .00 to .79 of simulated cases. On the scale of squares errors add up, and the
+basic interval, which mirrors the resamples at the estimate, takes them out: it covers .88 to .98 there (1, 3 and 8
+models, 600 replicates), and more where there is no true variation at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import (
+    RESAMPLES,
+    USABLE,
+    FloatArray,
+    metric_draws,
+    percentile_interval,
+    resampled_metrics,
+    resampled_together,
+)
+from refusal_index.plugins.studies.scores import (
+    COMPARED,
+    INDEX,
+    VariantScores,
+    dataset_name,
+    level_text,
+    of_one_dataset,
+    questions_text,
+    variant_scores,
+)
+from refusal_index.plugins.studies.study import (
+    PAPER_PENALTY,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    listed,
+    number,
+    widened,
+)
+from refusal_index.render import METRIC_LABELS
+from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
+
+HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
+"""The metrics that the paper calls heuristic."""
+
+ALL_HEURISTIC = "heuristic"
+"""In the column `metric`: the three together."""
+
+RATIO = "ratio"
+"""In the column `model` of such rows."""
+
+
+def ratio_rows(
+    values: Mapping[str, FloatArray], draws: Sequence[Mapping[str, FloatArray]], penalty: float, confidence_level: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the ratio of RI's coefficient of variation to that of each heuristic metric, over some models.
+
+    - `values`: by metric its values, shape (models, variants).
+    - `draws`: by model its metrics on resampled questions, the same questions for all.
+    - `penalty`: of the weighted score.
+    - returned: `ratio`, of the coefficients averaged over the models as the paper does, and an interval, for the root
+      mean square coefficients, without what sampling errors add. It begins at 0 where they may account for all; both
+      ends are None where they account for more than there is.
+    """
+    own = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
+    resampled = {name: np.stack([_cv(metric_draws(one, name, penalty)) for one in draws]) for name in own}
+    own[ALL_HEURISTIC] = np.stack([own[name] for name in HEURISTIC])
+    resampled[ALL_HEURISTIC] = np.stack([resampled[name] for name in HEURISTIC])
+    for name in (*HEURISTIC, ALL_HEURISTIC):
+        if own[name].mean() > 0:
+            square = float(np.mean(own[INDEX] ** 2) / np.mean(own[name] ** 2))
+            low, high = _basic(square, _mean_square(resampled[INDEX]) / _mean_square(resampled[name]), confidence_level)
+            ends = {"ratio": float(own[INDEX].mean() / own[name].mean()), "ratio_low": low, "ratio_high": high}
+            yield {"model": RATIO, "metric": name, "penalty": penalty if name == "weighted_score" else None, **ends}
+
+
+def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
+    """Return the roots of the basic interval of a square."""
+    defined = draws[np.isfinite(draws)]
+    if defined.size < USABLE * draws.size:
+        return None, None
+    tail = (1 - confidence_level) / 2
+    low, high = (2 * square - float(end) for end in np.quantile(defined, [1 - tail, tail]))
+    return (None, None) if high < 0 else (math.sqrt(max(low, 0.0)), math.sqrt(high))
+
+
+def _mean_square(draws: FloatArray) -> FloatArray:
+    """Average squares over everything but the last axis, the resamples."""
+    return np.asarray(np.mean(draws.reshape(-1, draws.shape[-1]) ** 2, axis=0))
+
+
+def _cv(values: FloatArray) -> FloatArray:
+    """Return the population's coefficient of variation along the last axis."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
+
+
+def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    """Say the ratios in a sentence, where there are any."""
+    said = [f"{_label(row['metric'])} {_shown(row)}" for row in frame.filter(model=RATIO).iter_rows(named=True)]
+    if not said:
+        return ()
+    return (
+        f"Coefficient of variation of RI over that of each metric, both averaged over the models: {'; '.join(said)}. "
+        "Below 1 RI varies less; the paper says about 70 % less, and its table gives 0.32 against the three together. "
+        "RI is the noisiest of them, so that sampling errors make the ratio larger; the brackets hold it without them, "
+        "and begin at 0 where they may account for all.",
+    )
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    if row["ratio_low"] is None:
+        return f"{number(row['ratio'], 2)} [no more than chance]"
+    return f"{number(row['ratio'], 2)} [{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}]"
+
+
+def _label(metric: str) -> str:
+    return "the three together" if metric == ALL_HEURISTIC else METRIC_LABELS[metric]
+
+
+NAME = "score_variability"
+TITLE = "Score variability over prompts"
+NEEDS = "one run or more, on one dataset, with two prompt variants or more"
+
+AVERAGE = "Average"
+PENALTIES = (1.0, 0.2)
+"""Of the weighted score: as the paper's table was made, and as its text says."""
+WEIGHTED = "weighted_score"
+SCHEMA = {
+    "model": pl.String,
+    "metric": pl.String,
+    "penalty": pl.Float64,
+    "variants": pl.Int64,
+    **dict.fromkeys(("mean", "mean_low", "mean_high", "delta_signed", "delta_absolute", "delta_low"), pl.Float64),
+    **dict.fromkeys(("delta_high", "range_absolute", "cv", "cv_low", "cv_high", "cv_sample"), pl.Float64),
+    "cv_chance": pl.Float64,
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64),
+    "reason": pl.String,
+}
+NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
+"""Rows whose mean cannot be told from 0: what is divided by it says nothing."""
+_SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
+
+
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Measure the variability of every metric over the variants of each run, and average over the runs.
+
+    Raises NotPossibleError if no run has two variants.
+    """
+    chosen, notes = of_one_dataset(runs)
+    several = [run for run in chosen if len(run.variants) > 1]
+    if not several:
+        raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
+    single = [run.label for run in chosen if len(run.variants) == 1]
+    if single:
+        notes = (*notes, f"Left out, since under one prompt variant only: {listed(single)}.")
+    rows = [row for run in several for row in _run_rows(run, options)]
+    frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    notes = (
+        *notes,
+        *_undefined_notes(frame),
+        *ratio_notes(ratios := _ratios(several, frame, options)),
+    )
+    frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
+    return Study(NAME, TITLE, _caption(several, options), frame, draw, notes, printed)
+
+
+def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the mean over the models of every measure of variability, in rows of the model ``Average``.
+
+    Models whose mean of the metric cannot be told from 0 are left out of it.
+    """
+    if frame["model"].n_unique() < 2:
+        return frame
+    sound = frame.with_columns(
+        pl.when(~NEAR_ZERO.fill_null(value=False)).then(pl.col(name)).alias(name) for name in _SPREADS
+    )
+    means = sound.group_by("metric", "penalty", maintain_order=True).agg(pl.col(name).mean() for name in _SPREADS)
+    averages = means.with_columns(pl.lit(AVERAGE).alias("model"))
+    return pl.concat([frame, averages], how="diagonal").select(list(SCHEMA))
+
+
+def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
+    """Compare the variability of RI with that of the heuristic metrics, over models in which all have a clear mean."""
+    names = (INDEX, *HEURISTIC)
+    heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == PAPER_PENALTY))
+    near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
+    found = {run.label: variant_scores(run, options) for run in runs}
+    sound = [
+        run for run in runs if run.label not in near_zero and all(_defined(found[run.label], name) for name in names)
+    ]
+    schema = {name: SCHEMA[name] for name in ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")}
+    if not sound or len({len(run.variants) for run in sound}) > 1:
+        return pl.DataFrame(schema=schema)
+    values = {
+        name: np.array(
+            [
+                [_value(one, name, PAPER_PENALTY if name == WEIGHTED else None) for one in found[run.label]]
+                for run in sound
+            ],
+            float,
+        )
+        for name in names
+    }
+    rows = ratio_rows(values, resampled_together(sound, options), PAPER_PENALTY, options.confidence_level)
+    return pl.DataFrame(list(rows), schema=schema)
+
+
+def _defined(scores: Sequence[VariantScores], metric: str) -> bool:
+    return all(one.metrics[metric].estimate is not None for one in scores)
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the normalised difference on the left and the coefficient of variation on the right, one line a metric."""
+    frame = frame.filter(pl.col("model") != RATIO)
+    lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
+    models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
+    figure.set_size_inches(style.WIDTH, 0.9 + len(lines) * max(0.3, 0.09 * len(models)))
+    left, right = figure.subplots(1, 2, sharey=True)
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    shifts = dict(zip(models, np.linspace(-0.27, 0.27, len(models)) if len(models) > 1 else [0.0], strict=True))
+    for axes, name in ((left, "delta_absolute"), (right, "cv")):
+        axes.set_xlim(*_limits(frame, name))
+        for row in frame.iter_rows(named=True):
+            place = lines.index((row["metric"], row["penalty"]))
+            if row[name] is None:
+                continue
+            if row["model"] == AVERAGE:
+                axes.plot([row[name]] * 2, [place - 0.36, place + 0.36], color=style.INK, linewidth=1.2, zorder=3)
+            else:
+                look = (colours[row["model"]], markers[row["model"]])
+                _draw_spread(axes, place + shifts[row["model"]], row, name, look)
+        axes.axvline(0, color=style.GREY, linewidth=0.7)
+        axes.grid(visible=False, axis="y")
+    left.set_yticks(range(len(lines)), [_line_label(*line) for line in lines])
+    left.set_ylim(len(lines) - 0.5, -0.5)
+    left.set_xlabel("Difference over |mean|")
+    right.set_xlabel("Coefficient of variation")
+    style.model_legend(figure, models)
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lay the table out as the paper does: differences above, coefficients of variation below, one column a metric."""
+    frame, parts = frame.filter(pl.col("model") != RATIO), []
+    for heading, name, signed in _PARTS:
+        cells = [number(value, 2, signed=signed) for value in frame[name]]
+        labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "penalty").rows()]
+        named = frame.with_columns(
+            pl.Series("cell", cells), pl.Series("heading", labels), pl.lit(heading).alias("Measure")
+        )
+        parts.append(widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
+    return pl.concat(parts)
+
+
+_PARTS = (
+    ("Difference over mean", "delta_signed", True),
+    ("Difference over |mean|", "delta_absolute", True),
+    ("Range over |mean|", "range_absolute", False),
+    ("Coefficient of variation", "cv", False),
+    ("Of which chance alone", "cv_chance", False),
+)
+
+
+def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    scores, resampled = variant_scores(run, options), resampled_metrics(run, options)
+    for metric in COMPARED:
+        for penalty in _penalties(options) if metric == WEIGHTED else (None,):
+            values = [_value(one, metric, penalty) for one in scores]
+            draws = metric_draws(resampled, metric, penalty)
+            yield (run.label, metric, penalty, *_spread(values, scores, draws, options))
+
+
+def _penalties(options: StudyOptions) -> tuple[float, ...]:
+    return tuple(dict.fromkeys((options.penalty, *PENALTIES)))
+
+
+def _value(scores: VariantScores, metric: str, penalty: float | None) -> float | None:
+    if penalty is None:
+        return scores.metrics[metric].estimate
+    correct, refused = (scores.metrics[name].estimate for name in ("correct_rate", "refusal_rate"))
+    return None if correct is None or refused is None else float(weighted_score(correct, refused, penalty))
+
+
+def _spread(
+    values: Sequence[float | None], scores: Sequence[VariantScores], draws: FloatArray, options: StudyOptions
+) -> tuple[Any, ...]:
+    """Return the columns from `variants` on, over the variants in which the metric is defined."""
+    defined = [place for place, value in enumerate(values) if value is not None]
+    if not defined:
+        return (0, *[None] * 16, "undefined_under_every_variant")
+    metric = np.array([values[place] for place in defined], float)
+    refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
+    signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
+    cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
+    width = None if cv.estimate is None else float(np.ptp(metric) / abs(metric.mean()))
+    deltas, cvs = _resampled_spread(draws[:, defined], refused)
+    delta_ends = (
+        percentile_interval(deltas, options.confidence_level) if absolute.estimate is not None else (None, None)
+    )
+    cv_ends = percentile_interval(cvs, options.confidence_level) if cv.estimate is not None else (None, None)
+    mean_ends = percentile_interval(draws[:, defined].mean(axis=1), options.confidence_level)
+    return (
+        *(len(defined), float(metric.mean()), *mean_ends, signed.estimate, absolute.estimate, *delta_ends, width),
+        *(cv.estimate, *cv_ends, sample.estimate, _cv_of_chance(draws[:, defined], metric), None, None, None),
+        absolute.reason or cv.reason,
+    )
+
+
+def _cv_of_chance(draws: FloatArray, metric: FloatArray) -> float | None:
+    """Return the coefficient of variation that sampling errors alone would give, were the metric alike everywhere."""
+    if len(metric) < 2 or metric.mean() == 0 or not np.isfinite(draws).all():
+        return None
+    errors = draws - draws.mean(axis=0)
+    return float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
+
+
+def _resampled_spread(draws: FloatArray, refused: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return difference and coefficient of variation on every resample, by the observed order of refusal rates."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = abs(draws.mean(axis=1))
+        most, least = draws[:, refused == refused.max()], draws[:, refused == refused.min()]
+        return (most.mean(axis=1) - least.mean(axis=1)) / scale, draws.std(axis=1) / scale
+
+
+def _limits(frame: pl.DataFrame, name: str) -> tuple[float, float]:
+    """Return the limits of an axis that shows all but what was divided by a mean near 0."""
+    short = _SHORT[name]
+    sound = frame.filter(~NEAR_ZERO.fill_null(value=False)).select(name, f"{short}_low", f"{short}_high")
+    values = [value for value in sound.to_numpy().ravel() if np.isfinite(value)] or [0.0, 1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    return low - 0.06 * (high - low), high + 0.06 * (high - low)
+
+
+_SHORT = {"delta_absolute": "delta", "cv": "cv"}
+
+
+def _draw_spread(axes: Axes, place: float, row: dict[str, Any], name: str, look: tuple[str, str]) -> None:
+    """Draw a value with its interval; one beyond the axis as an arrow at its end."""
+    colour, marker = look
+    low, high = axes.get_xlim()
+    style.interval_along_x(axes, place, row[f"{_SHORT[name]}_low"], row[f"{_SHORT[name]}_high"], colour)
+    if low <= row[name] <= high:
+        axes.plot(row[name], place, marker, color=colour, markersize=3.5, zorder=3)
+    else:
+        end, arrow = (low, "<") if row[name] < low else (high, ">")
+        axes.plot(end, place, arrow, color=colour, markersize=4.5, clip_on=False, zorder=3)
+
+
+def _line_label(metric: str, penalty: float | None) -> str:
+    return METRIC_LABELS[metric] + (f"\npenalty {penalty:g}" if penalty is not None else "")
+
+
+def _named(metric: str, penalty: float | None) -> str:
+    return _line_label(metric, penalty).replace("\n", " with ")
+
+
+def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model").rows()
+    undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
+    return (
+        *(
+            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {listed(models)}: what is divided by it "
+            "says nothing, and is not in the average."
+            for metric, penalty, models in near
+        ),
+        *(
+            f"{model}: the variability of {METRIC_LABELS[metric]} is undefined ({reason.replace('_', ' ')})."
+            for model, metric, reason in undefined
+        ),
+    )
+
+
+def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
+    """Say what is shown, and both conventions wherever the paper has two."""
+    return (
+        f"Variability of each metric over the prompt variants of each model on {dataset_name(runs[0].dataset)} "
+        f"({questions_text(runs)}). Left the metric under the prompt with the most refusals less that under the prompt "
+        "with the fewest, over the absolute value of its mean over the prompts (column delta_absolute), so that its "
+        "sign says whether the metric rises with caution. Right the coefficient of variation, with the population's "
+        "standard deviation. The table also has the difference over the signed mean (delta_signed), which turns the "
+        "sign round for a metric with a negative mean, as in four of the paper's five weighted scores, and the "
+        "largest less the smallest value over the absolute mean (range_absolute), which the paper's formula says and "
+        "its numbers are not. The weighted score has a penalty of 1 as in the paper's printed results and of 0.2 as in "
+        f"its text. Bars are {level_text(options)} percentile intervals over {RESAMPLES:,} resamples of the questions, "
+        "the same for all variants; a coefficient of variation is never negative, so that chance alone keeps it above "
+        "0 (column cv_chance: by how much, from the same resamples). Black lines are averages over the models; arrows "
+        "are values beyond the axis, whose mean is near 0."
+    )

@@ -1,0 +1,350 @@
+"""One look for every figure: the same colours for the same things, sizes that print at the width of a column.
+
+The colours tell models, cells and variants apart for readers with any common colour deficiency; those of the variants
+also rise in darkness, so that they keep their order in grey. Models have the colours of Okabe and Ito [1]_.
+
+References
+----------
+.. [1] Okabe, M. and Ito, K. (2008). Color Universal Design. https://jfly.uni-koeln.de/color/
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont
+from matplotlib.ft2font import FT2Font
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from refusal_index.render.blocks import OBEYED
+
+FloatArray = NDArray[np.float64]
+
+WIDTH = 5.5
+"""Inches: the width of a page's text in the usual conference styles."""
+
+COLUMN_WIDTH = 3.35
+"""Inches: one of two columns."""
+
+INK, GREY, LIGHT, PALE, PAPER = "#222222", "#6b6b6b", "#a8a8a8", "#d0d0d0", "#ffffff"
+"""Text and axes; secondary text; context; contours and the faintest context; background."""
+
+MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f")
+"""In order of appearance; the ninth model begins anew, with another marker."""
+
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+
+MOST_LABELS = 8
+"""More models are named in a legend or a key, where names beside the points would cover them."""
+
+MOST_BANDS = 6
+"""Of more models the bands of their intervals would cover the curves; the frame has them."""
+
+VARIANT_COLOURS: Mapping[str, str] = {
+    "low": "#9ecae1",
+    "normal": "#5ba3cf",
+    "high": "#2171b5",
+    "highest": "#08306b",
+    "forced": "#e69f00",
+}
+
+CELL_COLOURS: Mapping[str, str] = {
+    "refused_wrong": "#0072b2",
+    "refused_right": "#a6cee3",
+    "answered_wrong": "#d55e00",
+    "answered_right": "#009e73",
+}
+
+_STYLE: dict[Any, Any] = {
+    "figure.dpi": 150,
+    "savefig.dpi": 200,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GREY,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#ececec",
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "text.parse_math": True,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "errorbar.capsize": 0,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "refusal-index",
+}
+
+_LONGEST = 60
+_PROVIDER = re.compile(r"^[^\s,]*/")
+
+
+@contextmanager
+def house_style(also: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Use the style of the package, and further settings, for what is drawn or saved inside; put all back after."""
+    with mpl.rc_context():
+        # A reader's own matplotlibrc should not change what a figure looks like.
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE | dict(also or {}))
+        yield
+
+
+def new_figure(width: float = WIDTH, height: float = 3.4) -> Figure:
+    """Make an empty figure, in inches, that arranges its own axes."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def safe_text(text: object, longest: int = _LONGEST) -> str:
+    r"""Return the text of others as Matplotlib shows it: as text.
+
+    Dollar signs are escaped, or Matplotlib would read what is between two of them as mathematics; characters that
+    control a display or turn its direction, and those that the font lacks, are shown as escapes.
+
+    >>> safe_text("gpt $x^2$\n")
+    'gpt \\$x^2\\$\\n'
+    """
+    shown = str(text)
+    shown = shown if len(shown) <= longest else shown[: longest - 1] + "\u2026"
+    return "".join(_shown(character) for character in shown)
+
+
+def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
+    """Give every name one that fits and is no other's, as Matplotlib shows it.
+
+    A name that is too long loses its provider, where it is still the only one without, and then its middle: names of
+    models differ at their ends. Names that are alike even so are numbered.
+
+    >>> short_names(["openai/gpt-4.1", "openrouter/mistralai/mistral-large-2411"], 18)
+    {'openai/gpt-4.1': 'openai/gpt-4.1', 'openrouter/mistralai/mistral-large-2411': 'mistral-large-2411'}
+    """
+    distinct = list(dict.fromkeys(names))
+    bare = {name: _PROVIDER.sub("", name) for name in distinct}
+    counts = Counter(bare.values())
+    fitting = {name: bare[name] if len(name) > longest and counts[bare[name]] == 1 else name for name in distinct}
+    shown = {name: safe_text(_without_middle(text, longest)) for name, text in fitting.items()}
+    alike = Counter(shown.values())
+    return {
+        name: text if alike[text] == 1 else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({place})")
+        for place, (name, text) in enumerate(shown.items(), 1)
+    }
+
+
+def _without_middle(text: str, longest: int) -> str:
+    """Cut a text in its middle."""
+    if len(text) <= longest:
+        return text
+    kept = max(longest - 1, 2)
+    return f"{text[: kept - kept // 2]}\u2026{text[-(kept // 2) :]}"
+
+
+def model_colours(models: Sequence[str]) -> dict[str, str]:
+    """Give every model its colour, by order of appearance.
+
+    >>> model_colours(["a", "b", "a"])
+    {'a': '#0072b2', 'b': '#d55e00'}
+    """
+    return _cycled(models, MODEL_COLOURS)
+
+
+def model_markers(models: Sequence[str]) -> dict[str, str]:
+    """Give every model its marker, so that models are told apart without colour too."""
+    return _cycled(models, MARKERS)
+
+
+def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
+    """Give every prompt variant its colour; those of other names get greys."""
+    return {variant: VARIANT_COLOURS.get(variant or "", GREY) for variant in variants}
+
+
+def few_ticks(axis: Axis, most: int) -> None:
+    """Keep a small axis to a few round ticks, written as shortly as they can be."""
+    axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: short_number(value)))
+
+
+def short_number(value: float) -> str:
+    """Return a number for a tick or a contour, with a real minus sign.
+
+    >>> short_number(0.20000000001), short_number(-0.5)
+    ('0.2', '\u22120.5')
+    """
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+
+
+def interval_along_x(
+    axes: Axes, y: float, low: float | None, high: float | None, colour: str, width: float = 1.3
+) -> None:
+    """Draw an interval from left to right; none where it has no ends.
+
+    Unlike `Axes.errorbar` this takes intervals that miss their own estimate, as one of the paper's does.
+    """
+    if low is not None and high is not None:
+        axes.plot([low, high], [y, y], color=colour, linewidth=width, solid_capstyle="butt", zorder=2)
+
+
+def interval_along_y(
+    axes: Axes, x: float, low: float | None, high: float | None, colour: str, width: float = 1.3
+) -> None:
+    """Draw an interval from below to above; none where it has no ends."""
+    if low is not None and high is not None:
+        axes.plot([x, x], [low, high], color=colour, linewidth=width, solid_capstyle="butt", zorder=2)
+
+
+def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
+    distinct = list(dict.fromkeys(names))
+    return {name: values[place % len(values)] for place, name in enumerate(distinct)}
+
+
+def _shown(character: str) -> str:
+    if character == "$":
+        return "\\$"
+    if unicodedata.category(character) in OBEYED or ord(character) not in _drawn_characters():
+        return character.encode("unicode_escape").decode()
+    return character
+
+
+@cache
+def _drawn_characters() -> frozenset[int]:
+    return frozenset(FT2Font(Path(findfont(FontProperties(family="DejaVu Sans")))).get_charmap())
+
+
+def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
+    """Name models below a figure, each with its colour and marker; the last thing but labels to draw.
+
+    - `figure`: grows by the legend's height, so that the panels keep theirs.
+    - `models`: in the order of their colours.
+    - `labels`: what to write for each, as Matplotlib shows it; None for their `short_names`.
+    """
+    outside_legend(figure, model_handles(models, labels))
+
+
+def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
+    """Make what a legend lists of models: their colours and markers."""
+    colours, markers = model_colours(models), model_markers(models)
+    labels = short_names(models, 32) if labels is None else labels
+    return [
+        Line2D([], [], color=colours[model], marker=markers[model], markersize=4, linestyle="none", label=labels[model])
+        for model in colours
+    ]
+
+
+def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
+    """Say below a figure what numbers at points stand for: each with its name, in its colour."""
+    handles = [
+        Line2D([], [], color=colour, marker=f"${number}$", markersize=3 + len(number), label=name, **_GLYPH)
+        for number, name, colour in lines
+    ]
+    outside_legend(figure, handles)
+
+
+_GLYPH: dict[str, Any] = {"markeredgewidth": 0.0, "linestyle": "none"}
+
+
+def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """Put a legend below a figure, in as many columns as fit; the figure grows by its height."""
+    single = figure.legend(handles=handles, **_LEGEND)
+    box = single.get_window_extent()
+    single.remove()
+    width, height = figure.get_size_inches()
+    # A legend's box holds the frame's padding once, so that columns beside each other take a little less.
+    fitting = max(1, int(width * figure.dpi // box.width))
+    rows = math.ceil(len(handles) / fitting)
+    figure.set_size_inches(width, height + 0.05 + rows * box.height / figure.dpi / len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows), **_LEGEND)
+
+
+def write_above(figure: Figure, text: str) -> None:
+    """Write a sentence above a finished figure, which grows by its height."""
+    width, height = figure.get_size_inches()
+    shown = safe_text(text, len(text)).replace("\\$", "$")
+    fitting = int(width * 72 / (0.6 * _LEGEND["fontsize"]))  # a character is about half an em wide
+    lines = textwrap.wrap(shown, fitting, break_on_hyphens=False)
+    added = (len(lines) * 1.3 + 0.7) * _LEGEND["fontsize"] / 72
+    for legend in figure.legends:  # one above the panels moves down
+        above = legend.get_window_extent().y0 > figure.bbox.height / 2
+        legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
+    figure.set_size_inches(width, height + added)
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, float(height / (height + added))))
+    place: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
+    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **place)
+
+
+_LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}
+
+
+def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
+    """Write above a panel its title, and below that which mark is what: its marker, its colour and its filling."""
+    handles = [
+        Line2D([], [], marker=marker, color=colour, markerfacecolor=face, markersize=4, linestyle="none", label=name)
+        for name, (marker, colour, face) in looks.items()
+    ]
+    place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
+    axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
+    axes.set_title(title, pad=16)
+
+
+def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> None:
+    """Name what is drawn at the heights 0, 1, 2 and so on, from the top down."""
+    font: dict[str, Any] = {} if size is None else {"fontsize": size}
+    axes.set_yticks(range(len(labels)), labels, **font)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+
+
+def ticks_above_too(axes: Axes) -> None:
+    """Repeat the ticks of a tall panel above it."""
+    if axes.figure.figure.get_size_inches()[1] > _TALL:
+        axes.tick_params(axis="x", top=True, labeltop=True)
+
+
+_TALL = 7.0
+"""Inches: where one end of a panel is far from the other."""
+
+
+def switch_off_rest(panels: NDArray[Any], used: int) -> None:
+    """Empty the panels of a grid after those that are used; what stands above them gets the labels of its axis."""
+    columns = panels.shape[1]
+    for place in range(used, panels.size):
+        panels.flat[place].set_axis_off()
+        if place >= columns:
+            panels.flat[place - columns].tick_params(labelbottom=True)

@@ -1,0 +1,57 @@
+"""``csv``: every metric of every run in one long table, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from refusal_index.data.files import write_atomically
+from refusal_index.data.tabular import csv_text
+from refusal_index.plugins.trackers.results import ExportedRun
+
+COLUMNS = {
+    "run": pl.String(),
+    "model": pl.String(),
+    "dataset": pl.String(),
+    "variant": pl.String(),
+    "metric": pl.String(),
+    "estimate": pl.Float64(),
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "status": pl.String(),
+    "reason": pl.String(),
+    "n": pl.Int64(),
+    "missing": pl.Int64(),
+    "missing_further_draws": pl.Int64(),
+}
+
+
+def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
+    """Return one row for each run, variant and metric; numbers unrounded, empty where undefined."""
+    rows = [
+        {
+            "run": str(run.source),
+            "model": run.model,
+            "dataset": run.dataset,
+            "variant": variant.name,
+            "metric": one.name,
+            **{name: getattr(one, name) for name in ("estimate", "low", "high", "reason")},
+            "status": variant.status_of(one),
+            "n": variant.n,
+            "missing": variant.missing,
+            "missing_further_draws": variant.further_missing,
+        }
+        for run in runs
+        for variant in run.variants
+        for one in variant.metrics
+    ]
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    """Write the table as CSV, and return what must be said."""
+    table = metrics_table(runs)
+    write_atomically(out, csv_text(table).encode())
+    return [f"{out}: {table.height:,} rows"]

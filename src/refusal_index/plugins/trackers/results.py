@@ -1,0 +1,406 @@
+"""Runs as exporters read them: the numbers of ``summary.json`` by name, and the outcome tables."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.data.errors import RunFolderError, shortened
+from refusal_index.data.files import read_plain
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_sets import set_members
+from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.summary import INCOMPLETE, SUMMARY_VERSION, summarise, summary_document, with_confidence
+from refusal_index.redaction import redacted_in
+from refusal_index.stats import Estimate
+
+POOLED = "pooled"
+"""Stands for the variant where an estimate is joint over all of them."""
+
+UNNAMED = "all"
+"""Stands for the variant where a table names none, as in the report."""
+
+JOINT = ("refusal_index", "corrected_refusal_index")
+"""The joint estimates of a model over its variants that are metrics."""
+
+ENDS = ("estimate", "low", "high")
+
+
+class ExportError(RefusalIndexError, ValueError):
+    """An argument of an export that cannot be used as given; `said` is the message without its name."""
+
+    def __init__(self, argument: str, said: str) -> None:
+        super().__init__(f"{argument}: {said}")
+        self.argument, self.said = argument, said
+
+
+class TrackerError(RefusalIndexError, RuntimeError):
+    """A tracker that did not take a run; the run's own results are where they were."""
+
+
+@dataclass(frozen=True)
+class VariantResults:
+    """What one variant of a run comes to, or all of them jointly."""
+
+    name: str
+    n: int | None  # scored questions; None for a joint estimate
+    metrics: tuple[Estimate, ...]
+    # asked, missing: questions, and those of them that are not scored; of a joint estimate over all its variants
+    asked: int = 0
+    missing: int = 0
+    # no more of them, nor of their further draws, are missing than is tolerated, under any of its variants
+    is_complete: bool = True
+    # further_asked, further_missing: draws of questions behind the first, and those of them that are not scored
+    further_asked: int = 0
+    further_missing: int = 0
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it is joint over all variants; a variant of that name is not."""
+        return self.n is None
+
+    def status_of(self, one: Estimate) -> str:
+        """Return the status of a metric, which is "incomplete" for a number that is not to be taken as sound."""
+        return one.status if self.is_complete or one.estimate is None else INCOMPLETE
+
+    @property
+    def lacks(self) -> str | None:
+        """What is missing, in a few words; None where it is complete."""
+        parts = (self.missing, self.asked, "questions"), (self.further_missing, self.further_asked, "further draws")
+        told = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
+        return None if self.is_complete else f"{told} not scored"
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """One model on one dataset, with its results."""
+
+    source: Path  # the folder or file
+    model: str | None
+    dataset: str | None
+    document: Mapping[str, Any]  # its summary as JSON holds it, without keys
+    variants: tuple[VariantResults, ...]  # its metrics by variant, then the joint ones
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of its folder; empty for a file
+    about: Mapping[str, Any] = field(default_factory=dict)
+    table: pl.DataFrame | None = None  # its outcomes; None where they lie in its folder
+
+    @property
+    def folder(self) -> RunFolder | None:
+        """The run's folder; None for a file."""
+        return RunFolder(self.source) if self.source.is_dir() else None
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame:
+        """One row a question, variant and draw."""
+        return RunFolder(self.source).read_outcomes() if self.table is None else self.table
+
+    @property
+    def title(self) -> str:
+        """What to call it, on one line."""
+        named = f"{self.model or self.source.stem} on {self.dataset}" if self.dataset else self.model
+        return " ".join((named or self.source.stem).split())
+
+    @property
+    def key(self) -> str:
+        """Tells it from every other run, and stays the same: exporting again replaces what was there.
+
+        A folder has it from `run.json`, wherever it is moved and however far it has come; a table from what it holds.
+        """
+        if self.folder is not None:
+            return key_of(self.folder)
+        return _hashed(self.model, self.dataset, read_plain(self.source))
+
+    @property
+    def lacks(self) -> str | None:
+        """Which variants lack too many of their questions, on one line; None where none does."""
+        lacking = (f"{one.name}, {one.lacks}" for one in self.variants if one.lacks and not one.is_joint)
+        return " ".join("; ".join(lacking).split()) or None
+
+    @property
+    def level(self) -> float:
+        """The confidence level of every interval."""
+        return float(self.document["confidence_level"])
+
+
+def key_of(folder: RunFolder) -> str:
+    """Return the key of a run's folder, as `ExportedRun.key` is; raises RunFolderError where it is no run's."""
+    return _hashed(folder.read_id())
+
+
+def _hashed(*parts: object) -> str:
+    whole = b"\0".join(one if isinstance(one, bytes) else str(one).encode(errors="replace") for one in parts)
+    return hashlib.sha256(whole).hexdigest()[:16]
+
+
+def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
+    """Read every model and dataset in some folders, sets and outcome tables.
+
+    A folder's results are those of its `summary.json`, as they are; those of a table are computed. Raises
+    RunFolderError if a folder is not a run's or has no results yet, and OutcomeTableError if a file cannot be used.
+    """
+    return tuple(run for path in paths for place in _members(path) for run in _read(place))
+
+
+def read_folder(path: Path) -> ExportedRun:
+    """Read the results in a run's folder; it raises as `read_exported` does."""
+    folder = RunFolder(path)
+    settings, about, document = folder.read_settings(), folder.read_about(), folder.read_summary()
+    if document is None:
+        raise RunFolderError(
+            f"{path} holds no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
+        )
+    _check(folder, document)
+    return _run(path, document, settings=redacted_in(settings), about=redacted_in(about))
+
+
+def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
+    """Return a run of one model on one dataset, which a summary holds one of."""
+    document = redacted_in(dict(document))
+    first: Mapping[str, Any] = next(iter(document["variants"]), {})
+    return ExportedRun(source, first.get("model"), first.get("dataset"), document, variants_of(document), **more)
+
+
+def _members(path: Path) -> Iterable[Path]:
+    return [member.folder for member in set_members(path)] or [path]
+
+
+def _read(path: Path) -> Iterator[ExportedRun]:
+    if path.is_dir():
+        yield read_folder(path)
+    else:
+        yield from map(_of_table, read_runs([path]))
+
+
+def _of_table(run: ComparedRun) -> ExportedRun:
+    outcomes = pl.concat(run.variants.values())
+    summary = with_confidence(summarise(outcomes), outcomes, run.confidence)
+    return _run(run.source, summary_document(summary), table=outcomes)
+
+
+def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if a summary that lies in a folder, which a stranger may have made, is none."""
+    anew = f"'refusal-index score {folder.path}' makes it anew"
+    version = document.get("summary_version")
+    if version != SUMMARY_VERSION:
+        raise RunFolderError(
+            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {anew}"
+        )
+    try:
+        level = document["confidence_level"]
+        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(f"confidence_level is {shortened(level)}")
+        variants_of(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{folder.summary}: expected the metrics of each variant, got something else ({shortened(error)}); {anew}"
+        ) from error
+
+
+def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
+    """Return the metrics of a summary; raises ValueError and the like where it is none."""
+    own = [
+        VariantResults(
+            _text(one["variant"]) or UNNAMED,
+            _count(one["n"]),
+            tuple(_estimate(*item) for item in one["metrics"].items()),
+            *_completeness([one]),
+        )
+        for one in document["variants"]
+    ]
+    joint = [
+        VariantResults(
+            POOLED,
+            None,
+            tuple(_estimate(name, one[name]) for name in JOINT if one[name] is not None),
+            *_completeness([each for each in document["variants"] if each["variant"] in one["variants"]]),
+        )
+        for one in document["pooled"]
+    ]
+    for one in document["variants"]:
+        _text(one["model"]), _text(one["dataset"])
+    return (*own, *joint)
+
+
+def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
+    """Return what some variants together asked, what of it is not scored, whether all are complete, and further draws.
+
+    A variant without further draws does not say what is missing of these.
+    """
+    further = _counted(found for one in variants if (found := one["further_draws"]))
+    whole = all(one["status"] != INCOMPLETE for one in variants)
+    return *_counted(one["completeness"] for one in variants), whole, *further
+
+
+def _counted(parts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    counts = [(_count(one["asked"]), _count(one["unscored"])) for one in parts]
+    return sum(asked for asked, _ in counts), sum(unscored for _, unscored in counts)
+
+
+def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
+    estimate, low, high = (_number(value[end]) for end in ENDS)
+    status = value["status"]
+    if status not in ("ok", "boundary", "undefined", "not_identified"):
+        raise ValueError(f"status is {shortened(status)}")
+    method = value.get("method")
+    if method not in (None, "wilson", "score", "profile"):
+        raise ValueError(f"method is {shortened(method)}")
+    return Estimate(estimate, low, high, status=status, reason=_text(value["reason"]), name=name, method=method)
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{shortened(value)} is no number")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{shortened(value)} is no count")
+    return value
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{shortened(value)} is no text")
+    return value
+
+
+PASSED_OVER = ("variants", "metrics", "estimate")
+"""Levels of a summary that say nothing in a name: the estimate of a metric has the name of the metric."""
+
+NAMING = ("variant", "method", "pass", "name", "rule", "family", "code")
+"""What tells the items of a list apart, where they have some of these."""
+
+LONGEST_PART = 60
+
+FOREIGN = re.compile(r"[^A-Za-z0-9_. -]+")
+"""Characters that some tracker refuses in a name; the slash parts what lies within each other."""
+
+
+def numbers(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return every number of a summary by its name, in its order; what is undefined is left out.
+
+    - `document`: the summary as JSON holds it.
+
+    >>> ri = {"estimate": 0.4, "low": 0.1, "high": None, "status": "ok"}
+    >>> numbers({"penalty": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
+    {'penalty': 1.0, 'low/n': 60.0, 'low/refusal_index': 0.4, 'low/refusal_index/low': 0.1}
+    """
+    found: dict[str, float] = {}
+    for parts, value in _walk(document, ()):
+        name, again = "/".join(parts), 1
+        while name in found:
+            again += 1
+            name = f"{'/'.join(parts)}_{again}"
+        found[name] = value
+    return found
+
+
+def withdrawn(before: Iterable[str], found: Mapping[str, float]) -> list[str]:
+    """Return the names of numbers that were logged before and are undefined by now; names of others are left alone.
+
+    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
+    ['low/refusal_index']
+    """
+    variants = {name.partition("/")[0] for name in found if "/" in name}
+    return [name for name in before if name not in found and name.partition("/")[0] in variants]
+
+
+def name_part(given: str) -> str:
+    """Return a text as a part of a name that every tracker takes.
+
+    >>> name_part("my/prompt"), name_part("..")
+    ('my_prompt', '_')
+    """
+    return FOREIGN.sub("_", given).lstrip(". ")[:LONGEST_PART].rstrip(" ") or "_"
+
+
+def _walk(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _walk(item, parts if key in PASSED_OVER else (*parts, name_part(str(key))))
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _walk(item, (*parts, *_called(item, place, parts)))
+    else:
+        number = finite(value)
+        if number is not None:
+            yield parts, number
+
+
+def _called(item: Any, place: int, within: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what to call an item of a list: by what tells it from the others, else by its place."""
+    if not isinstance(item, Mapping):
+        return (str(place),)
+    if within == ():
+        return (name_part(str(item.get("variant") or UNNAMED)),)
+    if within == (POOLED,) and place == 0:
+        return ()  # of one model there is one
+    return tuple(name_part(item[key]) for key in NAMING if isinstance(item.get(key), str)) or (str(place),)
+
+
+def finite(value: Any) -> float | None:
+    """Return a number of a document as a float; None for what is no number, or none that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits, as only somebody's own file holds
+        return None
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is known of one metric."""
+
+    title: str
+    low: float = 0.0
+    high: float = 1.0
+    lower_is_better: bool = False
+    unit: str = "proportion"
+
+
+INDEX = "How closely refusals follow what the model does not know: the rank correlation of refusals and errors"
+
+METRICS = {
+    "correct_rate": Described("Share of all questions answered right"),
+    "refusal_rate": Described("Share of all questions refused; by itself neither end is good", lower_is_better=True),
+    "correct_given_attempted": Described("Share of right answers among the questions attempted"),
+    "f_score": Described("Harmonic mean of the correct rate and of the share right among attempted"),
+    "weighted_score": Described("Right answers less the penalty times the wrong ones, per question", unit="points"),
+    "hallucination_rate": Described(
+        "Share of wrong answers among the questions not answered right", lower_is_better=True
+    ),
+    "omniscience_index": Described("Right answers less wrong ones, per hundred questions", -100, 100, unit="points"),
+    "truthfulness_score": Described("Right answers, refusals and wrong ones by three weights", unit="points"),
+    "error_rate": Described("Share of questions wrong where every question must be answered", lower_is_better=True),
+    "refusal_index": Described(f"{INDEX}, from one response per question", -1, 1, unit="correlation"),
+    "corrected_refusal_index": Described(
+        f"{INDEX}, estimated for the model's probabilities from repeated samples", -1, 1, unit="correlation"
+    ),
+}
+
+
+def described(name: str, document: Mapping[str, Any]) -> Described | None:
+    """Return what is known of a metric, with the range that it has in this summary; None for one of another release."""
+    known = METRICS.get(name)
+    if known is None or name not in ("weighted_score", "truthfulness_score"):
+        return known
+    given = document.get("truthfulness_weights") if name == "truthfulness_score" else (1, 0, document.get("penalty"))
+    match [finite(one) for one in given] if isinstance(given, list | tuple) else ():
+        case [float(right), float(refused), float(wrong)]:
+            ends = right, refused, -wrong
+            return Described(known.title, min(ends), max(ends), unit=known.unit)
+    return None

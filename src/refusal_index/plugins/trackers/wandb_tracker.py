@@ -1,0 +1,86 @@
+"""Weights & Biases: the numbers as the run's summary, the outcome table as a table, the folder as an artifact."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from refusal_index.plugins.trackers.results import ExportedRun, TrackerError, numbers, withdrawn
+from refusal_index.plugins.trackers.tracker import PROJECT, Subject, completeness_of, files_of, table_of
+
+QUIET = {
+    "console": "off",  # what is printed may be a reply
+    "silent": True,  # so that it asks for no key on the terminal, either
+    "disable_git": True,
+    "save_code": False,
+    "x_disable_meta": True,  # no command line, which may hold a key
+    "x_disable_stats": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+}
+"""What keeps it from sending more than the run, and from speaking between the lines of a command."""
+
+COMPLETENESS = "status"
+"""The entry of the summary that says whether the numbers beside it are of all questions."""
+
+PATIENCE = 120.0
+"""Seconds to wait for the server at the end; what it did not take by then lies on the disk for ``wandb sync``."""
+
+
+SOON = {"init_timeout": 15.0}
+"""Seconds to try a server that does not answer at the beginning, unless WANDB_INIT_TIMEOUT says otherwise."""
+
+
+class WandbTracker:
+    """A run of W&B; its own environment variables say where: project, entity, offline or not."""
+
+    def __init__(self, subject: Subject) -> None:
+        import wandb  # noqa: PLC0415 - a package that only this needs
+
+        self._wandb, self._is_ended = wandb, False
+        soon = {} if "WANDB_INIT_TIMEOUT" in os.environ else SOON
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            id=subject.key,
+            resume="allow",
+            name=subject.title,
+            job_type="evaluation",
+            config=dict(subject.config),
+            reinit="create_new",
+            settings=wandb.Settings(**QUIET, **soon, finish_timeout=PATIENCE, finish_timeout_raises=True),
+        )
+        if self._run.disabled:
+            raise TrackerError("nothing is logged, since WANDB_MODE is disabled; unset it, or set it to offline")
+
+    def count(self, found: Mapping[str, float]) -> None:
+        """Log how far the run has come."""
+        self._run.log(dict(found))
+
+    def finish(self, run: ExportedRun) -> str:
+        """Log everything, bring the run to its end, and return where it is to be seen."""
+        found = numbers(run.document)
+        for name in withdrawn(self._run.summary.keys(), found):
+            del self._run.summary[name]
+        self._run.summary.update({**found, COMPLETENESS: completeness_of(run)})
+        columns, rows = table_of(run)
+        self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
+        artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")
+        for path, name in files_of(run):
+            artifact.add_file(str(path), name)
+        self._run.log_artifact(artifact)
+        place = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
+        self._end()
+        return f"{place}, offline: 'wandb sync' sends it" if self._run.offline else str(place)
+
+    def abandon(self) -> None:
+        """Bring the run to its end as one that failed."""
+        if not self._is_ended:  # else it waited for the server already, and what it has lies on the disk
+            self._end(exit_code=1)
+
+    def wait(self) -> None:
+        """Leave the run as one that goes on later."""
+        self._end()
+
+    def _end(self, exit_code: int = 0) -> None:
+        self._is_ended = True
+        self._run.finish(exit_code=exit_code)

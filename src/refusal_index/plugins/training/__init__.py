@@ -1,0 +1,1 @@
+"""Evaluating the checkpoints of a model that is being trained."""

@@ -1,0 +1,125 @@
+"""A gate's verdict in files of other formats.
+
+Markdown, for the summary of a job or a comment; texts of others are shown and never obeyed.
+
+JUnit XML, which every CI system reads: a test case for each guard, and one for the verdict.
+
+A guard beyond its limit is a failure. What is inconclusive is an error: neither passed nor failed, and red.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.redaction import redacted
+from refusal_index.render.blocks import Table, escape, to_text
+from refusal_index.render.gate import allowed, changed_table, guard_name, guard_table, judged, notes
+
+PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.)", re.IGNORECASE)
+"""What means something in Markdown, or in what GitHub and GitLab add to it: @names, #numbers, addresses, formulas."""
+
+BEGINNING = re.compile(r"^(\d*)([-+=/.)])(?!\d)")
+"""What means something where a line begins: lists, rules, and the commands that GitLab obeys, such as /close."""
+
+ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def to_markdown(found: GateResult) -> str:
+    """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
+    parts = [
+        f"## Refusal Index gate: {found.verdict}",
+        line(found.why),
+        line(judged(found)),
+        *([_table(guard_table(found))] if found.guards else []),
+        *map(line, notes(found)),
+    ]
+    if found.changed:
+        title = f"The {len(found.changed)} questions that changed most"
+        parts.append(f"<details><summary>{title}</summary>\n\n{_table(changed_table(found))}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+def line(text: str) -> str:
+    r"""Return a text that stands in a line of its own, in which no character means anything to Markdown or HTML.
+
+    Examples
+    --------
+    >>> print(line("/close a*b"), line("2. x"), line("-0.05 lower"))
+    \/close a\*b 2\. x -0.05 lower
+    """
+    return BEGINNING.sub(r"\1\\\2", escaped(text.strip()))
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in which no character means anything to Markdown or HTML, unless a line begins with it.
+
+    Examples
+    --------
+    >>> print(escaped("a*b <script> [x](http://y) |"))
+    a\*b &lt;script&gt; \[x\](http\://y) \|
+    """
+    return PUNCTUATION.sub(r"\\\1", escape(redacted(text))).translate(ENTITIES)
+
+
+def _table(table: Table) -> str:
+    rule = ["---" if name in table.left else "--:" for name in table.columns]
+    rows = [map(escaped, table.columns), rule, *(map(escaped, row) for row in table.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
+
+SUITE = "refusal-index gate"
+
+
+def to_junit(found: GateResult) -> bytes:
+    """Return the XML."""
+    from junitparser import JUnitXml, TestSuite  # noqa: PLC0415 - a package that only this needs
+
+    suite = TestSuite(SUITE)
+    suite.add_property("candidate", _clean(found.candidate.label))  # first, as most schemas want them
+    if found.baseline is not None:
+        suite.add_property("baseline", _clean(found.baseline.label))
+    suite.add_property("questions", str(found.questions))
+    verdict = _case("verdict", found.verdict, found.why)
+    if found.guards:
+        verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
+    suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])
+    xml = JUnitXml(SUITE)
+    xml.add_testsuite(suite)
+    return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library
+
+
+def _name(one: GuardResult) -> str:
+    """Return a name that no other guard has: of several cases with the same one some readers show the first."""
+    if one.named.against_baseline:
+        return one.named.guard.name
+    return f"{one.named.guard.name} {'at least' if one.named.guard.higher_is_better else 'at most'}"
+
+
+def _case(name: str, verdict: str, told: str) -> TestCase:
+    from junitparser import Error, Failure, TestCase  # noqa: PLC0415 - a package that only this needs
+
+    case = TestCase(name, classname="refusal_index.gate", time=0.0)
+    if verdict == "fail":
+        case.result = [Failure(_clean(told), "beyond_limit")]
+    elif verdict == "inconclusive":
+        case.result = [Error(_clean(told), "inconclusive")]
+    return case
+
+
+def _told(one: GuardResult) -> str:
+    number = "not defined" if one.named.guard.estimate is None else f"{one.named.guard.estimate:+.3f}"
+    return f"{guard_name(one)}: {number}, allowed {allowed(one)} ({one.test.verdict})"
+
+
+def _clean(text: str, keep: str = "") -> str:
+    """Show what XML does not take, and take keys out; the writer escapes the rest."""
+    lines = redacted(text).split(keep) if keep else [redacted(text)]
+    return keep.join(escape(line).translate(NOT_XML) for line in lines)
+
+
+NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}

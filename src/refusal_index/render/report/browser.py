@@ -1,0 +1,216 @@
+"""What the page holds of every question: columns of codes and a list of texts, each text once.
+
+Questions come in the order of suspicion. Two things are suspicious: a question that was refused though the model is
+right when forced, and one that it answers wrongly however often it is asked under its most cautious prompt, the one
+that refuses most. How suspicious is the share of all that question's replies of which this holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from refusal_index.data.outcome import Grade
+from refusal_index.data.rates import NOT_STATED
+from refusal_index.data.sampling import first_draws
+from refusal_index.render.report.runs import ReportRun
+from refusal_index.stats import CELL_NAMES
+
+UNSCORED = len(CELL_NAMES)
+"""Code of a row in none of the four cells."""
+
+GRADES = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED)
+NOT_ASKED = len(GRADES)
+"""Code of a pass that was not asked, or whose grade is not told."""
+
+REFUSED_THOUGH_RIGHT, CONFIDENTLY_WRONG, MISSING, DIVIDED = 1, 2, 4, 8
+"""Bits of a question's flags; the last says that the variants put it in different cells."""
+
+HEAD = 0.7
+"""Share of the room that the beginning of a text gets where its middle is cut out: answers stand at the end."""
+
+_REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How much of the replies to keep."""
+
+    limit: int  # characters of a text; 0 leaves replies out
+    all_draws: bool = True  # whether to keep the replies of every draw, or of the first only
+
+
+@dataclass(frozen=True)
+class Questions:
+    """All questions of a page, before any text is cut."""
+
+    rows: pl.DataFrame
+    questions: pl.DataFrame
+    runs: tuple[dict[str, Any], ...]
+    topics: tuple[str, ...]
+    reasons: tuple[str, ...]
+    left_out: int = 0  # questions that the page has no room for: those on it are a random sample
+
+    @property
+    def height(self) -> int:
+        """Number of questions, a question of two runs counted twice."""
+        return self.questions.height
+
+
+def questions_of(runs: Sequence[ReportRun]) -> Questions:
+    """Collect the questions of all runs, the most suspicious first."""
+    rows = pl.concat([_rows(number, run) for number, run in enumerate(runs)])
+    cautious = {number: most_cautious(run) for number, run in enumerate(runs)}
+    questions = _questions(rows, cautious)
+    rows = rows.join(questions.select("run", "question_id", "question_row"), on=["run", "question_id"], how="left")
+    rows = rows.sort("question_row", "variant_code", "draw", maintain_order=True)
+    topics = tuple(questions["topic"].drop_nulls().unique(maintain_order=True).sort())
+    reasons = tuple(rows["reason"].drop_nulls().unique(maintain_order=True).sort())
+    described = tuple(
+        {"label": run.run.label, "variants": list(run.names), "cautious": cautious[number]}
+        for number, run in enumerate(runs)
+    )
+    return Questions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
+
+
+def most_cautious(run: ReportRun) -> int:
+    """Return which variant refuses most; of several the last."""
+    rates = [variant.metric("refusal_rate").estimate or 0.0 for variant in run.variants]
+    return max(range(len(rates)), key=lambda place: (rates[place], place))
+
+
+def _rows(number: int, run: ReportRun) -> pl.DataFrame:
+    tables = [
+        run.shown.filter(pl.col("variant").eq_missing(name)).with_columns(pl.lit(place, pl.Int32).alias("variant_code"))
+        for place, name in enumerate(run.run.variants)
+    ]
+    unscored = _REFUSED.is_null() | _WRONG.is_null()
+    cell = pl.when(unscored).then(UNSCORED).otherwise(2 * (~_REFUSED).cast(pl.Int32) + (~_WRONG).cast(pl.Int32))
+    return pl.concat(tables).with_columns(
+        pl.lit(number, pl.Int32).alias("run"),
+        cell.alias("cell"),
+        _grade("first_grade", _first_grade()).alias("first"),
+        _grade("forced_grade", pl.lit(NOT_ASKED)).alias("forced"),
+        pl.when(unscored).then(pl.col("unscored_reason").fill_null(NOT_STATED)).alias("reason"),
+    )
+
+
+def _grade(column: str, otherwise: pl.Expr) -> pl.Expr:
+    codes = {grade.value: code for code, grade in enumerate(GRADES)}
+    return pl.col(column).replace_strict(codes, default=otherwise, return_dtype=pl.Int32)
+
+
+def _first_grade() -> pl.Expr:
+    """Tell the grade of the first pass in tables that hold no more than what came of it."""
+    refused, wrong = GRADES.index(Grade.REFUSED), GRADES.index(Grade.INCORRECT)
+    answered = pl.when(_WRONG).then(wrong).when(~_WRONG).then(GRADES.index(Grade.CORRECT))
+    return pl.when(_REFUSED).then(refused).otherwise(answered.otherwise(GRADES.index(Grade.UNSCORED)))
+
+
+def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
+    """Make one row a question with its flags, in the order of suspicion."""
+    cell, variant = pl.col("cell"), pl.col("variant_code")
+    answered_wrong, refused_right = (cell == CELL_NAMES.index(name) for name in ("answered_wrong", "refused_right"))
+    at_most_cautious = variant == pl.col("run").replace_strict(cautious, return_dtype=pl.Int32)
+    first = first_draws(rows).group_by("run", "question_id").agg(cell.n_unique().alias("cells"))
+    found = rows.group_by("run", "question_id", maintain_order=True).agg(
+        *(pl.col(name).drop_nulls().first() for name in ("topic", "question", "gold")),
+        refused_right.mean().alias("share_refused_right"),
+        answered_wrong.mean().alias("share_answered_wrong"),
+        (answered_wrong | ~at_most_cautious).all().and_(at_most_cautious.any()).alias("confident"),
+        (cell == UNSCORED).any().alias("missing"),
+    )
+    found = found.join(first, on=["run", "question_id"], how="left", maintain_order="left")
+    flags = (
+        (pl.col("share_refused_right") > 0).cast(pl.Int32) * REFUSED_THOUGH_RIGHT
+        + pl.col("confident").cast(pl.Int32) * CONFIDENTLY_WRONG
+        + pl.col("missing").cast(pl.Int32) * MISSING
+        + (pl.col("cells") > 1).cast(pl.Int32) * DIVIDED
+    )
+    wrong = pl.when("confident").then("share_answered_wrong").otherwise(0.0)
+    suspicion = pl.max_horizontal("share_refused_right", wrong)
+    ordered = found.with_columns(flags.alias("flags"), suspicion.alias("suspicion")).with_row_index("file_row")
+    ordered = ordered.sort(["suspicion", "missing", "file_row"], descending=[True, True, False])
+    return ordered.with_row_index("question_row")
+
+
+def payload(found: Questions, cut: Cut) -> dict[str, Any]:
+    """Give the questions as the page's script takes them.
+
+    - `found`: the questions.
+    - `cut`: how much of the texts to keep; a question and its gold answer are cut like a reply, but never left out.
+    - returned: ``runs``, ``topics``, ``reasons``, ``grades``, ``cells``, ``texts`` (every text once), ``cuts`` (for
+      each text that was cut, by its number, its own length and how much of the beginning is there), ``questions`` and
+      ``rows`` (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
+    """
+    rows = _without_replies(found.rows, cut)
+    long = found.questions.select("question", "gold"), rows.select("first_reply", "forced_reply")
+    full = pl.concat([frame[name].alias("text") for frame in long for name in frame.columns]).drop_nulls()
+    texts = pl.DataFrame({"text": full.unique(maintain_order=True)}).with_row_index("number")
+    start = rows["question_row"].value_counts().sort("question_row")["count"].cum_sum()
+    return {
+        "runs": list(found.runs),
+        "topics": list(found.topics),
+        "reasons": list(found.reasons),
+        **_cut_texts(texts["text"], max(cut.limit, 200)),
+        "questions": {
+            "run": found.questions["run"].to_list(),
+            "id": found.questions["question_id"].to_list(),
+            "topic": _places(found.questions["topic"], found.topics),
+            "text": _numbers(found.questions["question"], texts),
+            "gold": _numbers(found.questions["gold"], texts),
+            "flags": found.questions["flags"].to_list(),
+            "order": found.questions["file_row"].to_list(),
+            "start": [0, *start.to_list()],
+        },
+        "rows": {
+            "variant": rows["variant_code"].to_list(),
+            "draw": rows["draw"].to_list(),
+            "cell": rows["cell"].to_list(),
+            "first": rows["first"].to_list(),
+            "forced": rows["forced"].to_list(),
+            "reason": _places(rows["reason"], found.reasons),
+            "firstReply": _numbers(rows["first_reply"], texts),
+            "forcedReply": _numbers(rows["forced_reply"], texts),
+        },
+        "limit": cut.limit,
+        "allDraws": cut.all_draws,
+    }
+
+
+def _without_replies(rows: pl.DataFrame, cut: Cut) -> pl.DataFrame:
+    """Take away the replies that the page has no room for."""
+    if cut.limit and cut.all_draws:
+        return rows
+    first = pl.col("draw") == pl.col("draw").min().over("question_row", "variant_code")
+    keep = first if cut.limit else pl.lit(value=False)
+    return rows.with_columns(pl.when(keep).then(pl.col(name)).alias(name) for name in ("first_reply", "forced_reply"))
+
+
+def _cut_texts(texts: pl.Series, limit: int) -> dict[str, Any]:
+    """Cut the middle out of long texts."""
+    head = int(limit * HEAD)
+    length = texts.str.len_chars()
+    text = pl.col("text")
+    cut = pl.DataFrame({"text": texts, "length": length}).with_columns(
+        shown=pl.when(pl.col("length") > limit)
+        .then(pl.concat_str(text.str.head(head), text.str.tail(limit - head)))
+        .otherwise(text)
+    )
+    long = cut.with_row_index("number").filter(pl.col("length") > limit)
+    cuts = {str(number): [length, head] for number, length in long.select("number", "length").iter_rows()}
+    return {"texts": cut["shown"].to_list(), "cuts": cuts}
+
+
+def _numbers(column: pl.Series, texts: pl.DataFrame) -> list[int]:
+    """Return the number of each text, -1 where there is none."""
+    frame = pl.DataFrame({"text": column})
+    numbers = frame.join(texts, on="text", how="left", maintain_order="left")["number"]
+    return numbers.cast(pl.Int64).fill_null(-1).to_list()
+
+
+def _places(column: pl.Series, names: Sequence[str]) -> list[int]:
+    return column.replace_strict(list(names), list(range(len(names))), default=-1, return_dtype=pl.Int64).to_list()

@@ -1,0 +1,257 @@
+"""What a report is made of: runs with their summaries, and what is known of how each was made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+
+from refusal_index.data.confidence import scores_of_outcomes
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
+from refusal_index.data.sampling import OWN_COLUMNS, Sampling
+from refusal_index.data.schema import OPTIONAL
+from refusal_index.data.settings import is_deterministic
+from refusal_index.findings.draws import PooledSummary
+from refusal_index.findings.summary import SCORED, Summary, VariantSummary, recorded_usage, summarise, with_confidence
+from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
+from refusal_index.stats.baseline import Weights
+from refusal_index.version import __version__
+
+MOST_ROWS = 200_000
+"""Outcomes that a page holds: of more it shows a random sample of the questions."""
+
+SEED = 0
+"""Of the sample: the same outcomes give the same page."""
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """One model on one dataset."""
+
+    run: ComparedRun  # its outcomes by variant, its label and its settings
+    summary: Summary  # of all its outcomes
+    # shown, left_out: the outcomes of the questions that a page holds, and how many questions it has no room for
+    shown: pl.DataFrame
+    left_out: int = 0
+    about: Mapping[str, Any] = field(default_factory=dict)  # what its folder says of how it was made; empty for a file
+
+    @property
+    def variants(self) -> tuple[VariantSummary, ...]:
+        """The summaries of its variants."""
+        return self.summary.variants
+
+    @property
+    def pooled(self) -> PooledSummary | None:
+        """The joint estimate; None where there is one variant only."""
+        return self.summary.pooled[0] if self.summary.pooled else None
+
+    @property
+    def index(self) -> Estimate:
+        """The Refusal Index over all variants."""
+        return self.summary.index or Estimate(None, status="undefined")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What to call its variants; a table need not say."""
+        return tuple(variant.variant or "all" for variant in self.variants)
+
+    @property
+    def level(self) -> str:
+        """The confidence level of every interval, as text."""
+        return f"{self.summary.confidence_level * 100:g}\u00a0%"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The runs that could be read, and a sentence on each of the others."""
+
+    runs: tuple[ReportRun, ...]
+    left_out: tuple[str, ...]
+
+
+def read_report_runs(
+    paths: Sequence[Path],
+    *,
+    penalty: float | None = None,
+    truthfulness_weights: Weights | None = None,
+    confidence_level: float = 0.95,
+    sampling: Sampling = OWN_COLUMNS,
+) -> Found:
+    """Read runs' folders and outcome tables for a report.
+
+    Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
+
+    - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
+      sentence.
+    - `penalty`, `truthfulness_weights`: of the weighted and the truthfulness score; None for those of each run, else
+      the defaults.
+    - `confidence_level`: of every interval.
+    - `sampling`: which of their columns say how questions were sampled.
+    """
+    found = find_runs(paths, sampling)
+    most = MOST_ROWS // len(found.runs)
+    runs = tuple(
+        _with_summary(run, (penalty, truthfulness_weights), confidence_level, sampling, most) for run in found.runs
+    )
+    return Found(runs, found.left_out)
+
+
+def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
+    """Take a run whose outcomes and summary are at hand, without computing them again.
+
+    Of outcomes in a file only those are read that a page has room for, and only these are in `ReportRun.run`.
+    """
+    settings, about = folder.read_settings(), folder.read_about()
+    shown, left_out = sampled(outcomes, MOST_ROWS)
+    runs = compared_runs(folder.path, shown, settings)
+    if left_out:
+        runs = [replace(run, confidence=_scores(folder, _of(outcomes, run))) for run in runs]
+    return tuple(
+        ReportRun(run, _part(summary, run, outcomes), pl.concat(run.variants.values()), left_out, about) for run in runs
+    )
+
+
+def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
+    """Return all outcomes, or those of a random sample of the questions, and how many questions are left out.
+
+    - `outcomes`: rows of outcome tables, each question with several.
+    - `most`: how many rows to return at most, or about as many: every question has all of its own.
+    """
+    height = outcomes.select(pl.len()).collect().item()
+    if height <= most:
+        return outcomes.collect(), 0
+    ids = outcomes.select(pl.col("question_id").unique(maintain_order=True)).collect(engine="streaming").to_series()
+    kept = max(most * ids.len() // height, 1)
+    chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:kept])
+    rows = outcomes.filter(pl.col("question_id").is_in(chosen.implode())).collect(engine="streaming")
+    return rows, ids.len() - kept
+
+
+def _of(outcomes: pl.LazyFrame, run: ComparedRun) -> pl.LazyFrame:
+    """Return the rows of one model and dataset."""
+    named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
+    return outcomes.filter(named)
+
+
+def _scores(folder: RunFolder, outcomes: pl.LazyFrame) -> pl.DataFrame | None:
+    """Return the scores of all outcomes of a run, where only some of them are shown."""
+    in_folder = folder.read_confidence()
+    if in_folder is not None or not set(OPTIONAL) & set(outcomes.collect_schema()):
+        return in_folder
+    scores = scores_of_outcomes(outcomes.select(cs.by_name(*SCORED, require_all=False)).collect())
+    return scores if scores.height else None
+
+
+def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary:
+    mine = run.model_id, run.dataset_id
+    variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
+    pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
+    own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
+    # Scores may have come since the summary was made.
+    return with_confidence(own, _of(outcomes, run), run.confidence)
+
+
+def _with_summary(
+    run: ComparedRun,
+    worth: tuple[float | None, Weights | None],
+    confidence_level: float,
+    sampling: Sampling,
+    most: int,
+) -> ReportRun:
+    folder = RunFolder(run.source) if run.source.is_dir() else None
+    about = folder.read_about() if folder else {}
+    penalty, weights = worth
+    outcomes = pl.concat(list(run.variants.values()))
+    summary = summarise(
+        outcomes,
+        usage=recorded_usage(run),
+        penalty=about.get("penalty", 1.0) if penalty is None else penalty,
+        truthfulness_weights=weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
+        confidence_level=confidence_level,
+        is_deterministic=is_deterministic(run.settings),
+        sampling=sampling,
+    )
+    summary = with_confidence(summary, outcomes, run.confidence)
+    shown, left_out = sampled(outcomes.lazy(), most)
+    return ReportRun(run, summary, shown, left_out, about)
+
+
+_TITLES = {
+    "model": "Model",
+    "dataset": "Dataset",
+    "grader": "Grader",
+    "prompts": "Prompt set",
+    "placement": "Instruction in",
+    "decoding": "Decoding",
+    "seed": "Seed",
+    "comparability_version": "Comparability version",
+    "versions": "Versions",
+    "price": "Price",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: a name and what it was, the parts of which have names of their own where there are several."""
+
+    name: str
+    parts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt variant with its text and the hash of that."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+def facts(run: ReportRun) -> tuple[Fact, ...]:
+    """List the settings, in the order of the file; where it is an outcome table, only where it lies."""
+    known = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
+    source = run.about.get("dataset")
+    if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
+        known["dataset"] = {**known["dataset"], **source}
+    named = [
+        Fact(_TITLES.get(key, key.replace("_", " ").capitalize()), tuple(_parts(value))) for key, value in known.items()
+    ]
+    where = Fact("Made from", (("", str(run.run.source)),))
+    level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights "
+    level += ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
+    return (*named, where, Fact("This page", (("", f"refusal-index {__version__}, {level}"),)))
+
+
+def prompts(run: ReportRun) -> tuple[Prompt, ...]:
+    """List the prompts with their texts; none where they are not known."""
+    texts = run.about.get("prompt_set")
+    if not isinstance(texts, Mapping):
+        return ()
+    return tuple(
+        Prompt(str(name), str(text), hashlib.sha256(str(text).encode()).hexdigest()) for name, text in texts.items()
+    )
+
+
+def _parts(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield str(key).replace("_", " "), _shown(part)
+    else:
+        yield "", _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(part) for part in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else str(value)

@@ -1,0 +1,277 @@
+"""Evaluating from Python: a model, questions, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from refusal_index.data.datasets import Dataset, sample
+from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.errors import checked_path
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.functions import PREFIX, function_name
+from refusal_index.plugins.confidence.scores import measure, prepare_confidence
+from refusal_index.runs.dry_run import RunEstimate, estimate_run
+from refusal_index.runs.engine import ModelError, Progress, RunFailedError, unwatched
+from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.progress import progress_bar
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.writing import Run, open_run, run_to_end
+
+if TYPE_CHECKING:
+    import polars as pl
+    from inspect_ai.model import Model
+
+__all__ = [
+    "confidence_scores",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+]
+
+
+def evaluate(
+    model: str | Model | Any = "almanac/base",
+    dataset: str | Path | Any = None,
+    *,
+    grader: str | Model | Any = None,
+    model_name: str | None = None,
+    grader_name: str | None = None,
+    dataset_name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    progress: bool | Progress = False,
+    **settings: Any,
+) -> Run:
+    """Measure a model's Refusal Index in two passes, and return the run with its results.
+
+    First the model may answer or refuse, then it must answer what it refused. Every reply is kept in the run's folder
+    as it comes: the same call again resumes, and asks nothing twice. It may be called in a script, in a thread and in a
+    notebook; where a loop runs, `evaluate_async` does the same to await.
+
+    Parameters
+    ----------
+    model
+        ``PROVIDER/NAME`` as Inspect names it, or ``almanac/...`` for an embedded one; ``python:MODULE:FUNCTION``; a
+        model of Inspect's; or any function or coroutine from messages, dictionaries with ``role`` and ``content``, to
+        the reply's text.
+    dataset
+        A name, or several joined by ``+``; a file of questions; a data frame of pandas, Polars or Arrow; or a list of
+        dictionaries. The almanac where there is none.
+    grader
+        ``"exact"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, a model of
+        Inspect's, or a function from a `Question` and an answer's text to True, False or a grade's name. The dataset's
+        own unless given.
+    model_name, grader_name
+        What to call a function or object that has no name to be found again by.
+    dataset_name
+        What to call a data frame or dictionaries; ``own`` unless given.
+    columns
+        Column names by role, as in ``{"question": "problem"}``, for questions of one's own.
+    out
+        The run's folder; without it, one below ``runs`` that is named after the settings.
+    progress
+        Whether to show a bar, or a function that is told every `Event`.
+    settings
+        Any other setting by its name: ``variants``, ``limit``, ``draws``, ``temperature``, ``seed``, ``engine`` and all
+        others that ``refusal-index run --help`` lists, with an underscore for each dash.
+
+    Returns
+    -------
+    Run
+        With ``summary``, ``outcomes``, ``refusal_index(variant)``, ``to_pandas()`` and ``report(path)``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If anything about the input cannot be used, or the run could not be brought to its end: what was answered is
+        kept.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+
+    References
+    ----------
+    Pan et al., *Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal in Factual Tasks*.
+
+    Examples
+    --------
+    >>> def shy(messages):
+    ...     return "Lima" if "leaving the question open" in messages[0]["content"] else "<answer>UNANSWERED</answer>"
+    >>> import tempfile
+    >>> questions = [{"question": "What is the capital of Peru?", "answer": "Lima"}]
+    >>> settings = {"variants": "high", "grader": "exact"}
+    >>> run = evaluate(shy, questions, model_name="shy", out=tempfile.mkdtemp(), **settings)
+    >>> run.outcomes["refused"].to_list(), run.outcomes["wrong"].to_list()
+    ([True], [False])
+    """
+    plan = plan_of(
+        model,
+        dataset,
+        grader=grader,
+        model_name=model_name,
+        grader_name=grader_name,
+        dataset_name=dataset_name,
+        columns=columns,
+        out=out,
+        **settings,
+    )
+    return run_to_end(_carried_out(plan, progress))
+
+
+async def evaluate_async(
+    model: str | Model | Any = "almanac/base",
+    dataset: str | Path | Any = None,
+    *,
+    progress: bool | Progress = False,
+    **arguments: Any,
+) -> Run:
+    """Measure a model's Refusal Index within a running event loop; the arguments are those of `evaluate`."""
+    return await _carried_out(plan_of(model, dataset, **arguments), progress)
+
+
+def dry_run(
+    model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any
+) -> RunEstimate:
+    """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
+    return run_to_end(estimate_run(plan_of(model, dataset, **arguments)))
+
+
+def confidence_scores(
+    run: Run | str | Path,
+    methods: str | Sequence[str],
+    *,
+    model: Any = None,
+    grader: Any = None,
+    group: str = "auto",
+    layer: int | None = None,
+    progress: Progress = unwatched,
+    **settings: Any,
+) -> pl.DataFrame:
+    """Score how likely the answers of a run are right, and return the confidence table of its folder.
+
+    Only what is missing is asked: forced answers where the first pass answered, and the methods' own prompts.
+
+    Parameters
+    ----------
+    run
+        A finished run, or its folder.
+    methods
+        Their names, as ``refusal-index confidence RUN --list`` has them; ``["all"]`` for all that the run allows.
+    model, grader
+        The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
+        is run only if it is named here as well.
+    group
+        What methods that are trained keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known of
+        the almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
+    layer
+        The hidden states that ``p-ik`` reads, 0 before the first layer; None is the middle one.
+    progress
+        A function that is told every `Event`.
+    settings
+        How requests are sent: ``engine``, ``max_connections``, ``max_requests`` and the like.
+
+    Returns
+    -------
+    polars.DataFrame
+        A row for each answer and method: ``question_id``, ``method``, ``confidence`` in [0, 1], null where the method
+        gave none, ``wrong``, null while the answer has no grade, ``variant``, ``draw``, ``pass`` and ``fold``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If the run cannot be used, a method lacks what it needs, or not all could be asked: what was answered is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> run = evaluate("almanac/small", limit=5, variants="high", out=tempfile.mkdtemp())
+    >>> confidence_scores(run, ["likelihood"]).columns[:4]
+    ['question_id', 'method', 'confidence', 'wrong']
+    """
+    folder = run.path if isinstance(run, Run) else checked_path(run, "run")
+    methods = [methods] if isinstance(methods, str) else methods
+    names = {role: given for role, given in (("model", model), ("grader", grader)) if isinstance(given, str)}
+    objects = _in_memory(RunFolder(folder), model, grader)
+    plan = prepare_confidence(
+        folder, methods, Settings.of(**settings), **names, objects=objects, group=group, layer=layer
+    )
+    found = run_to_end(measure(plan, progress))
+    if found.ended is not None:
+        raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
+    return found.table
+
+
+def _in_memory(folder: RunFolder, model: Any, grader: Any) -> dict[str, object]:
+    """Return what was handed over, not named, by the names that a run knows it by."""
+    kept = {role: one for role, one in (("model", model), ("grader", grader)) if not isinstance(one, str | None)}
+    before = folder.read_complete_settings() if kept else {}
+    names = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
+    return {str(names[role]): one for role, one in kept.items()}
+
+
+def plan_of(
+    model: Any,
+    dataset: Any,
+    *,
+    grader: Any = None,
+    model_name: str | None = None,
+    grader_name: str | None = None,
+    dataset_name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Plan:
+    """Return the plan of what `evaluate` would do with these arguments; it raises as that does."""
+    objects: dict[str, object] = {}
+    settings["model"] = _name_of(model, model_name, "model", objects)
+    if grader is not None:
+        settings["grader"] = _name_of(grader, grader_name, "grader", objects)
+    questions: Dataset | None = None
+    if isinstance(dataset, Path) or (isinstance(dataset, str) and Path(dataset).suffix in TABLES):
+        settings["data"] = [dataset]
+    elif isinstance(dataset, str):
+        settings["dataset"] = dataset
+    elif dataset is not None:
+        questions = questions_from(dataset, columns, dataset_name or "own")
+        columns = None
+    if dataset is None and dataset_name is not None:
+        raise SettingError("{dataset}: expected questions for the dataset_name beside it, got None")
+    if columns:
+        settings["column"] = columns
+    chosen = Settings.of(**settings)
+    if questions is not None and chosen.questions.limit is not None:
+        questions = sample(questions, chosen.questions.limit, chosen.seed)
+    return prepare(chosen, out=None if out is None else checked_path(out, "out"), dataset=questions, objects=objects)
+
+
+TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
+"""What a file of questions ends in."""
+
+
+def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
+    """Return the name that stands for a model or a grader, and keep the object that it stands for."""
+    if isinstance(given, str):
+        return given
+    if name is not None:
+        called = f"{PREFIX}{name}"
+    elif hasattr(given, "api") and hasattr(given, "generate"):  # a model of Inspect's
+        called = str(given)
+    elif callable(given):
+        called = function_name(given, argument)
+    else:
+        raise ModelError(f"{argument}: expected a name, a model of Inspect's or a function, got {type(given).__name__}")
+    objects[called] = given
+    return called
+
+
+async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
+    if progress is True:
+        size = sum(len(draws) for draws in plan.draws.values())
+        with progress_bar(Console(stderr=True), size, plan.prices) as bar:
+            return await bring_to_end(plan, bar)
+    return await bring_to_end(plan, unwatched if progress is False else progress)

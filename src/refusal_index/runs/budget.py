@@ -1,0 +1,188 @@
+"""The budget of a run (requests, dollars, time) and its usage: requests and tokens by role."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from refusal_index.data.settings import Prices, Tokens
+from refusal_index.models.failures import RESUMES
+from refusal_index.protocol import Asked, Completion
+from refusal_index.runs.settings import Limits
+
+
+class Took:
+    """Requests and tokens, added up reply by reply.
+
+    Examples
+    --------
+    >>> from refusal_index.data.settings import Price
+    >>> from refusal_index.protocol import Pass, Reply
+    >>> reply, took = Reply(Pass.FIRST, Asked.MODEL, "Lima"), Took()
+    >>> for in_batch in (False, True):
+    ...     took.add(Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch))
+    >>> took.requests, took.tokens, took.cost(Prices(Price(2, 8), batch_rate=0.5))
+    (2, (2000000, 0), 3.0)
+    """
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._tokens = {(of_model, in_batch): (0, 0) for of_model in (True, False) for in_batch in (True, False)}
+
+    def add(self, one: Completion) -> None:
+        """Add what a reply took."""
+        place = one.reply.asked is Asked.MODEL, one.in_batch
+        read, written = self._tokens[place]
+        self._tokens[place] = read + one.input_tokens, written + one.output_tokens
+        self.requests += one.requests
+
+    @property
+    def tokens(self) -> Tokens:
+        """All tokens."""
+        return _sum(*self._tokens.values())
+
+    @property
+    def grading_tokens(self) -> Tokens:
+        """Those of models that grade."""
+        return _sum(self._tokens[False, False], self._tokens[False, True])
+
+    def cost(self, prices: Prices) -> float | None:
+        """Return the dollars, as `Prices.cost` has them; what came in batches has the price of batches."""
+        singly = prices.cost(self._tokens[True, False], self._tokens[False, False])
+        batched = prices.in_batches.cost(self._tokens[True, True], self._tokens[False, True])
+        return None if singly is None or batched is None else singly + batched
+
+
+def _sum(*parts: Tokens) -> Tokens:
+    return sum(read for read, _ in parts), sum(written for _, written in parts)
+
+
+LOOK = 0.02
+"""Seconds between looks whether the first reply has come."""
+
+MORE = "a larger one goes on from here"
+
+
+class Budget:
+    """Counts what requests take.
+
+    Requests and dollars are those of a run in all, from its first command on; the time is that of one command. A
+    request that brought no reply costs nothing that is known, and counts as a request in the command that sent it.
+
+    Parameters
+    ----------
+    limits
+        What may be used.
+    clock
+        Tells the time in seconds.
+
+    Attributes
+    ----------
+    ended
+        Why nothing more may be used whatever is left; None unless somebody said so.
+    on_end
+        What is done when somebody does.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.ended: str | None = None
+        self.on_end: Callable[[str], object] = lambda _reason: None
+        self._limits, self._clock, self._started = limits, clock, clock()
+        self._sent = self._answered = self._in_flight = 0
+        self._cost = 0.0
+        self._counted: set[Path] = set()
+
+    def count(self, replies: Iterable[Completion], prices: Prices) -> None:
+        """Count what replies cost."""
+        took = Took()
+        for one in replies:
+            took.add(one)
+        self._answered += took.requests
+        self._cost += took.cost(prices) or 0.0
+
+    def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
+        """Count what earlier commands took for a run, once; of the replies none is held."""
+        if run in self._counted:
+            return
+        self._counted.add(run)
+        before = self._answered
+        self.count(replies, prices)
+        self._sent += self._answered - before
+
+    @contextmanager
+    def one_request(self) -> Iterator[None]:
+        """Count the request that is sent inside the block."""
+        self._sent += 1
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    def room(self) -> int | None:
+        """Return how many requests may be sent at once; None for as many as there are.
+
+        Under a budget in dollars the first one goes alone, so that its price is known.
+        """
+        if self.used_up() is not None:
+            return 0
+        limits, rooms = self._limits, []
+        if limits.max_requests is not None:
+            rooms.append(limits.max_requests - self._sent)
+        if limits.max_cost is not None and not self._answered:
+            rooms.append(1)
+        elif limits.max_cost is not None and self._cost:
+            rooms.append(max(int((limits.max_cost - self._cost) * self._answered / self._cost), 0))
+        return min(rooms, default=None)
+
+    def sent(self, requests: int) -> None:
+        """Count requests that were sent together."""
+        self._sent += requests
+
+    def end(self, reason: str) -> None:
+        """Let nothing more be used, for a reason."""
+        self.ended = reason
+        self.on_end(reason)
+
+    async def turn(self) -> None:
+        """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
+        while self._limits.max_cost is not None and not self._answered and self._in_flight:
+            await asyncio.sleep(LOOK)
+
+    def used_up(self) -> str | None:
+        """Return what is used up, in one line; None while another request may be sent."""
+        if self.ended is not None:
+            return self.ended
+        limits = self._limits
+        if limits.max_requests is not None and self._sent >= limits.max_requests:
+            return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+            spent = f"{_dollars(self._cost)}{' and what is on its way' if self._in_flight else ''}"
+            return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
+        left = self.seconds_left()
+        if left is not None and left <= 0:
+            return f"the time of {limits.max_time:,.10g} seconds is up; {RESUMES}"
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the command is to end; requests that are used up keep none from being waited for."""
+        left = self.seconds_left()
+        return self.ended is not None or (left is not None and left <= 0)
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the time is up; None where there is no such time."""
+        most = self._limits.max_time
+        return None if most is None else most - (self._clock() - self._started)
+
+    def _expected(self) -> float:
+        """Return what the requests on their way and the next one will cost, as those before did on average."""
+        return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+
+
+def _dollars(amount: float) -> str:
+    whole, _, rest = f"{amount:,.6f}".partition(".")
+    return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"

@@ -1,0 +1,335 @@
+"""What a run would send, take and cost, and on what assumptions.
+
+How often a model refuses is what a run is to find out. An embedded model can be asked beforehand, since that costs
+nothing and it will reply the same; of any other model it is assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from refusal_index.data.settings import MILLION, UNPRICED, Price, Prices
+from refusal_index.models.accounts import COMPATIBLE
+from refusal_index.models.asks import ask_for, completed
+from refusal_index.models.functions import is_function_name
+from refusal_index.plugins.almanac import ALMANAC, chat
+from refusal_index.plugins.almanac.in_memory import embedded
+from refusal_index.plugins.almanac.models import count_tokens, model_names
+from refusal_index.protocol import Asked, Conversation, Pass, Procedure, Protocol, Reply, Request, about_tokens, due
+from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
+from refusal_index.render import escape
+from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY
+from refusal_index.runs.plan import Plan, open_store
+from refusal_index.runs.registry import BATCH, DIRECT
+from refusal_index.runs.store import ReplyStore
+
+REFUSAL_SHARE = 0.5
+REPLY_TOKENS = 50
+ALMANAC_REPLY_TOKENS = 8  # as measured
+CONNECTIONS = {ALMANAC: IN_PROCESS_CONCURRENCY, COMPATIBLE: 100}
+OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
+SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
+"""Providers that give several choices for one request, as far as known."""
+
+WINDOW = 86_400.0
+"""Seconds within which a provider answers a batch or lets it expire."""
+
+Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Shows how far something has come, from its title and its size: gives what is called at every step."""
+
+
+@dataclass(frozen=True, repr=False)
+class RunEstimate:
+    """What one model on one dataset would take.
+
+    Attributes
+    ----------
+    plan, pending
+        The run, and the variants that are not finished.
+    assumed
+        What was assumed of replies.
+    foreseen
+        First passes whose replies are known, since the embedded model was asked.
+    found
+        Requests and tokens.
+    checks
+        Requests that ask each grader for a plain case before the first question; nothing where nothing is pending.
+    cost
+        In dollars, of the tokens of those whose price is known; None without a price.
+    seconds
+        All requests, one after the other on each connection; of batches, which nobody knows, the longest.
+    connections
+        Requests in flight.
+    remark
+        Why something could not be taken into account; None where nothing.
+    """
+
+    plan: Plan
+    pending: tuple[str, ...]
+    assumed: Assumptions
+    foreseen: int
+    found: Estimate
+    checks: int
+    cost: Range | None
+    seconds: Range
+    connections: int
+    remark: str | None
+
+    @property
+    def requests(self) -> Range:
+        """All requests, the checks of graders included."""
+        return self.found.total.requests + Range.exactly(self.checks)
+
+    def __repr__(self) -> str:
+        cost = "" if self.cost is None else f", ${self.cost.expected:,.2f}"
+        times = f"{self.requests.expected:,.0f} requests, {self.seconds.expected:,.0f} s{cost}"
+        return f"RunEstimate({escape(self.plan.called)}: about {times})"
+
+    def to_document(self) -> dict[str, Any]:
+        """Give what was found as JSON holds it, every range with what is least, expected and most."""
+        model, dataset = self.plan.title
+        return {
+            "model": model,
+            "dataset": dataset,
+            "folder": str(self.plan.folder.path),
+            "questions": len(self.plan.dataset.questions),
+            "variants": list(self.plan.procedures),
+            "pending": list(self.pending),
+            "there": self.found.there,
+            "foreseen": self.foreseen,
+            "first": asdict(self.found.first),
+            "forced": asdict(self.found.forced),
+            "grading": asdict(self.found.grading),
+            "grader_checks": self.checks,
+            "requests": asdict(self.requests),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "seconds": asdict(self.seconds),
+            "assumed": {**asdict(self.assumed), "connections": self.connections},
+            "remark": self.remark,
+        }
+
+
+async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nullcontext(lambda: None)) -> RunEstimate:
+    """Work out what is still to be sent of a run; its folder is looked into, and nothing is sent or written.
+
+    Parameters
+    ----------
+    plan
+        The run.
+    counting
+        Shows how far the asking of an embedded model has come.
+    """
+    with ReplyStore(None) as store:
+        _copy_replies(plan, store)
+        pending = plan.pending(store)
+        foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
+        assumed = assumptions(plan)
+        found = estimate(
+            _asked(plan, pending, store),
+            _tokens(plan),
+            assumed,
+            _paid(store),
+            lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
+            _alike(plan, store),
+        )
+    connections = _connections(plan)
+    is_checked = pending and plan.settings.sending.engine == DIRECT
+    models = [one for one in plan.graders if not (is_function_name(one) or callable(plan.objects.get(one)))]
+    checks = len(models) if is_checked else 0
+    return RunEstimate(
+        plan=plan,
+        pending=tuple(pending),
+        assumed=assumed,
+        foreseen=len(foreseen),
+        found=found,
+        checks=checks,
+        cost=_cost(found, plan.settings.prices_as_sent),
+        seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
+        connections=connections,
+        remark="; ".join((*_about_batches(plan), *_about_functions(plan))) or None,
+    )
+
+
+def _connections(plan: Plan) -> int:
+    provider = ALMANAC if is_function_name(plan.settings.model) else plan.settings.model.partition("/")[0]
+    return plan.settings.sending.max_connections or CONNECTIONS.get(provider, OTHER_CONNECTIONS)
+
+
+def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
+    """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
+    if plan.settings.sending.engine == BATCH:
+        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in _waves(plan))
+        return Range(0, usual, most)
+    return requests.times(plan.settings.forecast.seconds_per_request / connections)
+
+
+WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
+"""By how many models grade: waves where each verdict can be read at once, and most, with every second attempt."""
+
+
+def _waves(plan: Plan) -> tuple[int, int]:
+    return WAVES[len(plan.graders)]
+
+
+def _about_batches(plan: Plan) -> Iterator[str]:
+    """Say what batches cost, and how long they take at most."""
+    settings = plan.settings
+    if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
+        rate = settings.accounts.batch_rate
+        if rate is None:
+            yield "batches are priced as single requests are (--batch-rate says what share of it they cost)"
+        else:
+            yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
+    if settings.sending.engine == BATCH:
+        usual, most = _waves(plan)
+        more = f", {most} at most" if most > usual else ""
+        yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
+
+
+def _about_functions(plan: Plan) -> Iterator[str]:
+    """Say what is not known of functions that were not imported."""
+    if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
+        yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
+
+
+def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
+    """Yield what is still to be talked over, of which there may be more than memory holds."""
+    return (one for variant in variants for one in plan.each_conversation(variant, store))
+
+
+def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
+    """Yield what is still to be asked, the variants of a question one after the other."""
+    before = store.asked()
+    wordings = {variant: _wording(variant, plan.procedures[variant]) for variant in variants}
+    for question in plan.dataset.questions:
+        for variant, wording in wordings.items():
+            drawn = before.get(variant, {}).get(question.question_id, 1)
+            yield ToAsk(wording, question, max(plan.draws[variant][question], drawn))
+
+
+def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
+    """Return what tells the questions apart that take other requests or tokens, as far as nothing is known of them.
+
+    Tokens that are estimated follow from the lengths of a question's parts.
+    """
+    if any(map(counts_exactly, plan.names.values())):
+        return by_itself
+    replied = {one.question_id for one in store.replies()}
+
+    def kind(one: ToAsk) -> Hashable:
+        asked = one.question
+        if asked.question_id in replied:
+            return None
+        lengths = len(asked.text), len(asked.context or ""), len(asked.gold or ""), *map(len, asked.choices)
+        return one.protocol.variant, one.draws, asked.context is None, asked.gold is None, lengths
+
+    return kind
+
+
+def _copy_replies(plan: Plan, store: ReplyStore) -> None:
+    """Copy what a folder has paid for into a store, except what is asked again."""
+    with open_store(plan.folder, made=False) as there:
+        store.put_all(there)
+    store.retire(plan.asked_again(store))
+
+
+def assumptions(plan: Plan) -> Assumptions:
+    """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
+    forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
+    provider = plan.settings.model.partition("/")[0]
+    share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
+    if provider == ALMANAC:
+        return Assumptions(share, forecast.reply_tokens or ALMANAC_REPLY_TOKENS, Range.exactly(most))
+    choices = Range(1, most if provider in SEVERAL_CHOICES else 1, most)
+    return Assumptions(share, forecast.reply_tokens or REPLY_TOKENS, choices)
+
+
+async def _foreseen(
+    plan: Plan, talks: Iterable[Conversation], store: ReplyStore, counting: Counting
+) -> dict[tuple[str, str], Foreseen]:
+    """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
+    if plan.settings.forecast.assume_refusal is not None or not counts_exactly(plan.settings.model):
+        return {}
+    asks = {
+        _key(talk): ask_for(plan.settings, talk, one)
+        for talk in talks
+        for one in due(talk, store.said(talk.question.question_id, talk.variant))
+        if talk.draws == 1 and one.step.of is Pass.FIRST and one.step.asked is Asked.MODEL
+    }
+    if not asks:
+        return {}
+    send = embedded(plan.settings.model.partition("/")[2])
+    with counting(f"asking {plan.settings.model}", len(asks)) as replied:
+
+        async def said(key: tuple[str, str]) -> Foreseen:
+            ask = asks[key]
+            came = completed(ask, await send(ask))[0]
+            replied()
+            return Foreseen(came.reply, came.output_tokens)
+
+        found = await asyncio.gather(*map(said, asks))
+    return dict(zip(asks, found, strict=True))
+
+
+def _key(talk: Conversation) -> tuple[str, str]:
+    return talk.question.question_id, talk.variant
+
+
+def _wording(variant: str, procedure: Procedure) -> Protocol:
+    wording = getattr(procedure, "wording", None)
+    if not isinstance(wording, Protocol):
+        raise TypeError(f"variant {variant}: a dry run is of both passes")
+    return wording
+
+
+def _paid(store: ReplyStore) -> Paid:
+    """Return what looks up replies in a store, for as many draws in a row as it has."""
+
+    def look(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        said = {
+            reply.draw: reply.reply
+            for reply in store.said(one.question.question_id, one.protocol.variant)
+            if (reply.reply.of, reply.reply.asked, reply.attempt) == (request.of, request.asked, request.attempt)
+        }
+        found: list[Reply] = []
+        while len(found) < choices and draw + len(found) in said:
+            found.append(said[draw + len(found)])
+        return found
+
+    return look
+
+
+def _tokens(plan: Plan) -> Callable[[Request], int]:
+    """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
+    names = plan.names
+    return lambda request: request_tokens(names.get(request.asked, ""), request)
+
+
+def request_tokens(model: str, request: Request) -> int:
+    """Count the tokens of a request as an embedded model counts them, else about."""
+    if counts_exactly(model):
+        messages = [chat.Message(message.role, message.content) for message in request.messages]
+        return count_tokens(model.partition("/")[2], messages)
+    return sum(about_tokens(message.content) for message in request.messages)
+
+
+def counts_exactly(model: str) -> bool:
+    """Whether the model is an embedded one, whose tokens can be counted here."""
+    provider, _, name = model.partition("/")
+    return provider == ALMANAC and name in model_names()
+
+
+def _cost(found: Estimate, prices: Prices) -> Range | None:
+    if prices.model is None and found.model.requests.most:
+        return None
+    parts = ((prices.model, found.model), (prices.grader, found.grading))
+    costs = [_dollars(load, price) for price, load in parts if price is not None]
+    return sum(costs, Range()) if costs else None
+
+
+def _dollars(load: Load, price: Price) -> Range:
+    return (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)

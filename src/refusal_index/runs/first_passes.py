@@ -1,0 +1,83 @@
+"""First passes from files of any kind: tables and samples of other tools, and logs of Inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from refusal_index.data.errors import suggestion
+from refusal_index.data.imports import (
+    FORMATS,
+    FirstPass,
+    FirstPassError,
+    ReadOptions,
+    detected_format,
+    read_first_passes,
+)
+from refusal_index.data.imports.known import INSPECT
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.imports.two_files import with_forced
+from refusal_index.data.settings import present_columns
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A file, what kind it is, and the first passes in it."""
+
+    file: SourceFile
+    kind: str
+    passes: tuple[FirstPass, ...]
+
+
+def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Return first passes with the forced answers that another file holds, in rows that are read alike.
+
+    A column that was named counts for this file where it is there. Raises what `import_file` and `with_forced` do.
+    """
+    file = SourceFile.read(forced)
+    if not file.is_inspect_log:
+        present = present_columns(file.with_paths(options.columns.values()))
+        options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
+    # whose answers they are, the first file says
+    found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
+    return with_forced(passes, _under_their_names(passes, found), str(forced))
+
+
+def _under_their_names(passes: Sequence[FirstPass], found: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
+    """Name forced answers of one model like the only model of the first passes: two files have two names."""
+    models, others = ({one.model for one in each} for each in (passes, found))
+    if len(models) == len(others) == 1:
+        return tuple(replace(one, model=passes[0].model) for one in found)
+    return tuple(found)
+
+
+def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
+    """Read a file of first passes.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        One of `FORMATS`; None to tell it by the content.
+    options
+        How it is read.
+
+    Raises
+    ------
+    ValueError
+        One of this package's own, if it cannot be used; the message names the line.
+    """
+    file = SourceFile.read(path)
+    if kind is not None and kind not in FORMATS:
+        guess = suggestion(kind, FORMATS)
+        raise FirstPassError(f"--format: expected one of {', '.join(FORMATS)}, got {kind!r}{guess}")
+    found = kind or detected_format(file)
+    if found != INSPECT:
+        return Imported(file, found, read_first_passes(file, found, options))
+    from refusal_index.plugins.inspect.foreign_log import read_foreign_log  # noqa: PLC0415 - other files need no Inspect
+
+    if options.columns:
+        raise FirstPassError(f"--column: {path} is a log of Inspect, which has no columns; leave it out")
+    return Imported(file, found, options.applied(read_foreign_log(path, options.scorer, options.words)))

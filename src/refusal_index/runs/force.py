@@ -1,0 +1,178 @@
+"""The second pass on somebody else's first pass: only what that refused is asked, and both are scored together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.datasets import Dataset, load_dataset
+from refusal_index.data.folder import RunFolder, default_run_name
+from refusal_index.data.imports import FirstPass, ReadOptions, to_outcomes
+from refusal_index.data.imports.first_pass import without_forced
+from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
+from refusal_index.data.tabular import write_outcomes
+from refusal_index.findings.cautions import Caution
+from refusal_index.plugins.almanac import ALMANAC
+from refusal_index.protocol import (
+    FORCED,
+    ForcedPass,
+    GraderKind,
+    PromptSet,
+    Protocol,
+    check_gradable,
+    load_prompt_set,
+)
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.carrying import carry_out
+from refusal_index.runs.checks import check_name, check_sending, function_sources, grader_of, placement_of
+from refusal_index.runs.engine import Progress, unwatched
+from refusal_index.runs.first_passes import Imported, import_file
+from refusal_index.runs.plan import RUNS, Plan, about, identity
+from refusal_index.runs.results import first_pass_table, mixture
+from refusal_index.runs.settings import DEFAULT_GRADER, SettingError, Settings
+from refusal_index.runs.writing import Run
+
+
+@dataclass(frozen=True)
+class ForcePlan:
+    """A forced pass that only needs to be carried out.
+
+    Attributes
+    ----------
+    plan
+        The forced pass as a run.
+    passes
+        The first pass that it is for.
+    """
+
+    plan: Plan
+    passes: tuple[FirstPass, ...]
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """What must be said where two models are about to be mixed."""
+        return tuple(mixture(self.plan.identity["first_pass"]["model"], self.plan.settings.model))
+
+
+def prepare_force(
+    file: Path,
+    settings: Settings,
+    *,
+    name: str | None = None,
+    kind: str | None = None,
+    read: ReadOptions | None = None,
+    out: Path | None = None,
+) -> ForcePlan:
+    """Read a first pass and check everything that can be checked before its refused questions are asked.
+
+    Parameters
+    ----------
+    file, kind, read
+        A file that `import` reads, what kind it is unless its content tells, and how it is read.
+    settings
+        The model, and how it is asked; a dataset fills in what the file lacks of questions and gold answers.
+    name
+        The model in the file whose first pass it is, where there are several.
+    out
+        The folder; without it, one below `runs` that is named after its settings.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a setting, the file, a model's name or the folder cannot be used.
+    """
+    read = read or ReadOptions({}, None, None)
+    imported = import_file(file, kind, read)
+    passes = tuple(map(without_forced, of_one_model(imported.passes, str(file), name)))
+    known = _known_questions(settings)
+    if known is not None:
+        passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
+    prompts, placement = load_prompt_set(settings.prompting.prompts), placement_of(settings)
+    grader, graders = grader_of(settings.grader or _default_grader(passes[0].dataset or imported.file.stem, known))
+    if grader in {GraderKind.CHOICE, GraderKind.REGEX} and known is None:
+        raise SettingError(
+            f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name "
+            "the dataset that does ({dataset})"
+        )
+    dataset = _refused(imported, passes, grader)
+    check_gradable(dataset.questions, grader)
+    check_sending(settings, asks_grader=bool(graders))
+    for each in (settings.model, *graders):
+        check_name(each, {})
+    sources = function_sources(settings, graders, {})
+    made_of = {
+        **identity(settings, dataset, prompts, graders or (str(grader),), sources),
+        "first_pass": _first_pass(imported, passes, known),
+    }
+    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
+    wording = Protocol(prompts, next(iter(prompts.variants)), grader, placement)
+    plan = Plan(
+        settings=replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
+        dataset=dataset,
+        graders=graders,
+        folder=folder,
+        identity=made_of,
+        about=_about(settings, dataset, prompts),
+        procedures={FORCED: ForcedPass(grader, wording)},
+        draws={FORCED: dict.fromkeys(dataset.questions, 1)},
+        title=(settings.model, dataset.name),
+    )
+    return ForcePlan(plan, tuple(passes))
+
+
+async def force(prepared: ForcePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
+    """Ask the refused questions and write the results of both passes into the folder; it raises as `carry_out` does."""
+    folder = prepared.plan.folder
+    with folder.lock():
+        folder.create_or_resume(prepared.plan.identity, about=prepared.plan.about)
+        write_outcomes(to_outcomes(prepared.passes), first_pass_table(folder))
+    return await carry_out(prepared.plan, progress, budget)
+
+
+def _known_questions(settings: Settings) -> Dataset | None:
+    """Return the dataset whose questions fill in those that the file lacks, if one is named."""
+    asked = settings.questions
+    name = asked.dataset or ("own" if asked.data else None)
+    return None if name is None else load_dataset(name, data=asked.data, mix_seed=settings.seed)
+
+
+def _refused(imported: Imported, passes: Sequence[FirstPass], grader: GraderKind) -> Dataset:
+    return Dataset(
+        name=passes[0].dataset or imported.file.stem,
+        questions=questions_to_force(passes, str(imported.file.path)),
+        sha256=imported.file.sha256,
+        source=f"refused questions of {imported.file.path.name}",
+        default_grader="model" if grader.models else "exact",
+        licence="that of the file",
+    )
+
+
+def _default_grader(dataset: str, known: Dataset | None) -> str:
+    if known is None:
+        return str(GraderKind.EXACT) if dataset == ALMANAC else DEFAULT_GRADER
+    return DEFAULT_GRADER if known.default_grader == "model" else known.default_grader
+
+
+def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:
+    """Return what the first pass is: taken as it was graded, so that its file and all that was read of it count."""
+    read = json.dumps([{name: value for name, value in asdict(one).items() if name != "beyond"} for one in passes])
+    return {
+        "source": imported.file.path.name,
+        "sha256": imported.file.sha256,
+        "format": imported.kind,
+        "model": passes[0].model,
+        "grader": "as imported",
+        "answers": len(passes),
+        "answers_sha256": hashlib.sha256(read.encode()).hexdigest(),
+        **({"filled_in_from": {"name": known.name, "sha256": known.sha256}} if known else {}),
+    }
+
+
+def _about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> Mapping[str, Any]:
+    """Return what is worth knowing about how it was made; of the prompts, the only one that is asked with."""
+    known = about(settings, dataset, prompts)
+    return {**known, "prompt_set": {FORCED: known["prompt_set"][FORCED]}}

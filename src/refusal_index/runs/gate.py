@@ -1,0 +1,432 @@
+"""Gating a release from Python, and writing the verdict for what reads it.
+
+A candidate that is asked only until a gate's verdict is certain.
+
+A run that is asked in portions and looked at after each, so that it may stop once it is certain.
+
+The portions are nested samples: after a look at 400 questions a run holds what one with ``limit=400`` of the same seed
+would. They lie in the same folder, whoever carries them. So a run that stopped is a complete run of fewer questions,
+says that it stopped, and goes on from there when it is run with another end, or with none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.datasets import sample
+from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
+from refusal_index.data.files import write_atomically
+from refusal_index.data.folder import RunFolder, asked_under, run_around
+from refusal_index.data.run_sets import set_members
+from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.data.stopping import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
+from refusal_index.findings.draws import CORRECTED
+from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
+from refusal_index.findings.gate_guards import check_reachable, payoffs_of
+from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
+from refusal_index.findings.summary import half_width_of
+from refusal_index.redaction import redacted_in
+from refusal_index.render.gate_files import to_junit, to_markdown
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.carrying import OpenRun, carry_out, opened
+from refusal_index.runs.engine import Event, Finished, Progress, RunFailedError, unwatched
+from refusal_index.runs.plan import Plan, open_store
+from refusal_index.runs.settings import SettingError
+from refusal_index.runs.writing import Run
+from refusal_index.stats import AtLook, GroupSequential
+
+Decide = Callable[[Run, int], str | None]
+"""From a run so far, and after how many questions it is looked at, to why that is enough; None where it is not."""
+
+
+async def bring_to_end(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
+    """Carry out a run until all is asked or, where its settings say so, until something is certain enough.
+
+    It takes what `carry_out` takes, and raises as that does.
+    """
+    stopping = plan.settings.stopping
+    if stopping.until is None:
+        return await carry_out(plan, progress, budget)
+    return await in_looks(plan, sizes_of(plan, stopping.looks), narrow_enough(stopping.until), progress, budget)
+
+
+def sizes_of(plan: Plan, looks: int) -> tuple[int, ...]:
+    """Return after how many questions a plan is looked at: equal portions, the last look after all of them."""
+    return GroupSequential.planned(len(plan.dataset.questions), looks).sizes
+
+
+async def in_looks(
+    plan: Plan,
+    sizes: tuple[int, ...],
+    decide: Decide,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+) -> Run:
+    """Ask the questions of a plan in portions, until `decide` says at a look that it is enough.
+
+    A run that was asked more before begins with the first look after that.
+
+    Parameters
+    ----------
+    plan, progress, budget
+        As `carry_out` takes them.
+    sizes
+        Questions after each look, rising, as `sizes_of` returns them.
+    decide
+        Is asked at every look that was brought to its end, the last included.
+    about
+        What the run's folder is to say of the looks, before the first of them.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `carry_out` does, or as `decide` does.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+    """
+    with opened(plan, _once(progress), budget) as run:
+        if about:
+            plan.folder.change_about(about)
+        looks = _Looks(run, sizes, decide)
+        ended = await run.ask(looks.parts())
+        if looks.stop is not None:
+            plan.folder.change_about({STOPPED: looks.stop.to_document()})
+        elif ended is None and looks.found is not None:
+            return looks.found
+        return run.results(ended)
+
+
+@dataclass
+class _Looks:
+    """The looks at an open run, and where they stopped."""
+
+    run: OpenRun
+    sizes: tuple[int, ...]
+    decide: Decide
+    found: Run | None = None
+    stop: Stop | None = None
+
+    def parts(self) -> Iterator[Plan]:
+        """Yield the questions up to each look, as long as those before were not enough."""
+        plan = self.run.plan
+        before = len({one for asked in self.run.store.asked().values() for one in asked})
+        for look, size in enumerate(self.sizes, 1):
+            if size < before:
+                continue
+            yield plan.part(frozenset(sample(plan.dataset, size, plan.settings.seed).questions))
+            self.found = self.run.results()
+            why = self.decide(self.found, size)
+            if why is not None and size < self.sizes[-1]:
+                self.stop = Stop(size, self.sizes[-1], look, len(self.sizes), why)
+                return
+
+
+def narrow_enough(until: Until) -> Decide:
+    """Return what says that the interval of a run's Refusal Index is narrow enough.
+
+    The interval is the ordinary one: how wide it is says next to nothing about which way the estimate errs, so that it
+    holds at the stop as often as it says. A run without an index, at its boundary, or of which grades are missing, has
+    no such interval.
+    """
+
+    def decide(run: Run, _asked: int) -> str | None:
+        half_width = half_width_of(run.summary) if run.is_complete else None
+        if half_width is None or half_width > until.half_width:
+            return None
+        return f"the interval of RI has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
+
+    return decide
+
+
+def _once(progress: Progress) -> Progress:
+    """Tell of each question once that it is finished: those of earlier looks lie in later ones too."""
+    seen: set[tuple[str, str]] = set()
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Finished):
+            key = event.variant, event.question_id
+            if key in seen:
+                return
+            seen.add(key)
+        progress(event)
+
+    return tell
+
+
+__all__ = ["Policy", "PolicyError", "gate", "write_verdict"]
+
+
+def gate(
+    candidate: Run | str | Path,
+    baseline: Run | str | Path | None = None,
+    policy: Policy | str | Path | Mapping[str, Any] | None = None,
+) -> GateResult:
+    """Judge whether a model may take the place of another, or lies within fixed bounds.
+
+    The candidate passes if for every guard it is shown that it is not worse than the baseline by more than a margin:
+    by default .1 of the Refusal Index, .05 of the correct rate and of the share of right answers among those given, and
+    .1 of the refusal rate. It fails if for any guard it is shown that it is; else the verdict is inconclusive.
+
+    Parameters
+    ----------
+    candidate, baseline
+        Runs, their folders, or outcome tables, of one model and dataset each. Without a baseline the policy needs
+        bounds.
+    policy
+        A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
+        ``at_most``, ``alpha``, ``max_missing`` and ``variant``.
+
+    Returns
+    -------
+    GateResult
+        With ``verdict``, ``why``, ``guards``, ``changed``, ``more_questions`` and ``to_document()``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a run cannot be read, the runs share no variant or less than half of the questions of the smaller one, or the
+        policy cannot be used.
+
+    References
+    ----------
+    Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics, 24, 295-300.
+    :doi:`10.2307/1267823`
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> asked = {"limit": 40, "variants": "normal"}
+    >>> from refusal_index import evaluate
+    >>> runs = [evaluate(f"almanac/{name}", out=tempfile.mkdtemp(), **asked) for name in ("base", "base")]
+    >>> gate(*runs).verdict
+    'inconclusive'
+    """
+    other = None if baseline is None else read_one(baseline, "baseline")
+    return decide(read_one(candidate, "candidate"), other, policy_of(policy))
+
+
+def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
+    """Return a policy from whatever stands for one; raises PolicyError if it cannot be used."""
+    if given is None or isinstance(given, Policy):
+        return given or Policy()
+    return Policy.of(given, "policy") if isinstance(given, Mapping) else read_policy(checked_path(given, "policy"))
+
+
+def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
+    """Write the verdict in each of some forms, ``json``, ``markdown`` and ``junit``, to its place.
+
+    Raises NotWrittenError if one cannot be written, after the others.
+    """
+    errors = []
+    for form, place in places.items():
+        try:
+            write_atomically(place, FORMS[form](found))
+        except NotWrittenError as error:
+            errors.append(error)
+    if errors:
+        raise _all_of(errors)
+
+
+def _all_of(errors: Sequence[NotWrittenError]) -> NotWrittenError:
+    """Name every file that cannot be written in one error."""
+    first, *others = errors
+    if not others:
+        return first
+    advice = f"nor can {listed(one.filename for one in others)}; make room, or choose other places"
+    return NotWrittenError(Path(first.filename), first, advice)
+
+
+def _json(found: GateResult) -> bytes:
+    told = json.dumps(redacted_in(found.to_document()), indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{told}\n".encode()
+
+
+FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
+    "json": _json,
+    "markdown": lambda found: to_markdown(found).encode(),
+    "junit": to_junit,
+}
+"""What a verdict can be written as."""
+
+
+def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
+    """Read the one run that is meant; raises RefusalIndexError if it cannot be read, or is several."""
+    place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
+    _refuse_several(place, argument)
+    found = read_runs([place])
+    if len(found) != 1:
+        raise OutcomeTableError(
+            f"{argument}: expected one model on one dataset, got {len(found)} in {place}: "
+            f"{listed(one.label for one in found)}; name one run, or split the table"
+        )
+    return _with_asked(found[0])
+
+
+def _refuse_several(place: Path, argument: str) -> None:
+    """Raise RunFolderError for a folder of runs: other commands take all of them."""
+    runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
+    if runs:
+        raise RunFolderError(
+            f"{argument}: expected the folder of one run, got {place}, which holds {len(runs)}; name one of them, such "
+            f"as {runs[0].parent}"
+        )
+
+
+def whole_run(place: Path) -> Path:
+    """Return the folder of a run for its outcome table, which does not know what that lacks, nor where it stopped."""
+    around = run_around(place)
+    return around if around is not None and RunFolder(around).outcomes == place.resolve() else place
+
+
+def _with_asked(run: ComparedRun) -> ComparedRun:
+    """Add what the folder of a run says of how it was made, and how much it was asked, whatever its outcomes hold."""
+    if not run.source.is_dir():
+        return run
+    folder, draws = RunFolder(run.source), {}
+    if folder.replies.exists():  # they may stay where they were paid for
+        with open_store(folder, made=False) as store:
+            draws = store.asked()
+    about = folder.read_about()
+    asked = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
+    return replace(run, about=about, asked=asked)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A run that was judged while it was asked, and the verdict.
+
+    Attributes
+    ----------
+    run, verdict
+        What was asked of the candidate, None where an error kept it from its next look, and what was decided at the
+        last one.
+    """
+
+    run: Run | None
+    verdict: GateResult
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What was not asked, and why."""
+        ended = self.verdict.unasked if self.run is None else self.run.ended
+        if ended is not None:
+            yield f"ended early: {ended}"
+        if self.run is not None and self.run.missing:
+            first = self.run.missing[0]
+            yield (
+                f"{len(self.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
+                f"{first.error[:200]}; the same command asks them again"
+            )
+
+
+def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
+    """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
+    known = [] if baseline is None else [name for name in baseline.variants if name is not None]
+    if policy.variant is None and len(known) != 1:
+        told = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt variant to ask with, got {told}; name it with --variant")
+    return policy.variant or known[0]
+
+
+def _check_draws(plan: Plan, policy: Policy) -> None:
+    """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
+    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
+    once = settings.drawing.draws in (None, 1) and settings.drawing.repeat_questions is None
+    if CORRECTED in guarded and once and settings.decoding.temperature > 0:
+        raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
+
+
+async def gate_while_asking(
+    plan: Plan,
+    baseline: ComparedRun | None,
+    policy: Policy,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+) -> Gated:
+    """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
+
+    What keeps it from its next look is no verdict: it is inconclusive.
+
+    Parameters
+    ----------
+    plan
+        The candidate's run, of one prompt variant.
+    baseline, policy
+        As `refusal_index.findings.gate.decide` takes them.
+    progress, budget
+        As `carry_out` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `carry_out` and `decide` do, and before anything is asked where the baseline is of other questions, a limit
+        is one that no score can have, or the folder was looked at in another way before.
+    """
+    if baseline is not None:
+        not_compared(plan, baseline)
+    to_ask = _to_ask(plan)
+    check_reachable(policy, payoffs_of([to_ask]))
+    _check_draws(plan, policy)
+    sizes = sizes_of(plan, plan.settings.stopping.looks)
+    design = GroupSequential(sizes, policy.alpha)
+    looks = GateLooks(sizes[-1], len(sizes))
+    _check_planned(plan.folder, looks)
+    found: list[GateResult] = []
+
+    def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
+        look, told = AtLook(design, asked), looked_at(asked, sizes)
+        candidate = read_one(run, "candidate")
+        result = decide(candidate, baseline, policy, look=look, looked=told, within_look=within_look)
+        found.append(result)
+        return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
+
+    try:
+        run = await in_looks(plan, sizes, judged, progress, budget, about={GATE_LOOKS: looks.to_document()})
+    except RunFailedError as error:
+        return Gated(None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error)))
+    if run.ended is not None:
+        asked = run.outcomes["question_id"].n_unique()
+        judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
+    return Gated(run, found[-1])
+
+
+def _to_ask(plan: Plan) -> ComparedRun:
+    """Return a candidate of which there are no outcomes yet."""
+    settings = plan.identity
+    return ComparedRun(
+        settings["model"], plan.folder.path, settings["model"], plan.dataset.name, {}, settings, about=plan.about
+    )
+
+
+def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
+    """Raise SettingError where a candidate was looked at in another way: more looks err more often than stated."""
+    before = GateLooks.read(folder.read_about()) if folder.run_json.exists() else None
+    if before is not None and before.of == looks.of and before != looks:
+        raise SettingError(
+            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
+            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
+        )
+
+
+def not_compared(plan: Plan, baseline: ComparedRun) -> int:
+    """Return how many questions of a plan of one prompt variant the baseline lacks: they would be asked in vain.
+
+    Raises OutcomeTableError where it lacks the variant, or more than half of the questions.
+    """
+    (variant,) = plan.procedures
+    check_variant("baseline", baseline, variant)
+    asked = {one.question_id for one in plan.dataset.questions}
+    theirs = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
+    shared = len(asked & theirs)
+    if 2 * shared < len(asked):
+        raise OutcomeTableError(
+            f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
+            f"{len(theirs):,} of the baseline; ask the candidate what the baseline was asked"
+        )
+    return len(asked) - shared

@@ -1,0 +1,482 @@
+"""From settings to a plan: everything checked that can be, before a model is asked and before a folder is made.
+
+A run as its folder alone tells it: its settings, its words and whom it asks, without the file of its questions.
+
+The store of replies of a run's folder.
+
+What a run's folder is made of: all settings that tell its replies from others.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.datasets import Dataset, load_dataset, sample
+from refusal_index.data.folder import RunFolder, default_run_name
+from refusal_index.data.outcome import Question
+from refusal_index.data.settings import Prices, as_json, refuse_other_settings
+from refusal_index.models.functions import is_function_name
+from refusal_index.plugins.almanac import ALMANAC
+from refusal_index.plugins.batches.wave import Talk
+from refusal_index.protocol import (
+    ASKED_AGAIN,
+    FORCED,
+    Asked,
+    Completion,
+    Conversation,
+    ForcedPass,
+    GraderKind,
+    Placement,
+    Procedure,
+    PromptSet,
+    Protocol,
+    TwoPass,
+    check_gradable,
+    due,
+    grader_prompt_hash,
+    kept_unscored,
+    load_prompt_set,
+    no_gold_prompt_hash,
+    prompt_set_names,
+)
+from refusal_index.runs.checks import (
+    UNSCORED,
+    check_context,
+    check_name,
+    check_sending,
+    check_trackers,
+    chosen,
+    function_sources,
+    grader_of,
+    placement_of,
+)
+from refusal_index.runs.registry import check_engine
+from refusal_index.runs.results import procedure_of
+from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Drawing, SettingError, Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A run that was begun before.
+
+    Attributes
+    ----------
+    folder, settings
+        Where it lies, and what was asked; how it is sent is as given now.
+    procedures
+        What is asked in each variant.
+    names
+        Whom it asks, the model first.
+    """
+
+    folder: RunFolder
+    settings: Settings
+    procedures: Mapping[str, Procedure]
+    names: Mapping[Asked, str]
+
+    def talks(self, store: ReplyStore) -> Iterator[Talk]:
+        """Yield the talk about each question, in the order of ids, whatever is put into the store meanwhile."""
+        for one in store.each_question():
+            conversations = [
+                Conversation(one.question, variant, procedure, one.draws[variant])
+                for variant, procedure in self.procedures.items()
+                if variant in one.draws and (procedure.asks_model or one.said(variant))
+            ]
+            yield Talk(conversations, one.replies, one.retired)
+
+
+def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
+    """Read a run's folder.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    settings
+        How requests are sent; all else is the run's.
+    prompts
+        The file of the run's prompt set, where it is none that is shipped.
+
+    Raises
+    ------
+    RefusalIndexError
+        If it is no run's folder, or the prompt set is not that of the run.
+    """
+    folder = RunFolder(path)
+    before = folder.read_complete_settings()
+    kind, graders = grader_before(before)
+    names = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), graders, strict=False))
+    settings = settings_before(before, settings)
+    procedure = procedure_of(before)
+    if not procedure.asks_model:
+        return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
+    chosen = prompts_before(before, prompts, path)
+    how = Placement(settings.prompting.placement), settings.prompting.think
+    words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
+    procedures: dict[str, Procedure] = {name: TwoPass(kind, one) for name, one in words.items()}
+    if not procedure.asks_first:
+        procedures = {FORCED: ForcedPass(kind, next(iter(words.values())))}
+    return Reopened(folder, settings, procedures, {Asked.MODEL: settings.model, **names})
+
+
+def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
+    """Return settings with what a run's folder says was asked; nothing else in it is used, such as a command."""
+    decoding = {name: value for name, value in before.get("decoding", {}).items() if name in vars(settings.decoding)}
+    settings = settings.changed(model=before["model"], seed=before["seed"], **decoding)
+    return settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
+
+
+def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
+    """Tell who graded, of a folder's settings: a rule, or models by name."""
+    named = before.get("grader") or {"name": str(GraderKind.EXACT)}
+    return grader_of(",".join(named[one] for one in ("name", "second") if named.get(one)))
+
+
+def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> PromptSet:
+    """Return the prompt set that a run was asked with.
+
+    Raises
+    ------
+    SettingError
+        If it is one of a file that is not given, or is another one.
+    """
+    name = before["prompts"]["name"]
+    if given is None and name not in prompt_set_names():
+        raise SettingError(
+            f"{{prompts}}: expected the file of the prompt set {name!r}, with which {path} was made, got nothing; it "
+            "is none of the package's"
+        )
+    chosen = load_prompt_set(given or name)
+    if chosen.hash != before["prompts"].get("sha256"):
+        raise SettingError(
+            f"{{prompts}}: expected the prompt set that {path} was asked with, got {chosen.name!r}, whose words differ"
+        )
+    return chosen
+
+
+def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
+    """Open the replies of a folder; raise StoreError where it lacks those that its outcome table was made of.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    made
+        Whether to make the file where there is none; else what it would hold is read into memory.
+    """
+    if folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size):
+        raise StoreError(
+            f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
+            "file, or evaluate into another folder"
+        )
+    return ReplyStore(folder.replies if made or folder.replies.exists() else None)
+
+
+PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
+
+
+def identity(
+    settings: Settings, dataset: Dataset, prompts: PromptSet, graders: tuple[str, ...], sources: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return all that a reply or a grade depends on; a folder belongs to one such set.
+
+    Parameters
+    ----------
+    settings, dataset, prompts
+        What is asked, and in which words.
+    graders
+        The rule, the model or the two models that grade.
+    sources
+        Hashes of functions' own sources, by the name of the function.
+    """
+    return {
+        "model": settings.model,
+        "dataset": {
+            "name": dataset.name,
+            "sha256": dataset.sha256,
+            "questions": len(dataset.questions),
+            "questions_sha256": dataset.questions_sha256,
+        },
+        "grader": grader_identity(graders, dataset.questions),
+        "prompts": {
+            "name": prompts.name,
+            "sha256": prompts.hash,
+            "variants": list(prompts.variants),
+            **({"targets": prompts.targets} if prompts.targets else {}),
+        },
+        "placement": settings.prompting.placement,
+        "think": settings.prompting.think or None,
+        "decoding": asdict(settings.decoding),
+        "seed": settings.seed,
+        "comparability_version": comparability_version(graders[0]),
+        **({"functions": dict(sources)} if sources else {}),
+    }
+
+
+def comparability_version(grader: str | None) -> int:
+    """Return the comparability version of a run with this grader.
+
+    Runs graded by `regex` are one version ahead of all others: their patterns were in the dialect of `re` before.
+    """
+    return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
+
+
+def grader_identity(graders: tuple[str, ...], questions: Iterable[Question]) -> dict[str, Any]:
+    """Return who grades, in words that tell graders apart; a prompt's hash where a model is asked."""
+    asked = any("/" in name for name in graders)
+    return {
+        "name": graders[0],
+        "second": graders[1] if len(graders) > 1 else None,
+        "prompt_sha256": grader_prompt_hash() if asked else None,
+        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if asked else None,
+    }
+
+
+def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
+    """Return what is worth knowing about how a run was made, and may differ when it is resumed."""
+    return {
+        "versions": {"python": platform.python_version(), **versions(PACKAGES)},
+        **settings.accounts.prices.to_document(),
+        "penalty": settings.accounts.penalty,
+        "truthfulness_weights": list(settings.accounts.truthfulness_weights),
+        "dataset": {"source": dataset.source, "licence": dataset.licence},
+        "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+RUNS = Path("runs")
+ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that only needs to be carried out.
+
+    Attributes
+    ----------
+    settings, dataset
+        What is asked: the settings with every default in place, and the questions that they name.
+    graders
+        The names of the models and functions that grade; none where a rule does.
+    folder, identity, about
+        Where the run lies or will, all that its replies depend on, and what else is worth knowing.
+    procedures
+        What is asked in each variant, in the order in which they are run.
+    draws
+        How often each question is drawn, by variant.
+    objects
+        Models and functions that are in memory, by the name that stands for them.
+    title
+        What to call model and dataset: a configuration may have names of its own for them.
+    """
+
+    settings: Settings
+    dataset: Dataset
+    graders: tuple[str, ...]
+    folder: RunFolder
+    identity: Mapping[str, Any]
+    about: Mapping[str, Any]
+    procedures: Mapping[str, Procedure]
+    draws: Mapping[str, Mapping[Question, int]]
+    objects: Mapping[str, object] = field(default_factory=dict)
+    title: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        check_engine(self.settings.sending.engine)
+
+    @property
+    def names(self) -> dict[Asked, str]:
+        """Whom the run asks, the model first."""
+        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
+        asks_model = any(procedure.asks_model for procedure in self.procedures.values())
+        return {**({Asked.MODEL: self.settings.model} if asks_model else {}), **graders}
+
+    @property
+    def prices(self) -> Prices:
+        """What its models cost."""
+        return self.settings.accounts.prices
+
+    @property
+    def called(self) -> str:
+        """What to call the run."""
+        return " on ".join(self.title)
+
+    def part(self, questions: Container[Question]) -> Plan:
+        """Return the plan of asking only some of its questions."""
+        draws = {
+            variant: {one: count for one, count in asked.items() if one in questions}
+            for variant, asked in self.draws.items()
+        }
+        return replace(self, draws=draws)
+
+    def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
+        """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
+
+        Where the model is not asked, a question without a reply of it leaves nothing to do.
+        """
+        return list(self.each_conversation(variant, store))
+
+    def each_conversation(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
+        """Yield the conversations of a variant one by one, for whom there are too many to hold."""
+        before, procedure = store.asked().get(variant, {}), self.procedures[variant]
+        for question, draws in self.draws[variant].items():
+            if procedure.asks_model or store.said(question.question_id, variant):
+                yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
+
+    def by_question(self, variants: Iterable[str], store: ReplyStore) -> list[Conversation]:
+        """Return the conversations of several variants, those about one question side by side."""
+        found: dict[Question, list[Conversation]] = {}
+        for variant in variants:
+            for one in self.each_conversation(variant, store):
+                found.setdefault(one.question, []).append(one)
+        return [one for conversations in found.values() for one in conversations]
+
+    def pending(self, store: ReplyStore) -> list[str]:
+        """Return the variants in which something is still to be asked."""
+        return [
+            variant
+            for variant in self.procedures
+            if any(
+                due(one, store.said(one.question.question_id, variant))
+                for one in self.each_conversation(variant, store)
+            )
+        ]
+
+    def asked_again(self, store: ReplyStore) -> list[Completion]:
+        """Return the replies that are to be set aside, since something is to be asked again without them."""
+        reasons = self.settings.sending.retry
+        wanted = ASKED_AGAIN if UNSCORED in reasons else reasons
+        found: dict[Completion, None] = {}
+        for variant in self.procedures if wanted else ():
+            for one in self.conversations(variant, store):
+                said = store.said(one.question.question_id, variant)
+                found |= dict.fromkeys(kept_unscored(one, said, wanted))
+        return list(found)
+
+
+def prepare(
+    settings: Settings,
+    *,
+    out: Path | None = None,
+    dataset: Dataset | None = None,
+    objects: Mapping[str, object] | None = None,
+    runs: Path = RUNS,
+    imports: bool = True,
+) -> Plan:
+    """Check everything that can be checked before a model is named to its provider.
+
+    Parameters
+    ----------
+    settings
+        As given.
+    out, runs
+        The run's folder; without it, one below `runs` that is named after its settings.
+    dataset
+        The questions, where they were loaded before.
+    objects
+        Models and functions that are in memory, by the name that stands for them.
+    imports
+        Whether functions are imported; without, they are not checked, and what they replied before is not found.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
+    """
+    check_trackers(settings)
+    prompts, objects = load_prompt_set(settings.prompting.prompts), objects or {}
+    dataset = dataset or load_questions(settings)
+    default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
+    kind, graders = grader_of(settings.grader or default)
+    check_gradable(dataset.questions, kind)
+    settings = replace(settings, drawing=_drawing(settings, len(dataset.questions)))
+    if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
+        raise SettingError(
+            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
+        )
+    placement = placement_of(settings)
+    check_sending(settings, asks_grader=bool(graders))
+    settings = replace(
+        settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
+    )
+    for name in (settings.model, *graders):
+        if imports or not is_function_name(name):
+            check_name(name, objects, settings.sending.engine)
+    sources = function_sources(settings, graders, objects) if imports else {}
+    made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
+    folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
+    if folder.run_json.exists():
+        refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
+    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
+    draws = draws_of(settings, dataset)
+    think = settings.prompting.think
+    variants = settings.prompting.variants
+    return Plan(
+        settings=settings,
+        dataset=dataset,
+        graders=graders,
+        folder=folder,
+        identity=made_of,
+        about=about(settings, dataset, prompts),
+        procedures={name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        draws=dict.fromkeys(variants, draws),
+        objects=objects,
+        title=(settings.model, dataset.name),
+    )
+
+
+def load_questions(settings: Settings) -> Dataset:
+    """Load the dataset that the settings name, and draw the sample of it that they ask for.
+
+    Raises
+    ------
+    DatasetError
+        If it cannot be used.
+    """
+    asked = settings.questions
+    name = asked.dataset or ("own" if asked.data else ALMANAC)
+    columns = dict(asked.column) or None
+    limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
+    return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
+
+
+def _drawing(settings: Settings, n_questions: int) -> Drawing:
+    """Return how often to draw which of the questions: once, unless the settings say otherwise."""
+    given = settings.drawing
+    if given.repeat_questions is not None and given.repeat_questions > n_questions:
+        raise SettingError(
+            f"{{repeat_questions}}: expected at most {n_questions:,}, as many as are asked, "
+            f"got {given.repeat_questions:,}"
+        )
+    if given.draws is not None:
+        return given
+    if given.repeat_questions is not None:
+        return replace(given, draws=2)
+    return Drawing(1)
+
+
+def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
+    """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
+    drawing, questions = settings.drawing, dataset.questions
+    if drawing.draws is None or drawing.draws == 1:
+        return dict.fromkeys(questions, 1)
+    repeated = len(questions) if drawing.repeat_questions is None else drawing.repeat_questions
+    again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}
+    return {question: drawing.draws if question.question_id in again else 1 for question in questions}

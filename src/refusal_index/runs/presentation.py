@@ -1,0 +1,369 @@
+"""A set of runs, a dry run and a build as text.
+
+What one does with finished runs from Python: compare and rank them, draw studies, choose thresholds, export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.errors import checked_path
+from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.data.settings import Prices
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.findings.draws import INDEX
+from refusal_index.findings.summary import INCOMPLETE, Summary
+from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
+from refusal_index.plugins.studies.study import Study, StudyOptions
+from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.wiki import BuildPaths
+from refusal_index.protocol.cost import Range
+from refusal_index.render import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.render.blocks import interval, number, percent, worded
+from refusal_index.render.display import used_blocks
+from refusal_index.render.summary import summary_blocks
+from refusal_index.runs.dry_run import RunEstimate, counts_exactly
+from refusal_index.runs.registry import BATCH, FILES
+from refusal_index.runs.settings import SettingError, unknown
+from refusal_index.runs.sweep import CellResult, index_of
+from refusal_index.runs.writing import Run
+
+DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
+SHOWN = 3
+
+
+def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield the results of a set: every variant, the joint index of every run, and what is not complete."""
+    yield from result_blocks(results)
+    unfinished = [result for result in results if result.status != "complete"]
+    if unfinished:
+        yield ""
+        by_hand = all(result.is_waiting and result.plan.settings.sending.engine == FILES for result in unfinished)
+        on = "" if by_hand else "; the same command goes on with them"
+        yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
+    for result in unfinished:
+        yield f"  {result.plan.called}: {why_unfinished(result)}"
+
+
+def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield the results of several runs: every variant, and the joint index of every run."""
+    known = [result.labelled for result in results if result.labelled is not None]
+    if known:
+        variants = tuple(variant for summary in known for variant in summary.variants)
+        together = Summary(variants, (), known[0].confidence_level, known[0].penalty, known[0].truthfulness_weights)
+        yield from summary_blocks(together)
+        yield from ("", _indices(results, together.confidence_level))
+        yield from used_blocks(together)
+
+
+def _indices(results: Sequence[CellResult], level: float) -> Table:
+    left = ("model", "dataset", "status", "variants")
+    columns = ("model", "dataset", f"{METRIC_COLUMNS[INDEX]}, jointly", f"{percent(level)} interval", *left[2:])
+    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
+
+
+def _index(result: CellResult) -> Iterator[str]:
+    index = index_of(result.run.summary) if result.run else None
+    if index is None:
+        yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
+        return
+    yield number(index["estimate"])
+    yield interval(index["low"], index["high"])
+    status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
+    yield status if index["reason"] is None else f"{status} ({worded(index['reason'])})"
+    yield ", ".join(index["variants"])
+
+
+def why_unfinished(result: CellResult) -> str:
+    """Return why a run of a set has no results, or not all of them."""
+    if result.error is not None:
+        return result.error
+    if result.run is not None and result.run.ended is not None:
+        return result.run.ended
+    if result.waits is not None:
+        return result.waits
+    return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
+
+
+def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
+    """Give what dry runs found as JSON holds it."""
+    return {"dry_run_version": 1, "runs": [one.to_document() for one in found]}
+
+
+def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
+    """Yield what runs would send, and on what the numbers rest."""
+    names = ("model", "dataset")
+    rows = [(*_heading(one), *_numbers([one])) for one in found]
+    if len(found) > 1:
+        rows.append(("all", "", "", "", *_numbers(found)))
+    yield Table.of((*names, "questions", "variants", *DRY_RUN_COLUMNS), rows, left=names)
+    for line in _grouped(found):
+        yield from ("", line)
+
+
+def _heading(one: RunEstimate) -> tuple[str, ...]:
+    variants = len(one.plan.procedures)
+    done = variants - len(one.pending)
+    return (
+        *one.plan.title,
+        f"{len(one.plan.dataset.questions):,}",
+        f"{variants}, {done} done" if done else f"{variants}",
+    )
+
+
+def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
+    yield _count(_sum(one.found.first.requests for one in found))
+    yield _count(_sum(one.found.forced.requests for one in found))
+    yield _count(_sum(one.found.grading.requests + Range.exactly(one.checks) for one in found))
+    yield _count(_sum(one.requests for one in found))
+    yield _about(_sum(one.found.total.input_tokens for one in found))
+    yield _about(_sum(one.found.total.output_tokens for one in found))
+    costs = [one.cost for one in found if one.cost is not None]
+    yield f"${_sum(costs).expected:,.2f}" if len(costs) == len(found) else UNDEFINED
+    yield _time(_sum(one.seconds for one in found).expected)
+
+
+def _sum(ranges: Iterable[Range]) -> Range:
+    return sum(ranges, Range())
+
+
+def _count(amount: Range) -> str:
+    if amount.least == amount.most:
+        return f"{amount.most:,.0f}"
+    return f"{amount.least:,.0f} to {amount.most:,.0f}, about {amount.expected:,.0f}"
+
+
+def _about(amount: Range) -> str:
+    return f"{amount.expected:,.0f}" if amount.least == amount.most else f"about {amount.expected:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
+def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
+    """Yield every remark once, with the models that it is about unless it is about all."""
+    about: dict[str, dict[str, None]] = {}
+    for one in found:
+        for remark in _remarks(one):
+            about.setdefault(remark, {})[one.plan.title[0]] = None
+    everyone = {one.plan.title[0] for one in found}
+    for remark, models in about.items():
+        named = list(models)
+        more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+        yield remark if len(named) == len(everyone) else f"{', '.join(named[:SHOWN])}{more}: {remark}"
+
+
+def _remarks(one: RunEstimate) -> Iterator[str]:
+    """Say on what the numbers of a run rest."""
+    settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
+    if one.found.there:
+        yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
+    if one.remark:
+        yield f"On {dataset}, {one.remark}."
+    if not one.pending:
+        return
+    yield from _about_draws(one)
+    if one.foreseen:
+        yield (
+            f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
+            "--assume-refusal assumes a share instead. Variants share a question's forced answer."
+        )
+    else:
+        yield (
+            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
+            "(--assume-refusal); variants share a question's forced answer."
+        )
+    which = "reply that is not known" if one.foreseen else "reply"
+    pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "
+    pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
+    yield (
+        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
+        + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
+    )
+    if (settings.drawing.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
+        yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
+    if one.plan.graders:
+        yield _about_grading(one)
+
+
+def _about_draws(one: RunEstimate) -> Iterator[str]:
+    """Say what is drawn repeatedly, and what for."""
+    drawing, dataset = one.plan.settings.drawing, one.plan.title[1]
+    if one.plan.settings.decoding.temperature == 0:
+        if (drawing.draws or 1) > 1:
+            yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
+    elif (drawing.draws or 1) > 1:
+        some = "all" if drawing.repeat_questions is None else f"{drawing.repeat_questions:,}"
+        yield f"On {dataset}, {some} of the questions are sampled {drawing.draws} times, for corrected RI."
+
+
+def _about_grading(one: RunEstimate) -> str:
+    alike = " as if no two draws were alike," if (one.plan.settings.drawing.draws or 1) > 1 else ""
+    who = " and ".join(one.plan.graders)
+    return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
+
+
+def _about_cost(prices: Prices) -> str:
+    """Say whose tokens the cost is of, where it is not of all."""
+    if prices.model and not prices.grader:
+        return "; the cost is that of the model without its graders (--grader-price)"
+    if prices.grader and not prices.model:
+        return "; what the model costs is not known (--price)"
+    return ""
+
+
+def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
+    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
+    counts, file = record["counts"], record["file"]
+    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
+    rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
+    yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
+    for role, used in record["usage"].items():
+        tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
+        yield f"{role}: {used['requests']:,} requests, {tokens}"
+    if file["questions"] < wanted:
+        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
+    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
+
+
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
+    """Compare two runs over the same questions, the first minus the second, with every difference's interval.
+
+    Parameters
+    ----------
+    first, second
+        Runs, their folders, or outcome tables.
+    options
+        As `refusal_index.findings.comparison.CompareOptions` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If one of them cannot be read, or they have no variant in common.
+    """
+    chosen = CompareOptions(**options)
+    found = _compared([first, second], chosen)
+    if len(found) != 2:
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
+    first_run, second_run = found
+    return compare_two(first_run, second_run, chosen)
+
+
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
+    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
+    chosen = CompareOptions(**options)
+    found = _compared([runs] if isinstance(runs, Run) else runs, chosen)
+    if len(found) < 2:
+        raise SettingError(f"rank: expected two runs or more, got {len(found)}")
+    return rank_all(found, chosen)
+
+
+def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
+    """Make one table or figure of the paper, or beyond it, of runs.
+
+    Parameters
+    ----------
+    name
+        One of ``refusal-index study``.
+    runs
+        Runs, their folders, folders of sets, or outcome tables.
+    options
+        As `refusal_index.plugins.studies.study.StudyOptions` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there is no such study, or the runs do not allow it.
+    """
+    from refusal_index.plugins.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415 - they draw: long to import
+
+    if name not in STUDY_NAMES:
+        raise unknown("name", name, STUDY_NAMES)
+    return study_spec(name).make(
+        _compared([runs] if isinstance(runs, Run) else runs, CompareOptions()), StudyOptions(**options)
+    )
+
+
+def threshold(
+    run: Run | str | Path,
+    method: str | None = None,
+    *,
+    penalty: float | None = None,
+    max_error: float | None = None,
+    **options: Any,
+) -> Threshold:
+    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
+
+    Parameters
+    ----------
+    run
+        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
+    method
+        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
+    penalty
+        Choose the cut that is worth most, where a wrong answer costs so many right ones.
+    max_error
+        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
+    options
+        Others that `refusal_index.findings.threshold.ThresholdOptions` takes: ``variant``, ``confidence_level``,
+        ``seed``.
+
+    Returns
+    -------
+    Threshold
+        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
+        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
+        ``found.status`` is ``"undefined"``, and there is no table.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there are no such scores, or they tell nothing apart.
+
+    References
+    ----------
+    Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
+    :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
+    """
+    found = _compared([run], CompareOptions())
+    if len(found) != 1:
+        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
+    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))
+
+
+def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: str | Path | None = None) -> list[str]:
+    """Write runs in the format of another tool, or log them in a tracker of experiments.
+
+    Parameters
+    ----------
+    runs
+        Runs, their folders, folders of sets, or outcome tables.
+    to
+        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"mlflow"`` or ``"wandb"``.
+    out
+        The file or folder to write; a tracker takes none, as its own settings say where it logs.
+
+    Returns
+    -------
+    list of str
+        What was written, a line each.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there is no such target, it cannot take the runs, or these have no results.
+    """
+    several = [runs] if isinstance(runs, Run | str | Path) else runs
+    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in several]
+    return export_runs(places, to, None if out is None else checked_path(out, "out"))
+
+
+def _compared(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs]
+    return read_runs(places, options.sampling)

@@ -1,0 +1,154 @@
+"""A progress bar, in a terminal or a notebook: one of the callbacks that an evaluation tells how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from refusal_index.data.settings import Prices
+from refusal_index.plugins.wiki import Tried, Usage
+from refusal_index.protocol import Completion
+from refusal_index.render import escape
+from refusal_index.runs.budget import Took
+from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
+
+
+class _WithNote(Progress):
+    """A progress bar with a line below that says how things stand."""
+
+    note = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if self.note and not self.finished:
+            yield Text(self.note, overflow="ellipsis", no_wrap=True)
+
+
+class ProgressBar:
+    """Counts questions, tokens and cost while a run goes on."""
+
+    def __init__(self, progress: _WithNote, questions: int, prices: Prices) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=questions, spent="", variant="")
+        self._prices = prices
+        self._took = Took()
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        match event:
+            case Opened(finished, note):
+                if note is not None:
+                    self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
+                self._progress.start()
+                self._progress.advance(self._task, finished)
+            case Begun(variant):
+                self._progress.update(self._task, variant=escape(variant))
+            case Replied(completion):
+                self._count(completion)
+            case Finished():
+                self._progress.advance(self._task)
+            case Underway(note, is_news):
+                self._progress.note = escape(note)
+                if is_news:
+                    self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
+
+    def _count(self, completion: Completion) -> None:
+        self._took.add(completion)
+        read, written = map(_short, self._took.tokens)
+        cost = self._took.cost(self._prices)
+        spent = f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
+        self._progress.update(self._task, spent=spent)
+
+
+@contextmanager
+def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
+    """Show a progress bar on `console` once a run is open, until the block ends; `questions` of all its variants."""
+    columns = (
+        TextColumn("{task.fields[variant]:>8}", markup=False),  # a variant may be called anything
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    progress = _WithNote(*columns, console=console, refresh_per_second=4)
+    try:
+        yield ProgressBar(progress, questions, prices)
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+
+
+@contextmanager
+def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far something has come while the block runs, which calls what it is given at every step."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
+        task = progress.add_task(escape(title), total=total)
+        yield lambda: progress.advance(task)
+
+
+def _short(count: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)
+
+
+class BuildBar:
+    """Counts questions, sections and tokens while a build goes on."""
+
+    def __init__(self, progress: Progress, wanted: int) -> None:
+        self._progress, self._wanted = progress, wanted
+        self._task = progress.add_task("", total=wanted, spent="")
+        self._good = self._tried = 0
+        self._usage = Usage()
+
+    def noted(self, note: str) -> None:
+        """Say what must be said."""
+        self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
+
+    def replied(self, usage: Usage) -> None:
+        """Count the tokens of one reply."""
+        self._usage += usage
+        self._update()
+
+    def tried(self, one: Tried) -> None:
+        """Count one section."""
+        self._tried += 1
+        self._good += one.reason is None
+        self._update()
+
+    def underway(self, note: str) -> None:
+        """Show how requests stand that are on their way."""
+        self._progress.update(self._task, note=escape(note))
+
+    def _update(self) -> None:
+        used = self._usage
+        spent = f"{self._tried:,} sections, {used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)
+
+
+@contextmanager
+def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
+    """Show a progress bar of a build while the block runs."""
+    columns = (
+        TextColumn("questions"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        yield BuildBar(progress, wanted)

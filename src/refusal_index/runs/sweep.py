@@ -1,0 +1,552 @@
+"""Every model of a configuration on every dataset of it, as one resumable set.
+
+Everything is checked for all of them before the first request. Each model and dataset has a run's folder of its own,
+named after its settings, so that a set may grow and a name may change without anything being paid for twice. What one
+run of the set cannot do keeps none of the others from being done.
+
+A configuration: models and datasets as tables of a file, whose keys are the settings of a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from importlib import resources
+from importlib.resources.abc import Traversable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.errors import RunFolderError, shortened, suggestion
+from refusal_index.data.files import write_atomically
+from refusal_index.data.run_sets import SET_VERSION, SUMMARY, set_document
+from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.summary import Summary
+from refusal_index.plugins.batches.wave import check_forgotten, journal_of
+from refusal_index.protocol import Asked
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.carrying import News, first_wait, longer, pause, settings_alone, waits_for_batches
+from refusal_index.runs.engine import ModelError, Progress, Underway, WaitingError
+from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
+from refusal_index.runs.registry import RAY, engine_of
+from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, SettingError, Settings, not_a_setting
+from refusal_index.runs.writing import Run
+
+FOLDER = "configs"
+SUFFIX = ".toml"
+NAME = "name"
+
+MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
+    tuple(name for name, known in SETTINGS.items() if known.of == kind) for kind in ("model", "dataset", "set")
+)
+"""Settings of each model, of each dataset, and of the whole set, whose results stand in one table."""
+
+IDENTITY_KEYS = ("model", "dataset", "data", "column")
+"""What makes an entry, and has no default."""
+
+DEFAULT_KEYS = tuple(key for key in (*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS) if key not in IDENTITY_KEYS)
+TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
+
+
+class ConfigError(SettingError):
+    """A configuration that cannot be used; the message names the file, the table and the key."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model or one dataset of a configuration.
+
+    Attributes
+    ----------
+    place
+        The file and the table, for messages.
+    name
+        What to call it; None for what it is.
+    values
+        Options by name, checked one by one.
+    """
+
+    place: str
+    name: str | None
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A configuration as it was read.
+
+    Attributes
+    ----------
+    name
+        Names the folder that the set is run in.
+    source, sha256
+        The file, and what was in it.
+    defaults
+        Options that hold for all entries that do not say otherwise.
+    models, datasets
+        Each model answers each dataset.
+    """
+
+    name: str
+    source: str
+    sha256: str
+    defaults: Mapping[str, Any]
+    models: tuple[Entry, ...]
+    datasets: tuple[Entry, ...]
+
+
+def config_names() -> tuple[str, ...]:
+    """Return the names of the configurations that come with the package.
+
+    Examples
+    --------
+    >>> config_names()[0]
+    'paper/all'
+    """
+    return tuple(sorted(_names(resources.files("refusal_index") / FOLDER)))
+
+
+def read_config(given: str) -> Config:
+    """Read a configuration by its path, or by the name of one that comes with the package.
+
+    A file goes first. Otherwise ``paper/all``, ``paper/all.toml`` and ``configs/paper/all.toml`` name the same one.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or something in it is not as it should be.
+
+    Examples
+    --------
+    >>> read_config("paper/gpt-4.1").name
+    'paper-gpt-4.1'
+    """
+    path = Path(given)
+    if path.is_file():
+        return _parse(_content(path), given, path.name.removesuffix(SUFFIX))
+    name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+    if name not in config_names():
+        raise ConfigError(
+            f"config: no file {given!r}, and no configuration of that name comes with the package"
+            f"{suggestion(name, config_names())}; those that do are {', '.join(config_names())}"
+        )
+    content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
+    return _parse(content, f"{name}{SUFFIX}", name)
+
+
+def _names(folder: Traversable, prefix: str = "") -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _names(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield prefix + entry.name.removesuffix(SUFFIX)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from error
+
+
+def _parse(content: bytes, source: str, name: str) -> Config:
+    try:
+        document = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from error
+    if "preamble" in document:
+        raise ConfigError(
+            f"{source}: expected a configuration of models and datasets, got a prompt set; 'refusal-index prompts "
+            f"{source}' shows it, and --prompts {source} asks in its words"
+        )
+    for key in document:
+        if key not in (NAME, "defaults", "models", "datasets"):
+            known = (NAME, "[defaults]", "[[models]]", "[[datasets]]")
+            raise ConfigError(f"{source}: expected {', '.join(known)}, got {key!r}{_guess(key, _bare(known))}")
+    defaults = document.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise ConfigError(f"{source}: expected a table [defaults], got {shortened(defaults)}")
+    return Config(
+        name=_folder_name(document.get(NAME, name), source),
+        source=source,
+        sha256=hashlib.sha256(content).hexdigest(),
+        defaults=_values(defaults, f"{source}, [defaults]", DEFAULT_KEYS),
+        models=_entries(document, "models", MODEL_KEYS, ("model",), source),
+        datasets=_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source),
+    )
+
+
+def _folder_name(name: Any, source: str) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigError(f"{source}: expected a text as {NAME!r}, got {shortened(name)}")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "unnamed"
+
+
+def _entries(
+    document: Mapping[str, Any], key: str, known: tuple[str, ...], needed: tuple[str, ...], source: str
+) -> tuple[Entry, ...]:
+    tables = document.get(key)
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        found = "nothing" if tables is None else shortened(tables)
+        raise ConfigError(f"{source}: expected at least one table [[{key}]], got {found}")
+    return tuple(
+        _entry(table, f"{source}, [[{key}]] {number}", known, needed) for number, table in enumerate(tables, 1)
+    )
+
+
+def _entry(table: Mapping[str, Any], place: str, known: tuple[str, ...], needed: tuple[str, ...]) -> Entry:
+    name = table.get(NAME)
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
+    values = _values({key: value for key, value in table.items() if key != NAME}, place, known)
+    if not any(key in values for key in needed):
+        raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {_listed(table)}")
+    return Entry(place if name is None else f"{place} ({name})", name, values)
+
+
+def _values(table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> dict[str, Any]:
+    return {key: _value(key, value, place, known) for key, value in table.items()}
+
+
+def _value(key: str, value: Any, place: str, known: tuple[str, ...]) -> Any:
+    if key not in known:
+        raise ConfigError(f"{place}: {_unknown(key, known)}")
+    try:
+        return SETTINGS[key].read(value)
+    except SettingError as error:
+        raise ConfigError(f"{place}, {error}") from error
+
+
+def _unknown(key: str, known: tuple[str, ...]) -> str:
+    if key in REMOVED:
+        return str(not_a_setting(key))
+    elsewhere = [table for table, keys in TABLES.items() if key in keys]
+    if elsewhere:
+        return f"{key!r} belongs in {' or '.join(elsewhere)}"
+    return f"no option is called {key!r}{_guess(key, (*known, NAME))}; 'refusal-index run --help' lists them"
+
+
+def _guess(key: str, known: tuple[str, ...]) -> str:
+    return suggestion(key, known) or suggestion(key, [key for keys in TABLES.values() for key in keys])
+
+
+def _bare(tables: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(table.strip("[]") for table in tables)
+
+
+def _listed(table: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, table)) or "nothing"
+
+
+Watched = Callable[[int, Plan], AbstractContextManager[Progress]]
+"""Gives what is told of a run's progress, for its place in a set."""
+
+DATASET_GIVEN = ("dataset", "data", "column")
+"""Settings that take the place of all datasets of a file."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What became of one run of a set.
+
+    Attributes
+    ----------
+    plan
+        The run.
+    run
+        Its results; None where there are none yet.
+    error
+        What kept it from its end.
+    waits
+        What it waits for, where there are no results yet.
+    """
+
+    plan: Plan
+    run: Run | None = None
+    error: str | None = None
+    waits: str | None = None
+
+    @property
+    def status(self) -> str:
+        """``complete``, ``incomplete`` (too much is unscored), ``failed``, ``waiting`` or ``pending``."""
+        if self.run is None:
+            return "failed" if self.error is not None else "waiting" if self.waits is not None else "pending"
+        return "complete" if self.run.is_complete else "incomplete"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it ended as it was told to, before all was asked."""
+        return self.waits is not None or (self.run is not None and self.run.ended is not None)
+
+    @property
+    def labelled(self) -> Summary | None:
+        """The summary with the names that the set has for model and dataset."""
+        if self.run is None:
+            return None
+        model, dataset = self.plan.title
+        summary = self.run.summary
+        return replace(
+            summary,
+            variants=tuple(replace(variant, model=model, dataset=dataset) for variant in summary.variants),
+            pooled=tuple(replace(pooled, model=model, dataset=dataset) for pooled in summary.pooled),
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A set of runs, the folder that they lie in, and the configuration that it is of.
+
+    Attributes
+    ----------
+    path, config
+        Of the set.
+    plans
+        Its runs, model by model.
+    """
+
+    path: Path
+    config: Config
+    plans: tuple[Plan, ...]
+
+    @property
+    def summary(self) -> Path:
+        """The summary of all runs."""
+        return self.path / SUMMARY
+
+    def write(self, results: Sequence[CellResult]) -> None:
+        """Replace the set's summary."""
+        write_atomically(self.summary, self.to_json(results).encode())
+
+    def to_json(self, results: Sequence[CellResult]) -> str:
+        """Give the set's summary as JSON text."""
+        return json.dumps(self.to_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_document(self, results: Sequence[CellResult]) -> dict[str, Any]:
+        """Give the set's summary as JSON holds it."""
+        return {
+            "set_version": SET_VERSION,
+            "name": self.config.name,
+            "config": {"source": self.config.source, "sha256": self.config.sha256},
+            "complete": all(result.status == "complete" for result in results),
+            "runs": [run_document(result) for result in results],
+        }
+
+
+def prepare_sweep(
+    given: str,
+    settings: Settings,
+    values: Mapping[str, Any] | None = None,
+    out: Path | None = None,
+    *,
+    imports: bool = True,
+) -> Sweep:
+    """Check every model of a configuration with every dataset of it.
+
+    Parameters
+    ----------
+    given
+        The configuration, by path or name.
+    settings
+        Those that hold where neither `values` nor the file says otherwise.
+    values
+        Settings by name that go before what the file says.
+    out
+        The set's folder; without it, one below `runs` that is named after the configuration.
+    imports
+        As `prepare` takes it.
+
+    Raises
+    ------
+    RefusalIndexError
+        If anything in the configuration cannot be used, two runs are the same, or the folder is something else.
+    """
+    config, values = read_config(given), values or {}
+    path = out or RUNS / config.name
+    _check_folder(path)
+    entries = config.datasets
+    if any(name in values for name in DATASET_GIVEN):
+        entries = (Entry("the command line", None, {}),)
+    datasets = []
+    for entry in entries:
+        with telling(entry.place):
+            datasets.append((entry, load_questions(settings.changed(**{**config.defaults, **entry.values, **values}))))
+    plans = []
+    for model in config.models:
+        for entry, dataset in datasets:
+            with telling(f"{model.place} on {entry.place}"):
+                chosen = settings.changed(**{**config.defaults, **entry.values, **model.values, **values})
+                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
+            title = (model.name or plan.title[0], entry.name or plan.title[1])
+            plans.append(replace(plan, title=title))
+    _refuse_doubles(config.source, plans)
+    return Sweep(path, config, tuple(plans))
+
+
+async def check_models(plans: Sequence[Plan]) -> None:
+    """Raise if a model that is still to be asked has no key, or lacks its package.
+
+    Raises
+    ------
+    ModelError
+        The message says what is missing, and names all others that cannot be asked.
+    """
+    failed: dict[str, ModelError] = {}
+    seen, clusters = set(), set()
+    for plan in plans:
+        with open_store(plan.folder, made=False) as store:
+            if not plan.pending(store):
+                continue
+        for name in plan.names.values():
+            if name in seen:
+                continue
+            seen.add(name)
+            only, sending = {Asked.MODEL: name}, plan.settings.sending  # graders too, else they would be asked
+            try:
+                engine = engine_of(sending.engine)(plan.settings, only, plan.objects)
+                if sending.engine == RAY and sending.ray_address in clusters:
+                    continue  # to open it for each model would start a cluster for each
+                async with engine.open():
+                    clusters.add(sending.ray_address)
+            except ModelError as error:
+                failed.setdefault(name, error)
+    if failed:
+        first, *others = failed
+        more = f"; nor can these be asked: {', '.join(others)}" if others else ""
+        raise ModelError(f"{failed[first]}{more}")
+
+
+async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
+    """Carry out one run after the other; the set's summary is what is known so far, from the first on.
+
+    Runs in batches are begun one after the other, so that the first waves of all are on their way together; whichever
+    has something to collect goes on, until all have come to their end or are to be detached.
+
+    Parameters
+    ----------
+    sweep
+        The set, held by the caller.
+    watched
+        Gives, for each run and its place in the set, what is told of its progress.
+    budget
+        What they may use together; None for what their settings say.
+    """
+    results = [CellResult(plan) for plan in sweep.plans]
+    budget = budget or Budget(sweep.plans[0].settings.limits)
+    _count_earlier(sweep, budget)
+    sweep.write(results)  # it has the names that the runs' own reports show
+    places, wait = list(range(len(results))), 0.0
+
+    def tell(plan: Plan, note: str) -> None:
+        with watched(sweep.plans.index(plan), plan) as progress:
+            progress(Underway(note, is_news=True))
+
+    check_forgotten(sweep.plans[0].settings.sending.forget, [journal_of(one.folder) for one in sweep.plans])
+    news = News(tell)
+    while places:
+        waiting = []
+        for place in places:
+            if budget.ended is not None:
+                return
+            plan = sweep.plans[place]
+            is_asked_first = bool(wait) and not budget.is_over
+            found = await _cell(place, plan, watched, budget, news if is_asked_first else None)
+            if found is None:
+                waiting.append(place)
+                continue
+            results[place] = found
+            sweep.write(results)
+            if results[place].is_waiting and waits_for_batches(plan, budget):
+                waiting.append(place)
+            else:
+                yield results[place]
+        wait = longer(wait) if wait and waiting == places else first_wait(sweep.plans)
+        places = waiting
+        if places:
+            await pause(wait, budget)
+
+
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: News | None) -> CellResult | None:
+    """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
+    carried = replace(plan, settings=settings_alone(plan))
+    try:
+        if news is not None and not await news.of(plan):
+            return None
+        with watched(place, plan) as progress:
+            return CellResult(plan, await bring_to_end(carried, progress, budget))
+    except WaitingError as error:
+        return CellResult(plan, waits=str(error))
+    except RefusalIndexError as error:
+        return CellResult(plan, error=str(error))
+
+
+def _count_earlier(sweep: Sweep, budget: Budget) -> None:
+    """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
+    for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
+        with open_store(plan.folder, made=False) as store:
+            budget.count_earlier(plan.folder.path, chain(store.replies(), store.retired()), plan.prices)
+
+
+@contextmanager
+def telling(place: str) -> Iterator[None]:
+    """Put the place in a configuration before whatever is wrong with the input inside the block."""
+    try:
+        yield
+    except RefusalIndexError as error:
+        raise ConfigError(f"{place}: {error.message if isinstance(error, SettingError) else error}") from error
+
+
+def _check_folder(path: Path) -> None:
+    """Raise if the folder of a set is something else."""
+    if (path / "run.json").exists():
+        raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
+    if (path / SUMMARY).exists() and "set_version" not in set_document(path):
+        raise RunFolderError(f"{path / SUMMARY} is not the summary of a set; choose another folder")
+
+
+def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
+    """Raise where two runs of a set would share a folder, or could not be told apart in its table."""
+    folders: dict[Path, str] = {}
+    titles: set[str] = set()
+    for one in plans:
+        if one.folder.path in folders:
+            raise ConfigError(
+                f"{source}: {folders[one.folder.path]!r} and {one.called!r} are the same run: same model, questions "
+                "and settings; remove one of them"
+            )
+        if one.called in titles:
+            raise ConfigError(f"{source}: two runs are called {one.called!r}; tell them apart with 'name'")
+        folders[one.folder.path] = one.called
+        titles.add(one.called)
+
+
+def index_of(summary: Summary) -> dict[str, Any] | None:
+    """Return the Refusal Index of a run: jointly over its variants, or of its only one; None where it has none."""
+    if not summary.variants:
+        return None
+    if summary.pooled:
+        variants, index = summary.pooled[0].variants, summary.pooled[0].refusal_index
+    else:
+        variants, index = (str(summary.variants[0].variant),), summary.variants[0].index
+    return {"variants": variants, **index.to_document()}
+
+
+def run_document(result: CellResult) -> dict[str, Any]:
+    """Give one run of a set as the summary of the set holds it."""
+    index = index_of(result.run.summary) if result.run else None
+    model, dataset = result.plan.title
+    return {
+        "model": model,
+        "dataset": dataset,
+        "folder": result.plan.folder.path.name,
+        "status": result.status,
+        "error": result.error,
+        "waits": result.waits,
+        "refusal_index": index,
+        "summary": result.run.document if result.run else None,
+    }

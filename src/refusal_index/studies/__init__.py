@@ -1,4 +1,0 @@
-"""Tables and figures made of runs: one module a study, each a frame, a figure of it and a caption.
-
-`refusal_index.studies.study` lists them by name and writes one to files.
-"""

@@ -1,0 +1,170 @@
+"""Files of a stranger's folder: nothing but plain files is opened, nothing is waited for, nothing written elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.files import check_folder, check_plain, opened_plain, read_json, read_plain
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_sets import SET_VERSION, set_members
+from refusal_index.data.runs import read_runs
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def link(path: Path) -> None:
+    target = Path("elsewhere").resolve()
+    target.write_text("somebody's")
+    path.symlink_to(target)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(path))
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+KINDS = pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (link, "a symbolic link"),
+        (dangling, "a symbolic link"),
+        (device, "a symbolic link"),
+        (pipe, "a named pipe"),
+        (unix_socket, "a socket"),
+        (Path.mkdir, "a folder"),
+    ],
+)
+
+
+@KINDS
+def test_what_is_no_plain_file_is_named_for_what_it_is_and_not_opened(tmp_path, monkeypatch, make, said):
+    monkeypatch.chdir(tmp_path)  # a socket's name must be short
+    path = Path("x")
+    make(path)
+    for attempt in (check_plain, read_plain, read_json, lambda one: opened_plain(one, os.O_RDWR | os.O_CREAT)):
+        with pytest.raises(OSError, match=f"expected a plain file, got {said}"):
+            attempt(path)
+    assert not Path("nowhere").exists()
+
+
+@KINDS
+def test_a_lock_is_not_taken_in_what_is_none_and_nothing_elsewhere_changes(tmp_path, monkeypatch, make, said):
+    monkeypatch.chdir(tmp_path)
+    RunFolder(Path("r")).create_or_resume({})
+    make(Path("r/.lock"))
+    with pytest.raises(RunFolderError, match=rf"\.lock cannot be written \(expected a plain file, got {said}"):
+        RunFolder(Path("r")).lock().__enter__()
+    if make is link:
+        assert Path("elsewhere").read_text() == "somebody's"
+    assert not Path("r/nowhere").exists()
+
+
+@pytest.mark.parametrize("content", ["somebody's\n", "x" * 10_000])
+def test_a_second_name_of_somebodys_file_in_the_place_of_the_lock_is_left_as_it_is(tmp_path, content):
+    mine = tmp_path / "mine.txt"
+    mine.write_text(content)
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / ".lock").hardlink_to(mine)
+    with pytest.raises(RunFolderError, match=r"\.lock"):
+        RunFolder(tmp_path / "r").lock().__enter__()
+    assert mine.read_text() == content
+
+
+def test_a_lock_of_a_run_before_is_taken_again(tmp_path):
+    folder = RunFolder(tmp_path)
+    for _ in range(2):
+        with folder.lock():
+            assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+@KINDS
+def test_settings_outcomes_and_summary_are_read_from_plain_files_only(tmp_path, monkeypatch, make, said):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(Path("r"))
+    folder.path.mkdir()
+    for path, read, error in (
+        (folder.run_json, folder.read_settings, RunFolderError),
+        (folder.summary, folder.read_summary, RunFolderError),
+        (folder.outcomes, folder.read_outcomes, OutcomeTableError),
+    ):
+        make(path)
+        with pytest.raises(error, match=f"{path.name} cannot be read.*expected a plain file, got {said}"):
+            read()
+        assert set_members(folder.path) == ()
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(OSError, match=r"expected a folder, got a link or a file"):
+        check_folder(tmp_path / "link")
+    assert check_folder(tmp_path / "not there") == tmp_path / "not there"
+
+
+def test_a_folder_that_is_reached_through_a_link_is_as_good_as_any(tmp_path):
+    RunFolder(tmp_path / "r").create_or_resume({"model": "m"})
+    (tmp_path / "link").symlink_to("r")
+    folder = RunFolder(tmp_path / "link")
+    with folder.lock():
+        folder.write_summary("{}")
+    assert folder.read_settings() == {"model": "m"}
+    assert folder.read_summary() == {}
+
+
+def test_what_is_written_takes_the_place_of_a_link_and_not_of_what_it_names(tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text("mine")
+    folder = RunFolder(tmp_path / "r")
+    folder.create_or_resume({})
+    folder.summary.symlink_to(mine)
+    folder.write_summary("{}")
+    assert mine.read_text() == "mine"
+    assert not folder.summary.is_symlink()
+
+
+def test_a_file_that_is_too_large_is_not_read_into_memory(tmp_path):
+    path = tmp_path / "x"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # of holes: it takes no room
+    with pytest.raises(OSError, match="expected at most 268,435,456 bytes, got 1,099,511,627,776"):
+        read_json(path)
+    path.rename(tmp_path / "run.json")
+    with pytest.raises(RunFolderError, match=r"run\.json cannot be read \(expected at most"):
+        RunFolder(tmp_path).read_settings()
+
+
+@pytest.mark.parametrize("content", [b"[" * 1_000_000, b"\xff\xfe", b"", b'{"a":1', b"1" * 100_000])
+def test_json_that_is_none_is_told_in_one_line(tmp_path, content):
+    for name, read in (("run.json", RunFolder.read_settings), ("summary.json", RunFolder.read_summary)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(RunFolderError) as caught:
+            read(RunFolder(tmp_path))
+        assert str(caught.value).startswith(f"{tmp_path / name}")
+        assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["../r", "/etc", "..", ".", "", "a/b", "a\0b", "x" * 300, 7, None, ["r"]])
+def test_a_set_leads_nowhere_else(tmp_path, name):
+    (tmp_path / "set").mkdir()
+    runs = [{"folder": name, "model": "m", "dataset": "d"}, {"folder": "r", "model": "m", "dataset": "d"}]
+    (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
+    assert [one.folder for one in set_members(tmp_path / "set")] == [tmp_path / "set" / "r"]
+    with pytest.raises(RunFolderError, match="r is not begun yet"):
+        read_runs([tmp_path / "set"])

@@ -1,0 +1,162 @@
+"""Evidence for the run folder: the same settings resume, others are refused by name, and nothing is half written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refusal_index.data import Outcome, Question
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.files import write_atomically
+from refusal_index.data.folder import RUN_ID, RunFolder, default_run_name
+from refusal_index.data.tabular import Identification, outcome_table, read_outcomes
+
+SETTINGS = {"model": "m", "variants": ("low", "high"), "generation": {"temperature": 0.0, "max_tokens": 256}}
+
+
+def hold_lock_in_another_process(folder: Path) -> subprocess.Popen[str]:
+    code = (
+        "import sys, time; from pathlib import Path; from refusal_index.data.folder import RunFolder\n"
+        f"with RunFolder(Path({str(folder)!r})).lock(): print('held', flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_the_same_settings_resume_and_keep_what_was_noted_first(tmp_path):
+    folder = RunFolder(tmp_path / "runs" / "a")
+    assert folder.create_or_resume(SETTINGS, about={"version": "1"}) is False
+    assert folder.create_or_resume(json.loads(json.dumps(SETTINGS)), about={"version": "2"}) is True
+    assert folder.read_settings()["variants"] == ["low", "high"]
+    assert folder.read_about() == {"version": "1", RUN_ID: folder.read_id()}
+    assert folder.run_json.is_file()
+
+
+def test_other_settings_are_refused_with_every_difference_named(tmp_path):
+    folder = RunFolder(tmp_path / "a")
+    folder.create_or_resume(SETTINGS)
+    before = folder.run_json.read_bytes()
+    other = {"model": "m", "variants": ["low"], "generation": {"temperature": 1.0, "max_tokens": 256}, "seed": 3}
+    with pytest.raises(RunFolderError) as caught:
+        folder.create_or_resume(other)
+    message = str(caught.value)
+    assert "generation.temperature: there 0.0, here 1.0" in message
+    assert "seed: there nothing, here 3" in message
+    assert "variants: there ['low', 'high'], here ['low']" in message
+    assert "max_tokens" not in message
+    assert "another folder" in message
+    assert folder.run_json.read_bytes() == before
+
+
+def test_long_and_many_differences_stay_readable(tmp_path):
+    folder = RunFolder(tmp_path / "a")
+    folder.create_or_resume({f"s{i}": "x" * 10_000 for i in range(9)})
+    with pytest.raises(RunFolderError, match="and 4 more") as caught:
+        folder.create_or_resume({f"s{i}": "y" * 10_000 for i in range(9)})
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    for attempt in (RunFolder(tmp_path).lock, lambda: RunFolder(tmp_path).create_or_resume(SETTINGS)):
+        with pytest.raises(RunFolderError, match=r"'thesis\.tex' but no run\.json"):
+            attempt()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path):
+    path = tmp_path / "file"
+    path.touch()
+    with pytest.raises(RunFolderError, match="cannot be read as a folder"):
+        RunFolder(path).create_or_resume(SETTINGS)
+    with pytest.raises(RunFolderError, match="cannot be made"):
+        RunFolder(path / "below").create_or_resume(SETTINGS)
+
+
+def test_what_a_kill_before_the_first_write_left_is_no_hindrance(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".run.json.0123abcd.tmp").write_text('{"half')
+    assert RunFolder(tmp_path).create_or_resume(SETTINGS) is False
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"half', "cannot be read"),
+        (b"[]", "expected run_format 1, got None"),
+        (b'{"run_format": 2, "settings": {}}', "expected run_format 1, got 2; use the release that wrote it"),
+        (b'{"run_format": 1, "settings": []}', "expected 'settings' to be an object"),
+    ],
+)
+def test_a_run_json_that_is_damaged_or_of_another_version_is_refused(tmp_path, content, said):
+    (tmp_path / "run.json").write_bytes(content)
+    with pytest.raises(RunFolderError, match=re.escape(said)):
+        RunFolder(tmp_path).create_or_resume(SETTINGS)
+
+
+def test_a_run_json_without_an_id_is_refused(tmp_path):
+    (tmp_path / "run.json").write_bytes(b'{"run_format": 1, "settings": {}, "about": {}}')
+    with pytest.raises(RunFolderError, match=r"run\.json: about: expected run_id, found none"):
+        RunFolder(tmp_path).read_id()
+
+
+def test_a_setting_that_one_side_lacks_differs_also_from_none(tmp_path):
+    RunFolder(tmp_path).create_or_resume(SETTINGS)
+    with pytest.raises(RunFolderError, match=r"seed: there nothing, here None"):
+        RunFolder(tmp_path).create_or_resume({**SETTINGS, "seed": None})
+
+
+def test_reading_the_settings_of_no_run_says_so(tmp_path):
+    with pytest.raises(RunFolderError, match=r"found no run\.json"):
+        RunFolder(tmp_path).read_settings()
+
+
+def test_two_processes_cannot_run_in_one_folder_and_a_killed_one_frees_it(tmp_path):
+    folder = RunFolder(tmp_path / "a")
+    other = hold_lock_in_another_process(folder.path)
+    try:
+        with pytest.raises(RunFolderError, match=rf"in use by another process \(id {other.pid}\)"), folder.lock():
+            pass
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.communicate()
+    with folder.lock():
+        assert (folder.path / ".lock").read_text() == f"{os.getpid()}\n"
+        assert folder.create_or_resume(SETTINGS) is False
+    with folder.lock():
+        assert folder.create_or_resume(SETTINGS) is True
+
+
+def test_derived_files_are_written_where_the_design_puts_them(tmp_path):
+    folder = RunFolder(tmp_path)
+    row = (Identification("m", "d", "low"), Question("q", "?", "!"), Outcome(True, True))
+    table = outcome_table([row])
+    folder.write_outcomes(table)
+    folder.write_summary("{}")
+    assert read_outcomes(tmp_path / "outcomes.parquet").equals(table)
+    assert (tmp_path / "summary.json").read_text() == "{}"
+    assert folder.report == tmp_path / "report.html"
+
+
+def test_new_files_have_the_usual_mode(tmp_path):
+    (tmp_path / "plain").touch()
+    write_atomically(tmp_path / "ours", b"")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-4.1", "../../etc/passwd", "a\\b:c*d?", "...", "模型", "x" * 500, "CON"])
+def test_run_names_are_safe_for_file_systems_and_differ_with_the_settings(model):
+    name = default_run_name(model, "simple qa", SETTINGS)
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,140}-[0-9a-f]{8}", name)
+    assert name == default_run_name(model, "simple qa", dict(reversed(SETTINGS.items())))
+    assert name != default_run_name(model, "simple qa", {**SETTINGS, "model": "n"})
+    assert name != default_run_name(model + "'", "simple qa", SETTINGS)

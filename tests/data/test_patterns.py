@@ -1,0 +1,62 @@
+"""Patterns of users: what the dialect of `regex` takes them for, and that none takes for ever or fills the memory."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from refusal_index.data import patterns
+from refusal_index.data.patterns import PatternError, compiled, matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matched"),
+    [
+        (r"\w+", "Ørsted", True),
+        (r"\w+", "Dvor\u030ca\u0301k", True),  # with combining accents, which `re` takes for no part of a word
+        (r"m\w", "m²", False),  # a superscript, which `re` takes for one
+        (r"a\sb", "a\x85b", True),
+        (r"a\sb", "a\x1cb", False),
+        ("[[:digit:]]+", "1945", True),
+        (r"(?V1)[\w--\d]+", "abc", True),
+        (r"(?V1)[\w--\d]+", "abc1", False),
+        (r"\p{Greek}+", "Αθήνα", True),
+        ("(?:Lima){e<=1}", "Lina", True),
+        ("{}", "{}", True),
+        ("a{,2}", "aa", True),
+        (".*b", "a\nB", True),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+def test_a_pattern_means_what_it_means_to_regex(pattern, text, matched):
+    assert matches(pattern, text) is matched
+
+
+@pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(a+)+$", r"(\w|\w\w)*x", r"(.*a){25}", r"(x+x+)+y"])
+def test_nested_repetitions_end_in_time(pattern, monkeypatch):
+    monkeypatch.setattr(patterns, "SECONDS", 0.1)
+    started = time.process_time()
+    with suppress(TimeoutError):
+        assert not matches(pattern, "a" * 60 + "!")
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", "missing )"),
+        ("[a", "unterminated character set"),
+        ("{e<=1}", "nothing for fuzzy constraint"),
+        ("(a{1000}){1000}", "1,000,000 parts"),
+        ("((a{1000}){1000}){1000}", "1,000,000,000 parts"),
+        ("a" * 200_000, "200,000 parts"),
+        ("a{99999999999999999999}", "parts, more than 100,000"),
+        ("(" * 5000 + ")" * 5000, "recursion"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_no_pattern_or_one_that_nothing_could_hold_says_why(pattern, why):
+    with pytest.raises(PatternError, match=why.replace(")", r"\)")):
+        compiled(pattern)

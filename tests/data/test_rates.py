@@ -1,0 +1,141 @@
+"""Published rates: which reading of them is right, what is impossible, and what rounding leaves open."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from refusal_index import ContingencyTable, refusal_index
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.rates import Rate, contingency_table, rates_outcomes, read_rates, rounding_range
+
+HEADER = "model,correct_rate,refusal_rate,forced_accuracy,n"
+
+
+def written(tmp_path, *lines, header=HEADER):
+    path = tmp_path / "rates.csv"
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return path
+
+
+def test_rates_of_a_table_give_the_table_back():
+    rng = np.random.default_rng(1)
+    for counts in rng.integers(0, 400, size=(200, 4)):
+        table = ContingencyTable(*counts.tolist())
+        given = {"refusal_rate": table.refusal_rate, "forced_accuracy": 1 - table.error_rate, "n": table.n}
+        assert ContingencyTable.from_rates(correct_rate=table.correct_rate, **given) == table
+        if table.n_answered:
+            attempted = table.answered_right / table.n_answered
+            assert ContingencyTable.from_rates(correct_given_attempted=attempted, **given) == table
+
+
+def test_the_correct_rate_is_over_all_questions_as_the_papers_program_has_it():
+    given = {"refusal_rate": 0.65, "forced_accuracy": 0.15, "n": 2000}
+    table = ContingencyTable.from_rates(correct_rate=0.1, **given)
+    assert table == ContingencyTable(1200, 100, 500, 200)
+    assert refusal_index(table).estimate == pytest.approx(0.4798, abs=5e-5)
+    assert ContingencyTable.from_rates(correct_given_attempted=2 / 7, **given) == table
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ({"correct_rate": 0.9, "refusal_rate": 0.5, "forced_accuracy": 0.95}, "more right than answered, by 400"),
+        ({"correct_rate": 0.3, "refusal_rate": 0.5, "forced_accuracy": 0.2}, "fewer right under forced answering"),
+        ({"correct_rate": 0.1, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "more right answers to refused questions"),
+        ({"correct_rate": 5, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "between 0 and 1, got 5; is it in per cent"),
+        ({"correct_rate": math.nan, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "between 0 and 1"),
+    ],
+)
+def test_impossible_rates_are_errors_and_not_clipped(rates, message):
+    with pytest.raises(ValueError, match=message):
+        ContingencyTable.from_rates(n=1000, **rates)
+
+
+def test_exactly_one_rate_of_the_first_pass_is_taken():
+    given = {"refusal_rate": 0.65, "forced_accuracy": 0.15, "n": 2000}
+    with pytest.raises(TypeError, match="exactly one"):
+        ContingencyTable.from_rates(**given)
+    with pytest.raises(TypeError, match="exactly one"):
+        ContingencyTable.from_rates(correct_rate=0.1, correct_given_attempted=0.3, **given)
+    with pytest.raises(TypeError, match="must be one number"):
+        ContingencyTable.from_rates(correct_rate="0.1", **given)
+
+
+def test_a_file_of_rates_becomes_outcomes_with_these_counts(tmp_path):
+    path = written(tmp_path, "a,0.05,0.74,0.08,1000", 'b,10 %,65%,15 %,"2,000"')
+    one, other = read_rates(path)
+    assert one.table == ContingencyTable(710, 30, 210, 50)
+    assert other.table == ContingencyTable(1200, 100, 500, 200)
+    outcomes = rates_outcomes([one, other])
+    assert contingency_table(outcomes.filter(model="a")) == one.table
+    assert contingency_table(outcomes.filter(model="b")) == other.table
+    assert outcomes["question_id"].n_unique() == 3000
+
+
+def test_rounding_is_told_from_the_digits_that_are_printed(tmp_path):
+    (two,), (three,) = (
+        read_rates(written(tmp_path, line)) for line in ("a,0.10,0.65,0.15,2000", "a,0.100,0.650,0.150,2000")
+    )
+    assert two.low < three.low < 0.4798 < three.high < two.high
+    assert three.high - three.low < 0.02
+    # The corner with the most right answers of the first pass, by the table of a million questions.
+    corner = ContingencyTable.from_rates(correct_rate=0.1005, refusal_rate=0.6505, forced_accuracy=0.1495, n=1_000_000)
+    assert refusal_index(corner).estimate <= three.high + 1e-6
+    assert refusal_index(corner).estimate == pytest.approx(three.high, abs=0.003)
+
+
+def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has_no_range():
+    low, high = rounding_range(Rate(0.1, 0.005), Rate(0.65, 0.005), Rate(0.1, 0.005), attempted=False)
+    assert 0.5 < low < high == 1
+    assert rounding_range(Rate(0.3, 0), Rate(0.0, 0), Rate(0.3, 0), attempted=False) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a,x,0.5,0.2,100", "line 2, correct_rate: expected a rate such as 0.05"),
+        ("a,10,65,15,100", "put % behind"),
+        ("a,0.1,0.65,0.15,1e300", "n: expected the number of questions"),
+        ("a,0.1,0.65,0.15,0", "n: expected the number of questions"),
+        ("a,0.1,0.65,0.04,100", "line 2: these rates fit no table"),
+        ("a,0.1,,0.15,100", "refusal_rate: expected a rate"),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(tmp_path, line, message):
+    with pytest.raises(OutcomeTableError, match=message):
+        read_rates(written(tmp_path, line))
+
+
+def test_missing_columns_and_rows_twice_are_told(tmp_path):
+    with pytest.raises(OutcomeTableError, match="a column 'forced_accuracy'"):
+        read_rates(written(tmp_path, "a,0.1,0.6,10", header="model,correct_rate,refusal_rate,n"))
+    with pytest.raises(OutcomeTableError, match="one of the columns 'correct_rate' and"):
+        read_rates(written(tmp_path, "a,0.6,0.1,10", header="model,refusal_rate,forced_accuracy,n"))
+    with pytest.raises(OutcomeTableError, match="line 3: 'a' is there twice"):
+        read_rates(written(tmp_path, *["a,0.05,0.74,0.08,1000"] * 2))
+
+
+def test_rows_without_a_model_are_called_by_their_place(tmp_path):
+    path = written(tmp_path, "0.05,0.74,0.08,1000", header="correct_rate,refusal_rate,forced_accuracy,n")
+    assert read_rates(path)[0].model.endswith("line 2")
+
+
+def test_the_command_scores_rates(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from refusal_index.cli import app
+
+    path = written(tmp_path, "a,0.05,0.74,0.08,1000")
+    shown = CliRunner().invoke(app, ["score", "--rates", str(path)])
+    assert shown.exit_code == 0
+    assert "a: 0.366 to 0.603 (cells 710, 30, 210, 50)" in shown.stdout
+    document = json.loads(CliRunner().invoke(app, ["score", "--rates", str(path), "--json"]).stdout)
+    expected = refusal_index(ContingencyTable(710, 30, 210, 50)).estimate
+    assert document["variants"][0]["metrics"]["refusal_index"]["estimate"] == expected
+    assert document["rounding"][0]["low"] == pytest.approx(0.366, abs=1e-3)
+    assert CliRunner().invoke(app, ["score", "--rates", str(path), str(path)]).exit_code != 0
+    assert CliRunner().invoke(app, ["score"]).exit_code != 0

@@ -1,0 +1,329 @@
+"""What a summary says beyond one table: the joint index, repeated draws, other decisions; all as `stats` has it."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.draws import corrected_indices, draws_summary
+from refusal_index.findings.sensitivity import outcome_counts, sensitivity
+from refusal_index.findings.summary import Summary, summarise, summary_to_json
+from refusal_index.render import to_text
+from refusal_index.render.summary import REPEATS_RI, summary_blocks
+from refusal_index.stats import (
+    METRIC_NAMES,
+    ContingencyTable,
+    OutcomeCounts,
+    corrected_refusal_index,
+    joint_corrected_refusal_index,
+    joint_refusal_index,
+    refusal_index,
+    scoring_rules,
+    within_topic_refusal_index,
+)
+from refusal_index.stats.baseline import Payoffs
+
+N = 600
+VARIANTS = {"low": -0.8, "normal": 0.0, "high": 0.8}
+
+
+def latent(seed: int = 1, rho: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(N)
+    return x, rho * x + math.sqrt(1 - rho * rho) * rng.standard_normal(N)
+
+
+def outcome(refused: bool, forced_wrong: bool) -> Outcome:
+    """An outcome of a question that is forced whether it was refused or not, and answered alike."""
+    answer = Grade.INCORRECT if forced_wrong else Grade.CORRECT
+    return Outcome(refused, forced_wrong, Grade.REFUSED if refused else answer, answer)
+
+
+def table_of(refused: np.ndarray, wrong: np.ndarray, variant: str, draw: int = 0, topics=None) -> pl.DataFrame:
+    asked = Identification("m", "d", variant, draw)
+    return outcome_table(
+        (asked, Question(f"q{i}", "?", "!", topic=topics[i] if topics else None), outcome(bool(r), bool(w)))
+        for i, (r, w) in enumerate(zip(refused, wrong, strict=True))
+    )
+
+
+def test_the_pooled_index_is_the_joint_estimate_over_matched_questions():
+    refusal, error = latent()
+    refused = np.array([refusal > threshold for threshold in (0.8, 0.0, -0.8)])
+    wrong = error > -0.3
+    tables = [table_of(row, wrong, name) for row, name in zip(refused, VARIANTS, strict=True)]
+    shuffled = tables[1].sample(fraction=1.0, shuffle=True, seed=3)
+    (pooled,) = summarise(pl.concat([tables[0], shuffled, tables[2]])).pooled
+    joint = joint_refusal_index(refused, np.broadcast_to(wrong, refused.shape))
+    assert (pooled.model, pooled.dataset, pooled.variants) == ("m", "d", tuple(VARIANTS))
+    index = pooled.refusal_index
+    assert index.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert (index.low, index.high) == pytest.approx(joint.confidence_interval(), abs=1e-12)
+    assert pooled.homogeneity.pvalue == pytest.approx(joint.homogeneity.pvalue, abs=1e-9)
+
+
+def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named():
+    refusal, error = latent()
+    tables = [table_of(refusal > threshold, error > 0, name) for name, threshold in VARIANTS.items()]
+    nobody = table_of(np.zeros(N, bool), error > 0, "never")
+    (pooled,) = summarise(pl.concat([*tables, nobody])).pooled
+    assert pooled.left_out == {"never": "nobody_refused"}
+    assert pooled.refusal_index.status == "ok"
+
+
+def test_one_variant_is_not_pooled_and_models_are_pooled_apart():
+    refusal, error = latent()
+    one = table_of(refusal > 0, error > 0, "normal")
+    assert summarise(one).pooled == ()
+    assert summarise(one).index == summarise(one).variants[0].metric("refusal_index")
+    both = pl.concat([one, table_of(refusal > 1, error > 0, "high")])
+    other = both.with_columns(model=pl.lit("other"))
+    assert summarise(both).index == summarise(both).pooled[0].refusal_index
+    assert [pooled.model for pooled in summarise(pl.concat([both, other])).pooled] == ["m", "other"]
+    assert summarise(pl.concat([both, other])).index is None
+    assert summarise(one.clear()).index is None
+
+
+def repeated(draws: int = 4) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
+    rng, (x, y) = np.random.default_rng(7), latent(5)
+    refused, wrong = (latent + rng.standard_normal((draws, N)) > 0 for latent in (x, y))
+    table = pl.concat([table_of(refused[d], wrong[d], "normal", d) for d in range(draws)])
+    return refused, wrong, table
+
+
+def test_repeated_draws_are_corrected_for_noise_as_stats_does():
+    refused, wrong, table = repeated()
+    found = draws_summary(table, 0.95)
+    expected = corrected_refusal_index(refused, wrong)
+    assert (found.questions, found.draws) == (N, 4)
+    index = found.corrected_refusal_index
+    assert index.estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert (index.low, index.high) == pytest.approx(expected.confidence_interval())
+    assert found.forced_for_all == expected.forced_for_all
+    assert found.uncorrected == expected.uncorrected
+    assert found.refusal_reliability == expected.refusal_reliability
+    assert index.estimate > found.mid_rank_spearman.estimate > found.uncorrected
+
+
+def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
+    """A first draw of every question, and a second one of some."""
+    refused, wrong, table = repeated(2)
+    few = pl.col("question_id").is_in([f"q{i}" for i in range(twice)])
+    return refused, wrong, table.filter((pl.col("draw") == 0) | few)
+
+
+def test_first_draws_of_all_questions_enter_the_corrected_index_as_stats_does_it():
+    refused, wrong, table = drawn_twice()
+    scored = np.tile(np.arange(N) < 400, (2, 1))
+    expected = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    (variant,) = summarise(table).variants
+    assert (variant.draws.questions, variant.table.n) == (400, N)
+    assert variant.corrected is variant.metric("corrected_refusal_index")
+    assert variant.corrected.estimate == pytest.approx(expected.estimate, abs=1e-12)
+
+
+def test_ri_is_of_the_first_response_to_each_question_however_many_there_are():
+    refused, wrong, table = drawn_twice()
+    expected = refusal_index(refused=refused[0], wrong=wrong[0])
+    for outcomes in (table, table.filter(draw=0)):
+        (variant,) = summarise(outcomes).variants
+        assert variant.index is variant.metric("refusal_index")
+        assert variant.index.estimate == expected.estimate
+        assert (variant.index.low, variant.index.high) == expected.confidence_interval()
+
+
+def test_without_repeated_draws_there_is_no_corrected_index():
+    refusal, error = latent()
+    table = table_of(refusal > 0, error > 0, "normal")
+    (variant,) = summarise(table).variants
+    defined = variant.metric("corrected_refusal_index")
+    assert (defined.estimate, defined.status, defined.reason) == (None, "undefined", "no_repeated_questions")
+    assert variant.corrected is summarise(table).corrected is None
+    text = to_text(summary_blocks(summarise(table)))
+    assert "RI" in {column.strip() for column in text.splitlines()[0].split("  ")}
+    assert "orrected" not in text
+
+
+def at_temperature_0(*tables: pl.DataFrame) -> Summary:
+    return summarise(pl.concat(tables), is_deterministic=True)
+
+
+def test_at_temperature_zero_the_corrected_index_repeats_ri_exactly_alone_and_jointly():
+    refusal, error = latent()
+    once = [table_of(refusal > threshold, error > 0, name) for name, threshold in VARIANTS.items()]
+    twice = [pl.concat([table, table.with_columns(draw=pl.lit(1, table["draw"].dtype))]) for table in once]
+    for tables in (once, twice):
+        summary = at_temperature_0(*tables)
+        (pooled,) = summary.pooled
+        for corrected, index in (
+            *((variant.corrected, variant.index) for variant in summary.variants),
+            (pooled.corrected_refusal_index, pooled.refusal_index),
+        ):
+            assert (corrected.name, index.name) == ("corrected_refusal_index", "refusal_index")
+            ends = [(one.estimate, one.low, one.high) for one in (corrected, index)]
+            assert ends[0] == pytest.approx(ends[1], abs=1e-12)
+    for tables in (once, twice):
+        assert REPEATS_RI in to_text(summary_blocks(at_temperature_0(*tables)))
+    assert REPEATS_RI not in to_text(summary_blocks(summarise(pl.concat(once))))
+
+
+def test_samples_of_which_answers_alone_differ_are_used():
+    refusal, error = latent()
+    again = error + 0.5 * np.random.default_rng(3).standard_normal(error.shape)
+    table = pl.concat([table_of(refusal > 0, wrong > 0, "low", draw) for draw, wrong in enumerate((error, again))])
+    (variant,), (plain,) = at_temperature_0(table).variants, summarise(table).variants
+    assert variant.corrected == plain.corrected
+    assert variant.corrected.estimate != variant.index.estimate
+    assert REPEATS_RI not in to_text(summary_blocks(at_temperature_0(table)))
+
+
+def test_at_temperature_zero_a_variant_without_differences_enters_the_joint_index_by_ri():
+    *_, differs = drawn_twice()
+    same = differs.filter(pl.col("draw") == 0).with_columns(variant=pl.lit("high"))
+    (pooled,) = at_temperature_0(differs, same).pooled
+    expected = joint_corrected_refusal_index(corrected_indices([differs, same], [True, True]))
+    assert pooled.corrected_refusal_index.estimate == pytest.approx(expected.estimate, abs=1e-12)
+
+
+def test_samples_that_differ_at_temperature_zero_are_used():
+    *_, table = drawn_twice()
+    (variant,), (plain,) = at_temperature_0(table).variants, summarise(table).variants
+    assert variant.corrected == plain.corrected == variant.draws.corrected_refusal_index
+    assert variant.corrected.estimate != variant.index.estimate
+    another = table.with_columns(variant=pl.lit("high"))
+    (pooled,), (expected,) = (
+        summarise(pl.concat([table, another]), is_deterministic=same).pooled for same in (True, False)
+    )
+    assert pooled.corrected_refusal_index == expected.corrected_refusal_index
+
+
+def test_the_joint_corrected_index_is_that_of_stats_and_needs_every_variant():
+    refused, wrong, table = repeated(2)
+    stricter = refused & (np.random.default_rng(1).random(N) < 0.8)
+    other = pl.concat([table_of(stricter[d], wrong[d], "high", d) for d in range(2)])
+    (pooled,) = summarise(pl.concat([table, other])).pooled
+    each = [corrected_refusal_index(one, wrong) for one in (refused, stricter)]
+    expected = joint_corrected_refusal_index(each)
+    index = pooled.corrected_refusal_index
+    assert index.name == "corrected_refusal_index"
+    assert index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert (index.low, index.high) == pytest.approx(expected.confidence_interval(), abs=1e-9)
+    (single,) = summarise(pl.concat([table, other.filter(draw=0)])).pooled
+    assert single.corrected_refusal_index is None
+    assert single.refusal_index == pooled.refusal_index
+
+
+def codes_of(table: pl.DataFrame) -> dict[str, str]:
+    (variant,) = summarise(table).variants
+    return {warning.code: warning.message for warning in variant.warnings}
+
+
+def test_repeated_draws_that_cannot_be_used_are_said():
+    *_, table = repeated(2)
+    unforced = table.with_columns(forced_grade=pl.lit(None, pl.String))
+    assert f"{N:,} questions have several draws" in codes_of(unforced)["repeated_draws_unused"]
+    assert "repeated_draws_unused" not in codes_of(table)
+    assert "repeated_draws_unused" not in codes_of(table.filter(draw=0))
+
+
+def test_too_few_repeated_draws_are_said():
+    assert "Only 49 questions" in codes_of(drawn_twice(49)[2])["few_repeated"]
+    assert "few_repeated" not in codes_of(drawn_twice(50)[2])
+
+
+def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
+    refused, wrong, table = repeated()
+    share, right = 1 - refused[1:].mean(axis=0), ~wrong[0]
+    above, below = share[right][:, np.newaxis], share[~right]
+    area = np.mean((above > below) + 0.5 * (above == below))
+    assert draws_summary(table, 0.95).p_answering_auroc.estimate == pytest.approx(area, abs=1e-12)
+
+
+def test_one_draw_has_nothing_to_correct():
+    refusal, error = latent()
+    assert draws_summary(table_of(refusal > 0, error > 0, "normal"), 0.95) is None
+
+
+def test_the_same_outcomes_give_the_same_summary():
+    *_, table = repeated(2)
+    assert summary_to_json(summarise(table)) == summary_to_json(summarise(table))
+
+
+CASES = {
+    Outcome(True, True, Grade.REFUSED, Grade.INCORRECT): 50,
+    Outcome(True, False, Grade.REFUSED, Grade.CORRECT): 20,
+    Outcome(False, True, Grade.INCORRECT): 30,
+    Outcome(False, False, Grade.CORRECT): 40,
+    Outcome(True, True, Grade.REFUSED, Grade.REFUSED): 6,
+    Outcome(True, None, Grade.REFUSED, Grade.UNSCORED, "forced_truncated"): 3,
+    Outcome(None, None, Grade.UNSCORED, None, "first_truncated"): 2,
+}
+COUNTS = OutcomeCounts(50, 20, 30, 40, refused_again=6, unscored_forced=3, unscored_first=2)
+
+
+def incomplete() -> pl.DataFrame:
+    asked = Identification("m", "d", "normal")
+    outcomes = [case for case, count in CASES.items() for _ in range(count)]
+    return outcome_table((asked, Question(f"q{i}", "?", "!"), one) for i, one in enumerate(outcomes))
+
+
+def test_questions_are_counted_by_how_they_ended():
+    assert outcome_counts(incomplete()) == COUNTS
+
+
+def test_outcomes_without_grades_are_counted_by_what_is_known():
+    cells = {"refused": [True, True, False, False, None, True], "wrong": [True, False, True, False, None, None]}
+    rows = pl.DataFrame(cells).with_columns(forced_grade=pl.lit(None, pl.String))
+    assert outcome_counts(rows) == OutcomeCounts(1, 1, 1, 1, 0, unscored_forced=1, unscored_first=1)
+
+
+def test_the_index_under_every_scoring_rule_and_its_range():
+    found = sensitivity(incomplete(), Payoffs(), 0.95)
+    expected = scoring_rules(COUNTS)
+    assert [(rule.rule, rule.estimate) for rule in found.rules] == [(r, result.estimate) for r, result in expected]
+    estimates = [result.estimate for _, result in expected]
+    index = found.range_of("refusal_index")
+    assert (index.low, index.high) == (min(estimates), max(estimates))
+    assert [one.name for one in found.ranges] == list(METRIC_NAMES)
+    headline = {metric.name: metric.estimate for metric in summarise(incomplete()).variants[0].metrics}
+    assert index.low <= headline["refusal_index"] <= index.high
+    rate = found.range_of("refusal_rate")
+    assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may have refused; the others are known
+
+
+def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
+    refusal, error = latent()
+    topics = ["easy" if i % 2 else "hard" for i in range(N)]
+    shift = np.array([0.8 if topic == "hard" else -0.8 for topic in topics])
+    refused, wrong = refusal + shift > 0, error + shift > 0
+    found = sensitivity(table_of(refused, wrong, "normal", topics=topics), Payoffs(), 0.95).topics
+    expected = within_topic_refusal_index(refused, wrong, topics)
+    assert (found.topics, found.informative) == (2, 2)
+    assert found.within.estimate == expected.estimate
+    for one in found.each:
+        chosen = np.array([topic == one.topic for topic in topics])
+        alone = refusal_index(refused=refused[chosen], wrong=wrong[chosen])
+        assert (one.questions, one.refusal_index.estimate) == (N // 2, alone.estimate)
+        assert (one.refusal_index.low, one.refusal_index.high) == alone.confidence_interval()
+    pooled = ContingencyTable.from_arrays(refused, wrong)
+    assert found.within.estimate < summarise(table_of(refused, wrong, "v")).variants[0].index.estimate
+    assert pooled.n == N
+    assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), Payoffs(), 0.95).topics is None
+
+
+def test_json_holds_all_of_it():
+    *_, table = repeated(2)
+    document = json.loads(summary_to_json(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
+    (pooled,), variant = document["pooled"], document["variants"][0]
+    assert pooled["homogeneity"]["reason"] == "variants_repeat_each_other"
+    assert pooled["refusal_index"]["standard_error"] > 0
+    name = "corrected_refusal_index"
+    assert variant["draws"][name]["estimate"] == variant["metrics"][name]["estimate"] is not None
+    assert variant["metrics"]["refusal_index"]["status"] == "ok"
+    assert {rule["rule"] for rule in variant["sensitivity"]["rules"]} >= {"refused_again_right", "all_lowest"}

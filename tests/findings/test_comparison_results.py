@@ -1,0 +1,311 @@
+"""What comparisons and plans give to programs: frames and documents that agree, and plans that are those of `stats`."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
+from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.comparison_results import compare_two, rank_all
+from refusal_index.findings.draws import corrected_indices
+from refusal_index.findings.planning import (
+    PlanOptions,
+    plan_apart,
+    plan_corrected,
+    plan_scenario,
+    scenarios_of,
+    slopes_shown,
+)
+from refusal_index.render import to_text
+from refusal_index.render.comparison import CORRECTED_RI, DETERMINISTIC
+from refusal_index.stats import (
+    METRIC_NAMES,
+    PlanningScenario,
+    expected_half_width,
+    questions_for_half_width,
+    questions_to_tell_apart,
+    repeats_half_width,
+    split_budget,
+)
+
+N = 300
+OPTIONS = CompareOptions()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
+    folder = tmp_path_factory.mktemp("runs")
+    hard = np.random.default_rng(9).standard_normal(N)
+    for seed, (model, rho) in enumerate({"good": 0.8, "fair": 0.5, "<b>poor": 0.0}.items()):
+        inclined = rho * hard + math.sqrt(1 - rho * rho) * np.random.default_rng(seed).standard_normal(N)
+        rows = (
+            (Identification(model, "d", variant), Question(f"q{i}", "?", "!"), Outcome(bool(r > at), bool(h > -0.3)))
+            for variant, at in (("low", 0.3), ("high", -0.3))
+            for i, (r, h) in enumerate(zip(inclined, hard, strict=True))
+        )
+        write_outcomes(outcome_table(rows), folder / f"{seed}.parquet")
+    return read_runs(sorted(folder.iterdir()))
+
+
+def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(runs):
+    found = compare_two(runs[0], runs[1], OPTIONS)
+    frame = found.to_frame()
+    adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
+    assert adjusted[0] is None
+    assert "RI jointly is the primary comparison" in " ".join(repr(found).split())
+    others = [place for place, p in enumerate(given) if p is not None][1:]
+    for place in others:
+        # by Holm's definition: the largest, over all p-values up to this one, of each times how many are not below it
+        smaller = [one for one in others if given[one] <= given[place]]
+        steps = [given[one] * sum(given[other] >= given[one] for other in others) for one in smaller]
+        assert adjusted[place] == pytest.approx(min(1.0, max(steps)))
+    assert sum(one is not None for one in adjusted) == len(others)
+
+
+def test_the_index_of_the_only_variant_is_primary(runs):
+    found = compare_two(runs[0], runs[1], CompareOptions(variant="low"))
+    assert found.has_primary
+    assert "RI is the primary comparison" in " ".join(repr(found).split())
+
+
+def test_two_runs_can_be_ranked_too(runs):
+    assert len(rank_all(runs[:2], OPTIONS).found.ranking.runs) == 2
+
+
+def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
+    found = compare_two(runs[0], runs[1], OPTIONS)
+    frame, document = found.to_frame(), found.to_document()
+    joint = frame.filter(variant="jointly").row(0, named=True)
+    told = document["joint"]["refusal_index"]
+    assert document["joint"]["corrected_refusal_index"] is None
+    assert document["joint_over"] == {"refusal_index": ("low", "high"), "corrected_refusal_index": ()}
+    assert all(told[key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
+    assert frame.height == 1 + 2 * len(METRIC_NAMES)
+    for row in frame.filter(variant="low").iter_rows(named=True):
+        told = document["variants"][0]["metrics"][row["metric"]]
+        assert all(told[key] == row[key] for key in ("first", "second", "estimate", "low", "high", "pvalue", "status"))
+    json.dumps(document, allow_nan=False)
+
+
+def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
+    found = rank_all(runs, OPTIONS)
+    assert found.to_frame().to_dicts() == [
+        {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
+    ]
+
+
+CORRECTED = "corrected_refusal_index"
+
+
+def at_temperature_0(run: ComparedRun) -> ComparedRun:
+    return replace(run, settings={"decoding": {"temperature": 0.0}})
+
+
+def test_at_temperature_0_the_corrected_index_repeats_ri_exactly_and_is_not_compared_again(runs):
+    alike = [at_temperature_0(run) for run in runs]
+    found = compare_two(*alike[:2], OPTIONS)
+    assert set(found.to_frame()["metric"]) == {*METRIC_NAMES}
+    assert DETERMINISTIC in str(found)
+    document = found.to_document()
+    for indices in (document["joint"], document["joint_over"], *(one["metrics"] for one in document["variants"])):
+        assert indices[CORRECTED] == indices["refusal_index"] is not None
+    ranked, corrected = (rank_all(alike, CompareOptions(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
+    assert (ranked["runs"], corrected["metric"]) == (corrected["runs"], CORRECTED)
+    one_of_them = compare_two(runs[0], alike[1], OPTIONS)
+    assert DETERMINISTIC not in str(one_of_them)
+    assert CORRECTED not in set(one_of_them.to_frame()["metric"])
+
+
+def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0) -> ComparedRun:
+    """Return a model that was sampled twice: how closely its refusals follow errors, and how random they are."""
+    hard, own = np.random.default_rng(7).standard_normal((2, n))
+    rng = np.random.default_rng(seed)
+    inclined = slope * hard + math.sqrt(1 - slope * slope) * own
+    refused, wrong = (one + noise * rng.standard_normal((2, n)) > 0 for one in (inclined, hard))
+    rows = (
+        (
+            Identification(name, "d", "low", draw),
+            Question(f"q{i}", "?", "!"),
+            Outcome(bool(r), bool(w), forced_grade=Grade.INCORRECT if w else Grade.CORRECT),
+        )
+        for draw in (0, 1)
+        for i, (r, w) in enumerate(zip(refused[draw], wrong[draw], strict=True))
+    )
+    return compared_runs(Path(f"{name}.parquet"), outcome_table(rows), {})[0]
+
+
+SAYS = {"disagree": "RI and corrected RI disagree", "random": "The models differ in how random they are"}
+
+
+@pytest.mark.parametrize(
+    ("slope", "noise", "disagree", "random"),
+    [
+        (0.6, 2.0, True, True),  # of one index, and RI differs by sampling noise
+        (0.6, 0.3, False, False),
+        (0.1, 0.3, False, False),
+        (-0.3, 1.0, False, True),
+    ],
+)
+def test_it_is_said_where_both_indices_disagree_or_one_model_is_more_random(slope, noise, disagree, random):
+    steady, other = sampled("steady", 0.6, 0.3), sampled("other", slope, noise, seed=1)
+    for sides in ((steady, other), (other, steady)):
+        found = compare_two(*sides, OPTIONS)
+        pvalues = [row[2].pvalue < 0.05 for row in found.rows() if row[0] in ("refusal_index", CORRECTED)]
+        assert (pvalues[0] != pvalues[1]) == disagree
+        assert (found.pair.corrected.reliability_pvalue < 0.05) == random
+        said = str(found)
+        assert {name: words in said for name, words in SAYS.items()} == {"disagree": disagree, "random": random}
+        assert ("the responses of other vary more" in " ".join(said.split())) == random
+        assert CORRECTED_RI in said
+
+
+def test_an_index_that_does_not_exist_does_not_disagree():
+    steady, never = sampled("steady", 0.6, 0.3), sampled("never", 0.6, 0.3, seed=1)
+    rows = never.variants["low"].with_columns(refused=pl.lit(value=False))
+    found = compare_two(steady, replace(never, variants={"low": rows}), OPTIONS)
+    assert (found.pair.headline.pvalue, found.pair.corrected.pvalue) == (None, None)
+    assert not any(words in str(found) for words in SAYS.values())
+    once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined, the corrected index need not be
+    found = compare_two(steady, replace(never, variants={"low": once}), OPTIONS)
+    assert SAYS["disagree"] not in str(found)
+
+
+def test_samples_that_differ_at_temperature_0_are_used():
+    runs = [at_temperature_0(sampled(name, 0.6, noise)) for name, noise in (("a", 0.3), ("b", 1.0))]
+    found, plain = (compare_two(*each, OPTIONS) for each in (runs, [replace(run, settings={}) for run in runs]))
+    assert found.pair.corrected == plain.pair.corrected
+    assert found.pair.corrected.estimate != found.pair.headline.estimate
+    assert DETERMINISTIC not in str(found)
+
+
+def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):
+    (asked,) = runs[0].variants["low"].partition_by("variant")
+    rows = asked.with_columns(model=pl.lit("strict"), refused=pl.col("wrong"))
+    write_outcomes(rows, tmp_path / "strict.parquet")
+    found = rank_all((*runs, *read_runs([tmp_path / "strict.parquet"])), CompareOptions(variant="low"))
+    document = json.loads(json.dumps(found.to_document()))["boundary_pairs"]
+    assert [(pair["first"], pair["second"]) for pair in document] == [
+        (name, "strict") for name in ("good", "fair", "<b>poor")
+    ]
+    for pair, told in zip(document, found.found.ranking.boundary_pairs, strict=True):
+        assert (pair["pvalue"], pair["pvalue_holm"]) == (told.pvalue, told.pvalue_holm)
+
+
+@pytest.mark.parametrize("made", [lambda runs: compare_two(*runs[:2], OPTIONS), lambda runs: rank_all(runs, OPTIONS)])
+def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
+    found = made(runs)
+    assert repr(found) == to_text(found.blocks())
+    assert "array(" not in repr(found)
+
+
+def test_names_in_a_notebook_are_text(runs):
+    found = rank_all(runs, OPTIONS)
+    shown = found._repr_html_()
+    assert "&lt;b&gt;poor" in shown
+    assert "<b>" not in shown
+
+
+def test_a_plan_is_that_of_stats(runs):
+    scenario = scenarios_of(runs[1], "low")["low"]
+    plan = plan_scenario("low", scenario, PlanOptions(half_width=0.1, difference=0.2))
+    assert plan.sizes == (questions_for_half_width(scenario, 0.1),)
+    expected = expected_half_width(scenario, plan.sizes[0].n, metric="f_score").half_width
+    assert plan.other_metrics["f_score"] == expected
+    assert plan.apart.second.refusal_index == scenario.refusal_index - 0.2
+    widths = [size.half_width for size in plan_scenario("low", scenario, PlanOptions()).sizes]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
+    plan = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    needed, chance = plan.needed, plan.chance
+    own = [scenarios_of(run, "low")["low"] for run in runs[:2]]
+    assert needed == questions_to_tell_apart(*own, power=0.8, correlation=needed.correlation)
+    assert 0 < needed.correlation < 1
+    assert chance.n == 500
+
+
+def test_a_difference_that_no_index_can_have_has_no_plan(runs):
+    scenario = scenarios_of(runs[1], "low")["low"]
+    plan = plan_scenario("low", scenario, PlanOptions(difference=1.9))
+    assert plan.apart is None
+    assert plan.sizes
+
+
+def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
+    rng = np.random.default_rng(3)
+    x, own = rng.standard_normal((2, 1, 3000))
+    refused, wrong = (
+        slope * latent + rng.standard_normal((2, 3000)) > 0 for slope, latent in ((1.0, x), (3.0, 0.6 * x + 0.8 * own))
+    )
+    rows = [
+        {
+            "question_id": f"q{i}",
+            "draw": draw,
+            "refused": r,
+            "wrong": w,
+            "forced_grade": "incorrect" if w else "correct",
+        }
+        for draw in (0, 1)
+        for i, (r, w) in enumerate(zip(refused[draw].tolist(), wrong[draw].tolist(), strict=True))
+    ]
+    asked = {name: pl.lit(name) for name in ("model", "dataset", "variant", "question")}
+    run = ComparedRun("m", Path("m.parquet"), "m", "d", {"normal": pl.DataFrame(rows).with_columns(**asked)})
+    ((refusals, errors, index),) = slopes_shown(run).values()
+    assert refusals == pytest.approx(1.0, abs=0.15)
+    assert errors == pytest.approx(3.0, abs=0.4)
+    (scenario,) = scenarios_of(run).values()
+    plan = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, None), from_run=True)
+    assert (plan.refusal_slope, plan.error_slope) == (refusals, errors)
+    steeper = PlanOptions(budget=5000, error_slope=5.0)
+    chosen = plan_corrected(scenario, steeper, (refusals, errors, index), from_run=True)
+    assert (chosen.refusal_slope, chosen.error_slope) == (refusals, 5.0)
+    assert chosen.sizes[0].half_width < plan.sizes[0].half_width
+    own = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, index), from_run=True)
+    assert own.scenario.refusal_index == index == corrected_indices(list(run.variants.values()))[0].estimate
+    # the model's own correlation, which RI shows with noise in it
+    assert plan.scenario.refusal_index == pytest.approx(6 / math.pi * math.asin(0.6 / 2), abs=0.08)
+    assert scenario.refusal_index < plan.scenario.refusal_index - 0.1
+
+
+SCENARIO = PlanningScenario(0.4, 0.6, 0.4)
+
+
+def test_a_plan_for_the_corrected_index_is_that_of_stats():
+    """Every question is sampled twice: for a half-width, for a number of questions, and for what comes of both."""
+    given = {"refusal_slope": 2.0, "error_slope": 2.0}
+    of_500 = plan_corrected(SCENARIO, PlanOptions(questions=500), from_run=False)
+    assert of_500.sizes == (repeats_half_width(SCENARIO, 500, 500, **given),)
+    (narrow,) = plan_corrected(SCENARIO, PlanOptions(half_width=0.1), from_run=False).sizes
+    widths = [repeats_half_width(SCENARIO, n, n, **given).half_width for n in (narrow.n - 1, narrow.n)]
+    assert widths[1] <= 0.1 < widths[0]
+    table = plan_corrected(SCENARIO, PlanOptions(), from_run=False).sizes
+    assert [one.half_width for one in table] == sorted((one.half_width for one in table), reverse=True)
+    assert {200, 500, 1000, 2000, 4326} < {one.n for one in table}
+    assert all(one.repeated == one.n and one.requests == 4 * one.n for one in table)
+
+
+def test_a_budget_for_the_corrected_index_is_split_as_stats_does_and_ri_spends_it_all():
+    spent = plan_corrected(SCENARIO, PlanOptions(budget=5000), from_run=False).sizes
+    assert spent == (split_budget(SCENARIO, 5000, refusal_slope=2.0, error_slope=2.0),)
+    assert spent[0].requests <= 5000
+    (of_ri,) = plan_scenario("m", SCENARIO, PlanOptions(budget=5000)).sizes
+    assert of_ri == expected_half_width(SCENARIO, 3571)  # 5,000 requests of 1.4 a question
+    assert of_ri.half_width < spent[0].half_width
+    (of_few,) = plan_scenario("m", SCENARIO, PlanOptions(budget=5000, questions=100)).sizes
+    assert of_few.n == 100
+
+
+def test_a_run_whose_ri_is_too_high_for_so_much_noise_has_no_plan():
+    with pytest.raises(OutcomeTableError, match="raise --refusal-slope or --error-slope"):
+        plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0, None), from_run=True)

@@ -1,0 +1,356 @@
+"""What scores come to: against direct computation, and in words."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.render.making import HOSTILE, rows
+
+from refusal_index.data.confidence import Score, confidence_table
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.confidence_summary import (
+    AgainstRefusals,
+    Difference,
+    MethodSummary,
+    compare_confidence,
+    confidence_document,
+    summarise_confidence,
+)
+from refusal_index.findings.summary import summarise, summary_document, with_confidence
+from refusal_index.render import to_text
+from refusal_index.render.confidence import (
+    confidence_blocks,
+    measures_blocks,
+    order_sentence,
+    remarks,
+    shared_remarks,
+    told,
+    verdict_sentence,
+)
+from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
+
+N = 400
+
+
+def answers(table: pl.DataFrame, variant: str) -> dict[str, bool]:
+    """Return whether the first draw of each question is wrong."""
+    first = table.filter(pl.col("draw") == 0, pl.col("variant") == variant)
+    return dict(zip(first["question_id"], first["wrong"], strict=True))
+
+
+def scored(wrong: Mapping[str, bool], method: str = "likelihood", *, noise: float = 0.3, seed: int = 0) -> list[Score]:
+    """Score answers: higher where they are right, the more so the less noise there is."""
+    rng = np.random.default_rng(seed)
+    given = np.clip(
+        0.5 + 0.2 * (1 - 2 * np.array(list(wrong.values()))) + noise * rng.standard_normal(len(wrong)), 0, 1
+    )
+    return [Score(one, method, round(float(value), 3), wrong[one]) for one, value in zip(wrong, given, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    return rows(N, variants=("low", "normal"))
+
+
+@pytest.fixture(scope="module")
+def scores(table: pl.DataFrame) -> list[Score]:
+    return scored(answers(table, "low"))
+
+
+@pytest.fixture(scope="module")
+def summary(table: pl.DataFrame, scores: list[Score]) -> MethodSummary:
+    (found,) = summarise_confidence(confidence_table(scores), table)
+    return found
+
+
+def test_measures_are_what_counting_gives(summary, scores):
+    score = np.array([one.confidence for one in scores])
+    right = np.array([not one.wrong for one in scores])
+    pairs = [(a > b) + (a == b) / 2 for a, b in itertools.product(score[right], score[~right])]
+    assert (summary.questions, summary.asked, summary.right) == (N, N, right.sum())
+    assert summary.accuracy == right.mean()
+    assert summary.auroc.estimate == pytest.approx(np.mean(pairs), abs=1e-12)
+    bins = np.maximum(np.ceil(np.round(score * 10, 9)) - 1, 0)
+    gaps = [abs(score[bins == one].mean() - right[bins == one].mean()) for one in np.unique(bins)]
+    shares = [np.mean(bins == one) for one in np.unique(bins)]
+    assert summary.ece == pytest.approx(np.dot(gaps, shares), abs=1e-12)
+    assert summary.rms_calibration_error == pytest.approx(np.dot(np.square(gaps), shares) ** 0.5, abs=1e-12)
+    assert summary.brier.estimate == pytest.approx(np.mean((score - right) ** 2), abs=1e-12)
+    parts = summary.miscalibration - summary.discrimination + summary.uncertainty
+    assert parts == pytest.approx(summary.brier.estimate, abs=1e-12)
+    for target, found in summary.targets.items():
+        given = score >= float(target)
+        price = float(target) / (1 - float(target))
+        assert found.estimate == pytest.approx(np.mean(given * np.where(right, 1, -price)), abs=1e-12)
+
+
+def test_against_refusals_questions_are_matched_by_id_and_variants_kept_apart(summary, table, scores):
+    shuffled = table.sample(fraction=1, shuffle=True, seed=1)
+    (again,) = summarise_confidence(confidence_table(scores[::-1]), shuffled)
+    assert [one.variant for one in summary.against] == ["low", "normal"]
+    by_id = {one.question_id: one for one in scores}
+    for one in summary.against:
+        mine = table.filter(variant=one.variant)
+        held = [by_id[question] for question in mine["question_id"]]
+        direct = compare_with_refusals([s.confidence for s in held], mine["refused"], [s.wrong for s in held])
+        assert one.refusal_index.difference.estimate == direct.refusal_index.estimate
+        assert one.answered_error_rate.refusals == direct.answered_error_rate.refusals
+        assert (one.questions, one.refused) == (N, mine["refused"].sum())
+        own = refusal_index(refused=mine["refused"].to_numpy(), wrong=mine["wrong"].to_numpy())
+        assert one.refusal_index.refusals == pytest.approx(own.estimate, abs=1e-9)
+    assert {one.variant: one for one in again.against}.keys() == {"low", "normal"}
+    for one in again.against:
+        (same,) = (other for other in summary.against if other.variant == one.variant)
+        assert one.refusal_index.score == pytest.approx(same.refusal_index.score, abs=1e-12)
+
+
+def test_scores_of_a_variant_meet_its_refusals_alone(table):
+    held = [replace(one, variant=name) for name in ("low", "normal") for one in scored(answers(table, name))]
+    found = summarise_confidence(confidence_table(held), table)
+    assert [(one.variant, [each.variant for each in one.against]) for one in found] == [
+        ("low", ["low"]),
+        ("normal", ["normal"]),
+    ]
+
+
+def test_of_repeated_draws_the_first_counts_and_passes_are_kept_apart(table, scores, summary):
+    further = [replace(one, draw=1, confidence=0.0) for one in scores]
+    probed = [replace(one, of="probe", confidence=1.0) for one in scores]
+    forced, probe = summarise_confidence(confidence_table([*further, *scores, *probed]), table)
+    assert (forced.of, probe.of) == ("forced", "probe")
+    assert (forced.auroc, forced.questions) == (summary.auroc, N)
+    assert probe.auroc.reason == "all_tied"
+
+
+def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
+    held = [replace(one, confidence=None) if place < 7 else one for place, one in enumerate(scores)]
+    held = [replace(one, wrong=None) if 7 <= place < 10 else one for place, one in enumerate(held)]
+    (found,) = summarise_confidence(confidence_table(held), table)
+    (rest,) = summarise_confidence(confidence_table(scores[10:]), table)
+    assert (found.questions, found.without_score, found.without_grade) == (N - 10, 7, 3)
+    assert found.auroc == rest.auroc
+    assert found.against == rest.against
+    (said,) = remarks(found)
+    assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are left out")
+
+
+def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
+    (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
+    assert found.auroc.reason == "no_questions"
+    assert list(remarks(found)) == ["no score in 400 of 400 replies; they are left out, and not filled in."]
+    text = to_text(measures_blocks([found]))
+    assert "no score in 400 of 400 replies" in text
+    assert "refusals under" not in text
+    assert {one.verdict for one in found.against} == {"undefined"}
+    json.dumps(confidence_document([found]), allow_nan=False)
+
+
+def _found(
+    low: float | None, high: float | None, reason: str | None = None, *, errors: float = -0.1
+) -> AgainstRefusals:
+    estimate = None if low is None or high is None else (low + high) / 2
+    index = Difference(0.7, 0.3, Estimate(estimate, low, high, reason=reason))
+    rates = Difference(0.3, 0.4, Estimate(errors, errors - 0.05, errors + 0.05) if reason is None else Estimate(None))
+    verdict = "undefined" if low is None or high is None else "better" if low > 0 else "worse" if high < 0 else None
+    return AgainstRefusals("low", 400, 100, 0.5, 0.5, verdict or "not_told_apart", index, rates)
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "conclusion"),
+    [
+        (_found(0.3, 0.5), "orders errors better than the refusals under low", "the score orders errors better."),
+        (_found(-0.5, -0.3), "orders errors worse than the refusals under low", "the score orders errors worse."),
+        (_found(-0.1, 0.1), "cannot be told from the refusals under low", "the two cannot be told apart."),
+        (
+            _found(None, None, "nobody_refused"),
+            "cannot be compared with the refusals under low (the model refused none of these questions)",
+            "there is nothing to compare: the model refused none of these questions.",
+        ),
+        (
+            _found(None, None, "score:zero_cell:answered_wrong"),
+            "cannot be compared with the refusals under low (the score leaves no error, so that there is no interval)",
+            "there is nothing to compare: the score leaves no error, so that there is no interval.",
+        ),
+    ],
+)
+def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words, conclusion):
+    one = replace(summary, against=(found,))
+    assert verdict_sentence(one) == f"likelihood {words}."
+    assert order_sentence(one).startswith(f"likelihood {words}")
+    assert told(found, "likelihood").endswith(conclusion)
+
+
+def test_sentences_name_both_differences_with_their_intervals(summary):
+    one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
+    assert order_sentence(one) == (
+        "likelihood orders errors better than the refusals under low (RI +0.400 [0.300, 0.500], errors "
+        "among the answers given -0.100 [-0.150, -0.050]); it cannot be told from the refusals under high (RI "
+        "+0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
+    )
+    assert told(one.against[0], "likelihood") == (
+        "Under low the model refused 100 of 400 questions. Refusing instead the 100 with the lowest likelihood turns "
+        "RI from 0.300 into 0.700 (+0.400 [0.300, 0.500]), and the share of errors among the answers given "
+        "from 40.0 % into 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
+    )
+
+
+def test_verdicts_follow_from_the_numbers_in_every_direction(table):
+    wrong = answers(table, "normal")
+    refused = dict(table.filter(variant="normal").select("question_id", "refused").iter_rows())
+    rng = np.random.default_rng(0)
+    exact = [Score(one, "exact", (0.9 if not bad else 0.1) + rng.uniform(-0.1, 0.1), bad) for one, bad in wrong.items()]
+    against = [Score(one, "against", 1 - s.confidence, s.wrong) for one, s in zip(wrong, exact, strict=True)]
+    same = [Score(one, "same", 0.1 if refused[one] else 0.9, bad) for one, bad in wrong.items()]
+    found = summarise_confidence(confidence_table([*exact, *against, *same]), table.filter(variant="normal"))
+    assert {one.method: one.against[0].verdict for one in found} == {
+        "exact": "better", "against": "worse", "same": "undefined",
+    }  # fmt: skip
+    assert "both refuse the same questions" in verdict_sentence(found[2])
+
+
+def test_where_the_index_is_at_its_limit_the_error_rates_decide():
+    """A score that refuses wrong answers alone has an index of 1, without an interval."""
+    wrong = {f"q{i}": i < 100 for i in range(300)}
+    table = rows(300, variants=("low",)).with_columns(
+        refused=pl.Series([i % 6 == 0 for i in range(300)]), wrong=pl.Series(list(wrong.values()))
+    )
+    (found,) = summarise_confidence(
+        confidence_table([Score(one, "s", 0.2 if bad else 0.8, bad) for one, bad in wrong.items()]), table
+    )
+    (against,) = found.against
+    assert against.refusal_index.difference.status == "boundary"
+    assert against.answered_error_rate.difference.high < 0
+    assert against.verdict == "better"
+    assert "(at its limit, where there is no interval)" in told(against, "s")
+
+
+def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(table, scores):
+    wrong = answers(table, "low")
+    few = [one for one in scores if not one.wrong][:100] + [one for one in scores if one.wrong][:5]
+    (found,) = summarise_confidence(confidence_table(few), table)
+    said = list(remarks(found))
+    assert said == [
+        "it scored 105 of the 400 questions that were asked, and speaks for these alone.",
+        "5 of its 105 answers are wrong: too few to settle much.",
+    ]
+    others = [replace(one, wrong=False) if place < 40 else one for place, one in enumerate(scores)]
+    own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
+    (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
+    (said,) = remarks(found)
+    assert said.startswith(f"under low, the run's own answers to these questions are right in {own:.1f} %, the answers")
+    assert f"scored here in {given:.1f} %" in said
+
+
+def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table, scores):
+    trained = [replace(one, method=name, fold=1) for name in ("p-ik", "topic") for one in scores]
+    found = summarise_confidence(confidence_table([*scores, *trained]), table)
+    assert [one.is_trained for one in found] == [False, True, True]
+    ((names, said),) = shared_remarks(found)
+    assert names == ("p-ik", "topic")
+    assert said.startswith("trained on right and wrong answers")
+
+
+def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_where_not(table, scores, summary):
+    bare = summarise(table)
+    assert summary_document(with_confidence(bare, table))["confidence"] == []
+    assert "confidence " not in to_text(measures_blocks(with_confidence(bare, table).confidence))
+    (document,) = summary_document(with_confidence(bare, table, confidence_table(scores)))["confidence"]
+    assert document["auroc"]["estimate"] == summary.auroc.estimate
+    assert (document["model"], document["dataset"], document["method"]) == ("m", "d", "likelihood")
+    assert [one["verdict"] for one in document["against"]] == [one.verdict for one in summary.against]
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_column_of_an_outcome_table_is_a_method_of_each_model_in_it(table):
+    both = pl.concat([table, rows(N, model="n", variants=("low", "normal"), seed=1)])
+    with_column = both.with_columns(confidence=pl.when(pl.col("wrong")).then(0.3).otherwise(0.6))
+    found = with_confidence(summarise(with_column), with_column).confidence
+    assert [(one.model, one.method, one.variant) for one in found] == [
+        (model, "confidence", variant) for model in ("m", "n") for variant in ("low", "normal")
+    ]
+    assert {one.auroc.estimate for one in found} == {1.0}
+    assert "m, d, confidence (low)" in to_text(measures_blocks(found))
+
+
+def test_hostile_method_names_are_shown_and_not_obeyed(table, scores):
+    held = [replace(one, method=text) for text in (*HOSTILE, "=cmd|' /C calc'!A0") for one in scores]
+    shown = to_text(confidence_blocks(summarise_confidence(confidence_table(held), table)))
+    assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def _run(table: pl.DataFrame, scores: list[Score]) -> ComparedRun:
+    variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
+    return ComparedRun("m", Path("m"), "m", "d", variants, confidence=confidence_table(scores))
+
+
+def test_two_runs_are_compared_question_by_question(table, scores):
+    noisier = scored(answers(table, "low"), noise=0.6, seed=1)
+    area, brier = compare_confidence(_run(table, scores), _run(table, noisier))
+    for one, name in ((area, "auroc"), (brier, "brier")):
+        sides = [getattr(summarise_confidence(confidence_table(held), table)[0], name) for held in (scores, noisier)]
+        assert (one.first, one.second) == tuple(side.estimate for side in sides)
+        assert one.difference.estimate == one.first - one.second
+        assert (one.paired, one.questions) == (True, (N, N))
+
+
+def test_the_interval_of_a_paired_difference_is_that_of_resampled_questions(table, scores):
+    noisier = scored(answers(table, "low"), noise=0.35, seed=1)
+    found = compare_confidence(_run(table, scores), _run(table, noisier))
+    rng = np.random.default_rng(0)
+    first, second = (np.array([one.confidence for one in held]) for held in (scores, noisier))
+    right = np.array([not one.wrong for one in scores])
+    drawn = []
+    for _ in range(1000):
+        pick = rng.integers(0, N, N)
+        areas = [_area(held[pick], right[pick]) for held in (first, second)]
+        losses = [np.mean((held[pick] - right[pick]) ** 2) for held in (first, second)]
+        drawn.append((areas[0] - areas[1], losses[0] - losses[1]))
+    for one, spread in zip(found, np.std(drawn, axis=0), strict=True):
+        assert (one.difference.high - one.difference.low) / (2 * 1.96) == pytest.approx(spread, rel=0.1)
+
+
+def _area(score: np.ndarray, right: np.ndarray) -> float:
+    from scipy.stats import rankdata
+
+    ranks, n = rankdata(score), right.sum()
+    return (ranks[right].sum() - n * (n + 1) / 2) / (n * (len(right) - n))
+
+
+def test_runs_that_share_few_questions_are_compared_unpaired_with_both_variances(table, scores):
+    other = [replace(one, question_id=f"other {one.question_id}") for one in scored(answers(table, "low"), seed=1)]
+    paired = compare_confidence(_run(table, scores), _run(table, scores))
+    assert {one.difference.reason for one in paired} == {"constant_difference"}
+    area, _ = compare_confidence(_run(table, scores), _run(table, other))
+    ours, theirs = (summarise_confidence(confidence_table(held), table)[0].auroc for held in (scores, other))
+    assert (area.paired, area.questions) == (False, (N, N))
+    widths = [one.high - one.low for one in (ours, theirs)]
+    assert area.difference.high - area.difference.low == pytest.approx(np.hypot(*widths), rel=0.02)
+
+
+def test_only_methods_of_both_are_compared_and_only_the_variant_asked_for(table, scores):
+    of_variants = [replace(one, method="p", variant=name) for name in ("low", "normal") for one in scores]
+    ours, theirs = _run(table, [*scores, *of_variants]), _run(table, [*of_variants, *scores[:0]])
+    assert {(one.method, one.variant) for one in compare_confidence(ours, theirs)} == {("p", "low"), ("p", "normal")}
+    assert {one.variant for one in compare_confidence(ours, theirs, variant="low")} == {"low"}
+    assert {one.method for one in compare_confidence(ours, ours, variant="low")} == {"likelihood", "p"}
+    assert compare_confidence(ours, replace(theirs, confidence=None)) == ()
+
+
+def test_one_kind_of_answers_leaves_no_difference_and_says_why(table, scores):
+    right = [one for one in scores if not one.wrong]
+    area, brier = compare_confidence(_run(table, right), _run(table, right))
+    assert (area.difference.status, area.difference.reason) == ("undefined", "first:all_true;second:all_true")
+    assert brier.first == brier.second
+
+
+def test_the_index_of_the_refusals_is_that_of_their_table(table, scores, summary):
+    mine = table.filter(variant="normal")
+    counted = ContingencyTable.from_arrays(mine["refused"].to_numpy(), np.array([one.wrong for one in scores]))
+    assert summary.against[1].refusal_index.refusals == pytest.approx(refusal_index(counted).estimate, abs=1e-9)

@@ -1,0 +1,552 @@
+"""What a gate decides about outcomes: by name, question by question, and never in favour of what is missing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import fisher_exact
+
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.folder import Asked
+from refusal_index.data.runs import ComparedRun, compared_runs
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.gate import GateResult, decide
+from refusal_index.findings.gate_guards import change_limit, most_changed, permutation_pvalue
+from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy
+from refusal_index.render import to_text
+from refusal_index.render.gate import guard_table
+from refusal_index.stats import (
+    AtLook,
+    GroupSequential,
+    compare_corrected,
+    compare_metrics,
+    corrected_refusal_index,
+)
+
+N = 600
+WIDE = {"refusal_index": 0.25, "correct_rate": 0.1, "correct_given_attempted": 0.1}
+
+
+def grade_of(wrong: bool) -> Grade:
+    return Grade.INCORRECT if wrong else Grade.CORRECT
+
+
+def outcome_of(refused: bool, wrong: bool) -> Outcome:
+    first = Grade.REFUSED if refused else grade_of(wrong)
+    return Outcome(refused, wrong, first, grade_of(wrong), None, "reply", "reply")
+
+
+def run_of(
+    refused: np.ndarray, wrong: np.ndarray, label: str = "m", variant: str | None = "normal", first_id: int = 0
+) -> ComparedRun:
+    """Make a run of its first passes and errors, shape (draws, n)."""
+    table = outcome_table(
+        (
+            Identification(label, "d", variant, draw),
+            Question(f"q{first_id + i:04}", f"question {first_id + i}", "!"),
+            outcome,
+        )
+        for draw, rows in enumerate(zip(refused, wrong, strict=True))
+        for i, outcome in enumerate(map(outcome_of, *map(np.ndarray.tolist, rows)))
+    )
+    return compared_runs(Path(f"{label}.parquet"), table, {})[0]
+
+
+def draws_of(rho: float, seed: int, n: int = N, draws: int = 1, refusal: float = 0.3, error: float = -0.1):
+    """Draw refusals and errors of a model; the difficulty of the questions is that of all others."""
+    hard = np.random.default_rng(99).standard_normal(n)
+    rng = np.random.default_rng(seed)
+    inclined = rho * hard + math.sqrt(1 - rho * rho) * np.random.default_rng(98).standard_normal(n)
+    noise = 0.4 * rng.standard_normal((2, draws, n))
+    return inclined + noise[0] > refusal, hard + noise[1] > error
+
+
+@pytest.fixture(scope="module")
+def base() -> ComparedRun:
+    return run_of(*draws_of(0.6, 1), "base")
+
+
+def guard(found: GateResult, metric: str):
+    (one,) = [one for one in found.guards if one.named.guard.name == metric]
+    return one
+
+
+def test_the_numbers_are_those_of_a_paired_comparison(base):
+    candidate = run_of(*draws_of(0.5, 2), "candidate")
+    found = decide(candidate, base, Policy())
+    arrays = [
+        np.stack([one.variants["normal"][name].to_numpy() for one in (candidate, base)])
+        for name in ("refused", "wrong")
+    ]
+    expected = compare_metrics(*arrays)
+    for metric in ("refusal_index", "correct_rate", "refusal_rate"):
+        one, difference = guard(found, metric), expected[metric]
+        assert one.named.guard.estimate == difference.estimate
+        worst = difference.confidence_interval(0.9)[0 if one.named.guard.higher_is_better else 1]
+        assert one.test.worst == pytest.approx(worst, abs=1e-12)
+    assert found.questions == N
+
+
+def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_name(base):
+    assert decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy(margins=WIDE)).verdict == "pass"
+    found = decide(run_of(*draws_of(0.6, 3, error=-1.2), "knows less"), base, Policy())
+    assert found.verdict == "fail"
+    assert guard(found, "correct_rate").test.verdict == "fail"
+    assert "correct is beyond its limit" in found.why
+
+
+def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
+    found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
+    assert guard(found, "refusal_index").test.verdict == "fail"
+    assert "RI is beyond its limit" in found.why
+
+
+def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):
+    _, wrong = draws_of(0.6, 3)
+    answers = run_of(np.zeros_like(wrong), wrong, "answers")
+    found = decide(answers, base, Policy())
+    assert found.verdict == "fail"
+    failed = {one.named.guard.name for one in found.guards if one.test.verdict == "fail"}
+    assert {"refusal_index", "correct_given_attempted"} <= failed
+    assert "RI does not exist: candidate refused nothing" in found.why
+    knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
+    found = decide(knows_more, base, Policy())
+    assert [one.named.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
+
+
+def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
+    _, wrong = draws_of(0.6, 3)
+    found = decide(run_of(np.ones_like(wrong), wrong, "refuses"), base, Policy())
+    verdicts = {one.named.guard.name: one.test.verdict for one in found.guards}
+    assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["refusal_index"] == "fail"
+    assert verdicts["correct_given_attempted"] == "inconclusive"
+    assert "candidate refused everything" in found.why
+
+
+def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
+    few = np.zeros((1, 40), bool)
+    wrong = draws_of(0.6, 3)[1][:, :40]
+    small = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(40)})
+    found = decide(run_of(few, wrong, "few"), small, Policy())
+    assert guard(found, "refusal_index").test.verdict == "inconclusive"
+    assert found.verdict != "pass"
+
+
+def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(base):
+    found = decide(base, base, Policy())
+    assert found.verdict == "pass"
+    assert all(one.named.reason == "constant_difference" for one in found.guards)
+    assert guard(found, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / N)))
+    twenty = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(20)})
+    assert decide(twenty, twenty, Policy()).verdict == "inconclusive"
+
+
+CORRECTED = Policy(metric="corrected_refusal_index")
+
+
+def test_ri_is_guarded_however_often_was_sampled_and_the_corrected_index_where_a_policy_says_so():
+    models = [draws_of(0.6, seed, draws=2) for seed in (2, 1)]
+    runs = [run_of(*model, name) for model, name in zip(models, "ba", strict=True)]
+    single = compare_metrics(*(np.stack([model[part][0] for model in models]) for part in (0, 1)))["refusal_index"]
+    results = [corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models]
+    for policy, expected in ((Policy(), single), (CORRECTED, compare_corrected(*results))):
+        (one,) = (one for one in decide(*runs, policy).guards if one.named.guard.name == policy.metric)
+        assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
+        assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)
+        assert decide(runs[1], runs[1], policy).verdict == "pass"
+
+
+def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_number_takes_its_place(base):
+    twice, once = run_of(*draws_of(0.6, 2, draws=2), "twice"), run_of(*draws_of(0.6, 2), "once")
+    for sides in ((twice, base), (once, run_of(*draws_of(0.6, 1, draws=2), "base")), (once, base)):
+        found = decide(*sides, CORRECTED.changed(margins=WIDE | {"corrected_refusal_index": 1.0}))
+        one = guard(found, "corrected_refusal_index")
+        assert (found.verdict, one.test.verdict) == ("inconclusive", "inconclusive")
+        assert (one.named.guard.estimate, one.named.reason) == (None, "no_repeated_questions")
+        assert "corrected RI cannot be judged" in found.why
+    bound = decide(once, None, CORRECTED.changed(at_least={"corrected_refusal_index": -1.0}))
+    assert (bound.verdict, bound.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+    refused, wrong = draws_of(0.6, 2)
+    never = decide(
+        run_of(np.zeros_like(refused), wrong, "never"), None, CORRECTED.changed(at_least=bound.policy.at_least)
+    )
+    assert (never.verdict, never.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+
+
+def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
+    policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record what was asked"
+    assert note in to_text(decide(base, None, policy).blocks())
+    assert note not in to_text(decide(recorded(base), None, policy).blocks())
+
+
+def missing_of(run: ComparedRun, count: int) -> ComparedRun:
+    """Leave the last questions of a run unfinished."""
+    rows = run.variants["normal"].with_row_index()
+    last = pl.col("index") >= rows.height - count
+    changed = rows.with_columns(
+        *(pl.when(~last).then(name).alias(name) for name in ("refused", "wrong", "first_grade", "forced_grade")),
+        unscored_reason=pl.when(last).then(pl.lit("not_finished")),
+    )
+    return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
+
+
+def test_of_a_run_without_enough_grades_nothing_is_decided(base):
+    policy = Policy(margins={"refusal_index": 0.2})
+    assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2 %
+    found = decide(missing_of(base, 13), base, policy)
+    assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
+    assert found.why.startswith("2.17 % of the candidate's questions")
+    assert found.more_questions is None
+    assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
+    worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
+    assert decide(missing_of(worse, 12), base, policy).verdict == "fail"
+    assert decide(missing_of(worse, 60), base, policy).verdict == "inconclusive"
+    assert decide(missing_of(base, 13), base, policy.changed(max_missing=0.1)).verdict == "pass"
+
+
+def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(base):
+    nothing = missing_of(base, N)
+    for policy in (Policy(), Policy(max_missing=0.999), Policy(max_missing=0.999, at_least={"correct_rate": 0.0})):
+        found = decide(nothing, base, policy)
+        assert (found.verdict, found.questions, found.missing["candidate"]) == ("inconclusive", 0, 1.0)
+        text = to_text(found.blocks())
+        assert "100 % of the candidate's questions" in text
+        assert "more questions" not in text
+        assert json.dumps(found.to_document(), allow_nan=False)
+    half = missing_of(base, N // 2)
+    rows = base.variants["normal"]
+    other = rows.with_columns(
+        pl.when(pl.int_range(pl.len()) >= N // 2).then(name).alias(name) for name in ("refused", "wrong")
+    )
+    apart = ComparedRun("apart", base.source, "m", "d", {"normal": other})
+    found = decide(half, apart, Policy(max_missing=0.6, at_least={"correct_rate": 0.0}))
+    assert found.verdict == "inconclusive"
+    assert "too few questions have a grade in both" in found.why
+    assert found.more_questions is None
+    assert "would settle it" not in to_text(found.blocks())
+
+
+def without(run: ComparedRun, count: int) -> ComparedRun:
+    """Delete the last questions of a run from its table."""
+    return replace(run, variants={name: rows.head(rows.height - count) for name, rows in run.variants.items()})
+
+
+def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun:
+    """Say how many questions a run asked of which dataset, as its folder does."""
+    settings = {"dataset": {"name": "d", "sha256": "0", "questions": questions}, "seed": seed}
+    return replace(run, settings=settings, asked={"normal": Asked(questions)})
+
+
+@pytest.mark.parametrize(
+    ("keep", "share"),
+    [
+        (lambda run: run, 450 / N),  # bare tables: every question in either is expected
+        (recorded, 450 / N),  # a folder that says how many there were
+    ],
+    ids=["tables", "folders"],
+)
+def test_questions_that_are_gone_count_as_missing_on_either_side(base, keep, share):
+    worse = run_of(*draws_of(0.2, 3, error=-0.4), "worse")
+    assert decide(keep(worse), keep(base), Policy()).verdict == "fail"
+    for gone, sides in (
+        ("candidate", (keep(without(worse, 450)), keep(base))),
+        ("baseline", (keep(base), keep(without(worse, 450)))),
+    ):
+        found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
+        assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
+        assert found.why.startswith(f"75 % of the {gone}'s questions")
+    few = decide(keep(without(base, 12)), keep(base), Policy())
+    assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)
+    assert decide(keep(without(base, 13)), keep(base), Policy()).verdict == "inconclusive"
+
+
+def test_a_smaller_sample_that_is_recorded_is_compared_on_its_questions(base):
+    small = recorded(without(base, 450), 150)
+    for sides in ((small, recorded(base)), (recorded(base), small), (small, base), (base, small)):
+        found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
+        assert (found.verdict, found.questions, set(found.missing.values())) == ("pass", 150, {0.0})
+    missing = decide(recorded(without(base, 460), 150), recorded(base), Policy())
+    assert (missing.verdict, missing.missing["candidate"]) == ("inconclusive", 10 / 150)
+    other_seed = decide(recorded(without(base, 450), 150, seed=1), recorded(base), Policy())
+    assert other_seed.incomplete == ()
+
+
+def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
+    shifted = run_of(*draws_of(0.6, 3), "other", first_id=301)
+    with pytest.raises(OutcomeTableError, match=r"at least half of the 600 .* got 299 shared, of 600 .* and 600"):
+        decide(shifted, base, Policy())
+    half = run_of(*draws_of(0.6, 3), "half", first_id=300)
+    found = decide(half, base, Policy())
+    assert (found.questions, found.match.left_out) == (300, (300, 300))
+
+
+def test_several_variants_have_to_be_chosen_from(base):
+    rows = base.variants["normal"]
+    both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
+    run = ComparedRun("two", base.source, "m", "d", both)
+    with pytest.raises(OutcomeTableError, match="one prompt variant to judge by, got normal, high"):
+        decide(run, run, Policy())
+    with pytest.raises(OutcomeTableError, match="one prompt variant"):
+        decide(run, None, Policy(at_least={"correct_rate": 0.1}))
+    with pytest.raises(OutcomeTableError, match="no variant 'low'"):
+        decide(run, run, Policy(variant="low"))
+    assert decide(run, run, Policy(variant="high")).variant == "high"
+    assert decide(run, base, Policy()).variant == "normal"
+
+
+def test_clusters_and_weights_are_allowed_for(base):
+    other = run_of(*draws_of(0.6, 3), "other")
+    alike = {"cluster": (pl.int_range(pl.len()) // 20).cast(pl.String)}
+
+    def clustered(run: ComparedRun) -> ComparedRun:
+        rows = {name: table.with_columns(**alike) for name, table in run.variants.items()}
+        return ComparedRun(run.label, run.source, run.model, run.dataset, rows)
+
+    plain, grouped = decide(other, base, Policy()), decide(clustered(other), clustered(base), Policy())
+    assert grouped.sampling["clusters"] == 30
+    assert plain.sampling is None
+    for one, another in zip(plain.guards, grouped.guards, strict=True):
+        assert one.named.guard.estimate == pytest.approx(another.named.guard.estimate)
+        assert one.test.worst != another.test.worst
+    same = decide(clustered(base), clustered(base), Policy())
+    assert guard(same, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / 30)))
+
+
+def test_fixed_bounds_need_no_baseline(base):
+    rate = float((~base.variants["normal"]["refused"] & ~base.variants["normal"]["wrong"]).mean())
+    bounds = {"at_least": {"correct_rate": rate - 0.1}, "at_most": {"refusal_rate": 0.7}}
+    assert decide(base, None, Policy(**bounds)).verdict == "pass"
+    assert decide(base, None, Policy(at_least={"correct_rate": rate + 0.1})).verdict == "fail"
+    found = decide(base, None, Policy(at_least={"correct_rate": rate - 0.01}))
+    assert found.verdict == "inconclusive"
+    assert found.more_questions == math.ceil((found.guards[0].test.times - 1) * N) > 0
+    with pytest.raises(PolicyError, match="got neither"):
+        decide(base, None, Policy())
+
+
+def test_bounds_and_margins_together_all_have_to_hold(base):
+    found = decide(base, base, Policy(at_least={"correct_rate": 0.9}))
+    assert found.verdict == "fail"
+    assert [one.named.against_baseline for one in found.guards] == [True] * 4 + [False]
+
+
+def test_bounds_and_margins_of_a_score_are_of_the_same_penalty(base):
+    dear = replace(base, about={"penalty": 3.0})
+    found = decide(base, dear, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
+    margin, bound = (one for one in found.guards if one.named.guard.name == "weighted_score")
+    assert margin.named.candidate == pytest.approx(bound.named.candidate)
+
+
+def test_a_bound_on_the_index_fails_where_there_is_none(base):
+    _, wrong = draws_of(0.6, 3)
+    for refused in (np.zeros_like(wrong), np.ones_like(wrong)):
+        assert decide(run_of(refused, wrong, "m"), None, Policy(at_least={"refusal_index": -1})).verdict == "fail"
+
+
+def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
+    other, look = run_of(*draws_of(0.6, 3), "other"), AtLook(GroupSequential.planned(5 * N), N)
+    alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
+    assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
+    assert alone.level_at_look is None
+    assert "at worst (95 %)" in to_text(early.blocks())
+    for before, now in zip(alone.guards, early.guards, strict=True):
+        assert (
+            now.test.worst < before.test.worst
+            if now.named.guard.higher_is_better
+            else now.test.worst > before.test.worst
+        )
+        assert now.test.pvalue_beyond == before.test.pvalue_beyond
+    worst = decide(run_of(*draws_of(0.6, 3, error=-0.9), "worse"), base, Policy(), look=look)
+    test = guard(worst, "correct_rate").test
+    assert test.pvalue_holm == pytest.approx(4 * look.pvalue(test.pvalue_beyond))
+
+
+def test_a_first_pass_that_nobody_forced_is_refused(base):
+    rows = base.variants["normal"].with_columns(
+        wrong=pl.when(~pl.col("refused")).then("wrong"),
+        forced_grade=pl.lit(None, pl.String),
+        forced_reply=pl.lit(None, pl.String),
+        unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
+    )
+    never = ComparedRun("never", base.source, "m", "d", {"normal": rows})
+    with pytest.raises(OutcomeTableError, match=r"baseline: .* nobody forced"):
+        decide(base, never, Policy())
+
+
+def test_the_questions_that_changed_most_are_the_worst_losses_first():
+    before = run_of(np.array([[0, 0, 0, 1, 1, 0]] * 2, bool), np.array([[0, 0, 1, 1, 0, 0]] * 2, bool), "a")
+    now = run_of(
+        np.array([[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0]], bool),
+        np.array([[1, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0]], bool),
+        "b",
+    )
+    rows = [one.variants["normal"] for one in (now, before)]
+    found = most_changed(*rows, [f"q{i:04}" for i in range(6)], exact=True)
+    assert [(one.question_id, one.baseline, one.candidate, one.change) for one in found] == [
+        ("q0002", "answered_wrong", "answered_right", 2.0),
+        ("q0000", "answered_right", "answered_right", -1.0),
+        ("q0001", "answered_right", "refused_right", -1.0),
+    ]
+    assert found[1].draws_candidate == "1 of 2"
+    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], exact=True, most=1)] == ["q0002"]
+
+
+def test_questions_are_compared_by_the_draws_that_both_have():
+    before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").variants["normal"]
+    now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").variants["normal"]
+    (one,) = most_changed(now, before, ["q0000", "q0001"], exact=True)
+    assert (one.question_id, one.draws_baseline, one.draws_candidate, one.change) == ("q0001", "1 of 1", "1 of 1", -2.0)
+
+
+def samples(*worths: str, label: str) -> pl.DataFrame:
+    """Return the rows of a run of which each question's samples are given by a letter: right, wrong or refused."""
+    refused, wrong = (np.array([[letter in kind for letter in one] for one in worths]).T for kind in ("f", "wf"))
+    return run_of(refused, wrong, label).variants["normal"]
+
+
+def test_questions_that_changed_no_more_than_by_sampling_noise_are_not_shown():
+    ids = [f"q{i:04}" for i in range(4)]
+    before = samples("rrrrr", "rrwwf", "rwrwr", "rrrrr", label="a")
+    now = samples("wwwww", "rwwff", "wrrwf", "rrrrf", label="b")
+    (one,) = most_changed(now, before, ids, exact=False)
+    assert (one.question_id, one.change, change_limit(now, before, ids, exact=False)) == ("q0000", -2.0, None)
+    # Benjamini and Hochberg: 2 of 252 exchanges are as far apart, and 6 questions are as likely to show that once
+    many = samples("rrrrr", *["rrwwf"] * 6, label="a"), samples("wwwww", *["rrwwf"] * 6, label="b")
+    assert most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("draws", "exact", "why"),
+    [(1, False, "single_responses"), (3, False, "too_few_samples"), (4, False, None), (1, True, None)],
+)
+def test_why_no_question_can_be_shown_to_have_changed(draws, exact, why):
+    before, now = samples("r" * draws, label="a"), samples("w" * draws, label="b")
+    assert change_limit(now, before, ["q0000"], exact) == why
+    assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
+    assert change_limit(now, before, [], exact) is None
+
+
+@pytest.mark.parametrize(("draws", "why"), [(7, "too_few_samples"), (8, None)])
+def test_one_change_among_many_questions_needs_more_samples_by_enumeration(draws, why):
+    """One of 200 questions is listed if 200 times its p-value, 2 of all ways to exchange samples, is at most .05."""
+    ways = sum(1 for _ in itertools.combinations(range(2 * draws), draws))
+    assert (200 * 2 / ways > 0.05) == (why is not None)
+    ids, rest = [f"q{i:04}" for i in range(200)], ["r" * draws] * 199
+    before, now = samples("r" * draws, *rest, label="a"), samples("w" * draws, *rest, label="b")
+    assert change_limit(now, before, ids, exact=False) == why
+    assert bool(most_changed(now, before, ids, exact=False)) == (why is None)
+
+
+WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)
+
+
+@given(WORTHS, WORTHS)
+def test_the_permutation_test_counts_all_exchanges(first, second):
+    every = np.array(first + second)
+    apart = [
+        abs(every[list(chosen)].mean() - np.delete(every, list(chosen)).mean())
+        for chosen in itertools.combinations(range(len(every)), len(first))
+    ]
+    share = np.mean(np.array(apart) >= abs(np.mean(first) - np.mean(second)) - 1e-9)
+    assert permutation_pvalue(tuple(first), tuple(second)) == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize(("m", "right", "before"), [(4, 1, 4), (6, 0, 5), (8, 2, 7), (20, 5, 15)])
+def test_the_permutation_test_of_right_and_wrong_is_fishers_of_the_hypergeometric(m, right, before):
+    table = [[right, m - right], [before, m - before]]
+    worths = [(1.0,) * one + (-1.0,) * (m - one) for one in (right, before)]
+    assert permutation_pvalue(*worths) == pytest.approx(fisher_exact(table).pvalue, rel=1e-9)
+
+
+def test_of_a_number_that_does_not_exist_there_is_no_p(base):
+    _, wrong = draws_of(0.6, 3)
+    table = guard_table(decide(run_of(np.zeros_like(wrong), wrong, "answers"), base, Policy()))
+    (row,) = (row for row in table.rows if row[0] == "RI")
+    assert dict(zip(table.columns, row, strict=True))["p beyond, Holm"] == "-"
+    assert row[-1] == "fail"
+
+
+def test_everything_is_in_the_document_and_it_is_json(base):
+    found = decide(run_of(*draws_of(0.5, 2), "candidate"), base, Policy())
+    document = json.loads(json.dumps(found.to_document(), allow_nan=False))
+    assert document["verdict"] == found.verdict
+    assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
+    assert (document["changed"], document["no_changes"]) == ([], "single_responses")
+    assert "Single responses cannot show" in to_text(found.blocks())
+    exact = [replace(run, settings={"decoding": {"temperature": 0}}) for run in (found.candidate, found.baseline)]
+    found = decide(*exact, Policy())
+    assert len(found.to_document()["changed"]) == 10
+    assert "Changed by more than sampling noise" in to_text(found.blocks())
+    assert document["policy"]["margins"] == dict(MARGINS)
+
+
+def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
+    place = tmp_path / "gate.toml"
+    place.write_text('alpha = 0.1\nvariant = "high"\n[margins]\ncorrect_rate = 0.02\n[at_most]\nrefusal_rate = 0.6\n')
+    policy = read_policy(place).changed(margins={"refusal_index": 0.2}, variant=None)
+    assert dict(policy.margins) == {**MARGINS, "correct_rate": 0.02, "refusal_index": 0.2}
+    assert (policy.alpha, policy.variant, dict(policy.at_most)) == (0.1, "high", {"refusal_rate": 0.6})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("alhpa = 0.1", "gate.toml: .*got 'alhpa'; did you mean 'alpha'"),
+        ("[margins]\nrefusal_index = -0.1", "gate.toml, margins, refusal_index: .*leave out the sign: 0.1"),
+        ("[margins]\nrefusl_rate = 0.1", "gate.toml, margins: .*did you mean 'refusal_rate'"),
+        ("[margins]\ncorrect_rate = 5", "correct_rate: .* from 0 to 1, got 5; is it in per cent"),
+        ("[at_least]\nomniscience_index = 500", "omniscience_index: .* from -100 to 100, got 500$"),
+        ("[at_least]\ncorrect_rate = true", "at_least, correct_rate: expected a number, got True"),
+        ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),
+        ("[at_most]\nrefusal_rate = -0.5", "at_most, refusal_rate: expected .* from 0 to 1, got -0.5"),
+        ("[at_least]\nf_score = 0.5\n[at_most]\nf_score = 0.4", "at_least, f_score: .* its at_most, 0.4, got 0.5"),
+        ("margins = 3", "margins: expected a number for each"),
+        ("alpha = 0.5", "alpha: expected a number above 0 and below 0.5, got 0.5"),
+        ("alpha = '5 %'", "alpha: expected a number"),
+        ("max_missing = 2", "max_missing: expected a number from 0 and below 1, got 2"),
+        ("variant = 3", "variant: expected the name"),
+        ("metric = 'rho'", "metric: expected refusal_index or corrected_refusal_index, got 'rho'"),
+        ("alpha = ", "not valid TOML"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_names_the_file_and_the_key(text, said, tmp_path):
+    place = tmp_path / "gate.toml"
+    place.write_text(text)
+    with pytest.raises(PolicyError, match=said):
+        read_policy(place)
+
+
+def test_a_policy_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(PolicyError, match=r"gate\.toml cannot be read"):
+        read_policy(tmp_path / "gate.toml")
+
+
+WIDEST = Policy(margins=dict.fromkeys(MARGINS, 1.0))
+
+
+def test_samples_of_different_seeds_need_not_hold_the_same_questions(base):
+    parts = [
+        replace(base, variants={"normal": base.variants["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))
+    ]
+    same = decide(*(recorded(one, 400) for one in parts), WIDEST)
+    assert (same.incomplete, same.missing) == (("baseline",), {"candidate": 0.0, "baseline": 0.5})
+    other = decide(recorded(parts[0], 400), recorded(parts[1], 400, seed=1), WIDEST)
+    assert (other.verdict, other.questions, other.incomplete) == ("pass", 200, ())
+
+
+def test_what_the_baseline_has_no_grade_for_counts_among_the_questions_compared(base):
+    gone = pl.int_range(pl.len()) < 10
+    rows = base.variants["normal"].with_columns(wrong=pl.when(~gone).then("wrong"), forced_grade=pl.lit("unscored"))
+    ungraded = recorded(replace(base, variants={"normal": rows}))
+    found = decide(recorded(without(base, 450), 150), ungraded, WIDEST)
+    assert (found.verdict, found.missing["baseline"]) == ("inconclusive", 10 / 150)

@@ -1,0 +1,204 @@
+"""A sheet of grades to label, and what the labels say: against counts made by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+
+import numpy as np
+import polars as pl
+import pytest
+
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.findings.labels import SHEET, audit_sheet, read_labels, write_sheet
+from refusal_index.stats import GraderLabels
+
+N = 300
+
+
+SOURCE = ("m", "d")
+
+
+def table(variants=("low", "high"), model="m", seed=1) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    forced = rng.random(N) < 0.7
+    rows = []
+    for number, variant in enumerate(variants):
+        refused, wrong = rng.random(N) < 0.4 + 0.2 * number, rng.random(N) < 0.2
+        for i in range(N):
+            grade = Grade.INCORRECT if (forced if refused[i] else wrong)[i] else Grade.CORRECT
+            outcome = Outcome(
+                bool(refused[i]),
+                grade is Grade.INCORRECT,
+                Grade.REFUSED if refused[i] else grade,
+                grade if refused[i] else None,
+                first_reply="no" if refused[i] else "=1+1",
+                forced_reply=f"forced {i}" if refused[i] else None,
+            )
+            rows.append((Identification(model, "d", variant), Question(f"q{i}", f"question {i}", "gold"), outcome))
+    unscored = Outcome(None, None, Grade.UNSCORED, unscored_reason="first_empty")
+    rows.append((Identification(model, "d", "low"), Question("lost", "?", "!"), unscored))
+    return outcome_table(rows)
+
+
+def test_a_sheet_holds_equal_numbers_of_each_pass_and_grade():
+    sheet = audit_sheet(table(), 100, seed=0)
+    assert tuple(sheet.columns) == SHEET
+    kinds = Counter(sheet.select("pass", "grade").iter_rows())
+    assert set(kinds.values()) == {25}
+    assert len(kinds) == 4
+    assert sheet["human_grade"].null_count() == 100
+
+
+def test_scarce_kinds_leave_their_share_to_the_others():
+    few = table().filter((pl.col("forced_grade") != "correct").fill_null(value=True) | (pl.col("question_id") == "q5"))
+    sheet = audit_sheet(few, 100, seed=0)
+    assert sheet.height == 100
+    assert sheet.filter((pl.col("pass") == "forced") & (pl.col("grade") == "correct")).height <= 1
+
+
+def test_each_row_is_the_answer_that_counts_and_a_shared_forced_answer_comes_once():
+    outcomes = table()
+    sheet = audit_sheet(outcomes, 10_000, seed=0)
+    forced = sheet.filter(pl.col("pass") == "forced")
+    assert forced["question_id"].is_unique().all()
+    refused_somewhere = outcomes.filter(pl.col("refused"))["question_id"].n_unique()
+    assert forced.height == refused_somewhere
+    assert sheet.filter(pl.col("pass") == "first").height == outcomes.filter(~pl.col("refused")).height
+    assert set(forced["reply"].str.split(" ").list.first()) == {"forced"}
+    assert "lost" not in set(sheet["question_id"])
+
+
+def test_the_same_seed_draws_the_same_sheet():
+    assert audit_sheet(table(), 50, seed=3).equals(audit_sheet(table(), 50, seed=3))
+    assert not audit_sheet(table(), 50, seed=3).equals(audit_sheet(table(), 50, seed=4))
+
+
+def two_models() -> pl.DataFrame:
+    return pl.concat([table(), table(model="other", seed=2)])
+
+
+def test_of_two_models_each_gives_as_many_answers_of_a_kind_and_shares_none_with_the_other():
+    outcomes = two_models()
+    kinds = Counter(audit_sheet(outcomes, 80, seed=0).select("model", "pass", "grade").iter_rows())
+    assert len(kinds) == 8
+    assert set(kinds.values()) == {10}
+    forced = audit_sheet(outcomes, 10_000, seed=0).filter(pl.col("pass") == "forced")
+    refused_somewhere = outcomes.filter(pl.col("refused")).select("model", "question_id").unique()
+    assert forced.height == refused_somewhere.height > refused_somewhere["question_id"].n_unique()
+
+
+def labelled(tmp_path, human=lambda row: row["grade"], change=lambda rows: rows, outcomes=None):
+    """Write a sheet, label it as a person would in a spreadsheet, and return its path."""
+    path = tmp_path / "sheet.csv"
+    write_sheet(audit_sheet(table() if outcomes is None else outcomes, 80, seed=0), path)
+    with path.open(newline="") as file:
+        rows = [{**row, "human_grade": human(row)} for row in csv.DictReader(file)]
+    rows = change(rows)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path, rows
+
+
+def test_a_reply_that_is_a_formula_is_harmless_in_the_sheet(tmp_path):
+    _, rows = labelled(tmp_path)
+    assert {row["reply"] for row in rows if row["pass"] == "first"} == {"'=1+1"}
+
+
+def test_labels_are_counted_by_pass_grade_and_verdict(tmp_path):
+    def human(row):
+        if row["question_id"].endswith("7"):
+            return "refused"
+        flip = row["question_id"].endswith("3")
+        return {"correct": "B" if flip else "A", "incorrect": "Correct" if flip else "wrong"}[row["grade"]]
+
+    path, rows = labelled(tmp_path, human)
+    labels = read_labels(path, table())[SOURCE]
+    counted = Counter(
+        (row["pass"], row["grade"], row["question_id"].endswith("3")) for row in rows if row["human_grade"] != "refused"
+    )
+    for name, found in (("forced", labels.refused), ("first", labels.answered)):
+        assert found == GraderLabels(
+            graded_wrong_is_wrong=counted[name, "incorrect", False],
+            graded_wrong_is_right=counted[name, "incorrect", True],
+            graded_right_is_wrong=counted[name, "correct", True],
+            graded_right_is_right=counted[name, "correct", False],
+        )
+    assert labels.neither == sum(row["human_grade"] == "refused" for row in rows) > 0
+    assert labels.total + labels.neither == 80
+
+
+def test_each_model_has_its_own_labels(tmp_path):
+    other = {"correct": "incorrect", "incorrect": "correct"}
+    path, rows = labelled(
+        tmp_path, lambda row: other[row["grade"]] if row["model"] == "other" else row["grade"], outcomes=two_models()
+    )
+    labels = read_labels(path, two_models())
+    assert set(labels) == {("m", "d"), ("other", "d")}
+    assert labels["m", "d"].total == labels["other", "d"].total == 40
+    for one, column in ((labels["m", "d"], 1), (labels["other", "d"], 0)):
+        for errors in (one.refused.errors, one.answered.errors):
+            assert errors[:, column].tolist() == [10, 10]
+            assert errors[:, 1 - column].tolist() == [0, 0]
+    assert len(rows) == 80
+
+
+def without(*names):
+    return lambda rows: [{name: cell for name, cell in row.items() if name not in names} for row in rows]
+
+
+def test_what_the_run_has_one_of_the_sheet_need_not_name(tmp_path):
+    path, _ = labelled(tmp_path)
+    assert labelled(tmp_path, change=without("model", "dataset"))[1][0].keys() == set(SHEET) - {"model", "dataset"}
+    assert read_labels(path, table())[SOURCE].total == 80
+
+
+@pytest.mark.parametrize("name", ["model", "variant"])
+def test_what_the_run_has_several_of_the_sheet_must_name(tmp_path, name):
+    path, _ = labelled(tmp_path, change=without(name), outcomes=two_models())
+    with pytest.raises(OutcomeTableError, match=f"expected a column '{name}' since the run has several {name}s"):
+        read_labels(path, two_models())
+
+
+def test_labels_none_of_which_is_right_or_wrong_are_an_error_that_says_so(tmp_path):
+    path, _ = labelled(tmp_path, lambda _row: "refused")
+    with pytest.raises(OutcomeTableError, match="got 80 labels, none of them right or wrong"):
+        read_labels(path, table())
+
+
+def test_rows_not_yet_labelled_are_passed_over_and_none_at_all_is_an_error(tmp_path):
+    path, rows = labelled(tmp_path, lambda row: row["grade"] if row["pass"] == "first" else "")
+    labels = read_labels(path, table())[SOURCE]
+    assert labels.total == sum(row["pass"] == "first" for row in rows)
+    assert not labels.refused.errors.any()
+    nothing, _ = labelled(tmp_path, lambda _row: "")
+    with pytest.raises(OutcomeTableError, match="expected rows with a human_grade, got none"):
+        read_labels(nothing, table())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"human_grade": "maybe"},
+            r"line 2, column 'human_grade': expected correct, incorrect or refused.*got 'maybe'",
+        ),
+        ({"question_id": "elsewhere"}, r"line 2: expected a graded answer of this run, got question_id 'elsewhere'"),
+        ({"grade": "unscored"}, r"line 2: expected the grade that the run has"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named(tmp_path, change, says):
+    path, _ = labelled(tmp_path, change=lambda rows: [{**rows[0], **change}, *rows[1:]])
+    with pytest.raises(OutcomeTableError, match=says):
+        read_labels(path, table())
+
+
+def test_a_missing_column_is_named(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("question_id,verdict\nq1,A\n")
+    with pytest.raises(OutcomeTableError, match="expected a column 'human_grade', got 'question_id', 'verdict'"):
+        read_labels(path, table())

@@ -1,0 +1,655 @@
+"""A cut of a score: chosen on one half without a look at the other's grades, held to its promise, judged right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.tiers import others_nightly
+
+from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError
+from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
+from refusal_index.data.schema import OPTIONAL, SCHEMA
+from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.findings.operating_points import halves_of
+from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers
+from refusal_index.findings.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold
+from refusal_index.render import to_text
+from refusal_index.stats import (
+    ContingencyTable,
+    SampledTable,
+    metrics,
+    risk_controlling_threshold,
+    selective_report,
+    utility,
+    utility_threshold,
+)
+
+HERE = Path(__file__).parent
+PENALTY = ThresholdOptions("mine", penalty=3)
+MAX_ERROR = ThresholdOptions("mine", max_error=0.2)
+
+
+def planted(
+    n: int = 600, seed: int = 0, variants: tuple[str | None, ...] = ("low", "high"), **more: Any
+) -> ComparedRun:
+    """Make a run with a score that says how likely each answer is right, and refusals that know half as much."""
+    rng = np.random.default_rng(seed)
+    score = rng.random(n)
+    wrong = rng.random(n) >= score
+    ids = [f"q{number:05}" for number in range(n)]
+    tables = {
+        variant: rows(
+            ids,
+            refused=score + rng.standard_normal(n) < 0.2 + 0.4 * place,
+            wrong=wrong,
+            variant=variant,
+            topic=[f"t{number % 4}" for number in range(n)],
+            **more,
+        )
+        for place, variant in enumerate(variants)
+    }
+    scores = scores_of(ids, score, wrong)
+    return ComparedRun("m", HERE, "m", "d", tables, {}, scores)
+
+
+def rows(ids: list[str], **columns: Any) -> pl.DataFrame:
+    """Make an outcome table; what is not given is null."""
+    given = {"model": "m", "dataset": "d", "question_id": ids, "draw": 0, "schema_version": 1, **columns}
+    kinds = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in given}}
+    frame = pl.DataFrame({"question_id": ids})
+    return frame.select(
+        (pl.Series(name, given[name]) if isinstance(given.get(name), list | np.ndarray) else pl.lit(given.get(name)))
+        .cast(kind)
+        .alias(name)
+        for name, kind in kinds.items()
+    )
+
+
+def scores_of(ids: list[str], confidence: Any, wrong: Any, **more: Any) -> pl.DataFrame:
+    given = {"method": "mine", "variant": None, "draw": 0, "pass": "forced", "fold": None, **more}
+    frame = pl.DataFrame({"question_id": ids, "confidence": confidence, "wrong": wrong})
+    return frame.with_columns(pl.lit(value).alias(name) for name, value in given.items()).select(
+        pl.col(name).cast(kind) for name, kind in CONFIDENCE_SCHEMA.items()
+    )
+
+
+def with_scores(run: ComparedRun, *expressions: pl.Expr, **named: pl.Expr) -> ComparedRun:
+    assert run.confidence is not None
+    return replace(run, confidence=run.confidence.with_columns(*expressions, **named))
+
+
+def halves_arrays(run: ComparedRun, found: Threshold) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield score and wrong of either half."""
+    for half in (found.halves.first, found.halves.second):
+        part = run.confidence.filter(pl.col("question_id").is_in(list(half)))
+        yield part["confidence"].to_numpy(), part["wrong"].to_numpy()
+
+
+def in_half(half: frozenset[str]) -> pl.Expr:
+    return pl.col("question_id").is_in(list(half))
+
+
+# --- halves
+
+
+def questions(n: int, cluster: Any = None) -> pl.DataFrame:
+    clusters = pl.Series("cluster", [None] * n if cluster is None else cluster, pl.String)
+    return pl.DataFrame({"question_id": [f"q{number}" for number in range(n)]}).with_columns(clusters)
+
+
+@pytest.mark.parametrize("n", [2, 3, 100, 1001])
+def test_halves_are_disjoint_hold_every_question_and_do_not_depend_on_the_order(n):
+    asked = questions(n)
+    found = halves_of(asked, seed=5)
+    assert not found.first & found.second
+    assert found.first | found.second == set(asked["question_id"])
+    assert abs(len(found.first) - len(found.second)) <= 1
+    assert halves_of(asked.reverse(), seed=5) == found
+    assert n < 100 or halves_of(asked, seed=6) != found
+
+
+def test_no_cluster_is_in_both_halves_and_these_are_as_even_as_clusters_allow():
+    sizes = [1, 1, 2, 5, 30, 3, 8, 50]
+    cluster = [f"c{place}" for place, size in enumerate(sizes) for _ in range(size)]
+    asked = questions(sum(sizes), cluster)
+    for seed in range(20):
+        found = halves_of(asked, seed)
+        in_first, in_second = (set(asked.filter(in_half(half))["cluster"]) for half in (found.first, found.second))
+        assert in_first
+        assert in_second
+        assert not in_first & in_second
+        assert abs(len(found.first) - 50) <= 50
+
+
+@pytest.mark.parametrize(("n", "cluster"), [(1, None), (5, ["a"] * 5), (0, None)])
+def test_one_cluster_cannot_be_split(n, cluster):
+    with pytest.raises(OutcomeTableError, match="or more to split into halves, got"):
+        halves_of(questions(n, cluster), 0)
+
+
+def test_all_methods_of_a_run_are_judged_on_the_same_half():
+    run = planted()
+    other = run.confidence.filter(pl.col("question_id") < "q00400").with_columns(method=pl.lit("other"))
+    run = replace(run, confidence=pl.concat([run.confidence, other]))
+    mine, theirs = (find_threshold(run, replace(PENALTY, method=name)) for name in ("mine", "other"))
+    assert mine.halves == theirs.halves
+    assert set(theirs.table["question_id"]) < set(mine.table["question_id"]) == mine.halves.second
+
+
+# --- the choice
+
+
+def test_the_choice_is_that_of_stats_on_the_first_half():
+    run = planted()
+    for_utility, bounded = (find_threshold(run, options) for options in (PENALTY, MAX_ERROR))
+    (score, wrong), (other, _) = halves_arrays(run, for_utility)
+    assert for_utility.found == utility_threshold(score, ~wrong, 3)
+    grid = np.quantile(other, np.arange(CUTS) / CUTS, method="inverted_cdf")
+    assert bounded.found == risk_controlling_threshold(score, wrong, 0.2, grid=grid, confidence_level=BOUND_LEVEL)
+    assert bounded.found.cut in other
+
+
+@pytest.mark.parametrize("options", [PENALTY, MAX_ERROR], ids=["utility", "bound"])
+def test_the_cut_rests_on_the_grades_of_the_first_half_alone(options):
+    run = planted()
+    found = find_threshold(run, options)
+    other = pl.when(in_half(found.halves.second)).then(~pl.col("wrong")).otherwise("wrong")
+    turned = find_threshold(with_scores(run, wrong=other), options)
+    assert turned.found == found.found
+    assert turned.points[0].worth.error_rate != found.points[0].worth.error_rate
+    own = pl.when(in_half(found.halves.first)).then(~pl.col("wrong")).otherwise("wrong")
+    assert find_threshold(with_scores(run, wrong=own), options).found != found.found
+
+
+def test_of_a_choice_for_utility_not_even_the_scores_of_the_other_half_are_seen():
+    run = planted()
+    found = find_threshold(run, PENALTY)
+    other = pl.when(in_half(found.halves.second)).then(pl.col("confidence") / 2).otherwise("confidence")
+    assert find_threshold(with_scores(run, confidence=other), PENALTY).found == found.found
+
+
+def test_another_seed_is_another_split():
+    run = planted()
+    first, again, other = (find_threshold(run, replace(PENALTY, seed=seed)) for seed in (1, 1, 2))
+    assert first.to_document() == again.to_document()
+    assert first.halves != other.halves
+
+
+# --- the report
+
+
+def test_what_is_reported_is_what_stats_says_of_the_other_half():
+    run = planted()
+    found = find_threshold(run, PENALTY)
+    _, (score, wrong) = halves_arrays(run, found)
+    cut, low, high, every = found.points
+    report = selective_report(score, ~wrong, found.found.cut, penalty=3)
+    assert cut.worth.coverage == report.coverage
+    assert cut.worth.error_rate == report.error_rate
+    assert cut.worth.utility == report.utility
+    assert (cut.kind, low.kind, low.variant, high.variant, every.kind) == (
+        "score",
+        *("refusals", "low", "high", "answer_all"),
+    )
+    refused = run.variants["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
+    table = ContingencyTable.from_arrays(refused, wrong)
+    assert low.worth.utility == utility(table, 3)
+    assert low.worth.coverage.estimate == pytest.approx(1 - refused.mean())
+    assert low.worth.error_rate.estimate == pytest.approx(wrong[~refused].mean())
+    assert every.worth.coverage.estimate == 1
+    assert every.worth.error_rate.estimate == pytest.approx(wrong.mean())
+
+
+def test_differences_are_paired_question_by_question():
+    run = planted()
+    found = find_threshold(run, PENALTY)
+    _, (score, wrong) = halves_arrays(run, found)
+    refused = run.variants["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
+    worth = np.where(wrong, -3.0, 1.0)
+    apart = worth * (score >= found.found.cut) - worth * ~refused
+    difference = found.points[1].difference
+    error = apart.std() / math.sqrt(apart.size)
+    assert difference.utility.estimate == pytest.approx(apart.mean(), abs=1e-12)
+    assert difference.utility.low == pytest.approx(apart.mean() - 1.959964 * error, abs=1e-6)
+    assert difference.utility.high == pytest.approx(apart.mean() + 1.959964 * error, abs=1e-6)
+    assert difference.coverage.estimate == pytest.approx(
+        (score >= found.found.cut).mean() - (~refused).mean(), abs=1e-12
+    )
+    own, theirs = wrong[score >= found.found.cut].mean(), wrong[~refused].mean()
+    assert difference.error_rate.estimate == pytest.approx(own - theirs, abs=1e-12)
+    assert difference.error_rate.low < own - theirs < difference.error_rate.high
+
+
+def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compared():
+    run, options = planted(), ThresholdOptions(max_error=0.25)
+    below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).found.cut)
+    same = run.variants["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
+    found = find_threshold(replace(run, variants={**run.variants, "low": same.drop("below")}), options)
+    assert {(one.kind, one.variant): one.same_as_cut for one in found.points} == {
+        ("score", None): False,
+        ("refusals", "low"): True,
+        ("refusals", "high"): False,
+        ("answer_all", None): False,
+    }
+    assert [one.difference is None for one in found.points] == [True, True, False, False]
+    assert "answers the same questions as refusals of low: there is nothing to compare" in repr(found)
+    none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
+    (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
+    assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
+
+
+def test_a_question_without_a_grade_of_its_first_pass_is_left_out_of_that_variant_alone():
+    run = planted()
+    lacking = pl.when(pl.col("question_id") < "q00100").then(None).otherwise("refused")
+    table = run.variants["low"].with_columns(refused=lacking)
+    found = find_threshold(replace(run, variants={**run.variants, "low": table}), PENALTY)
+    cut, low, high, _ = found.points
+    assert low.questions < high.questions == cut.questions
+    assert low.difference is not None
+
+
+def test_clusters_and_weights_widen_and_weigh_what_is_reported():
+    run = planted()
+    plain = find_threshold(run, PENALTY)
+    cluster = pl.col("question_id").str.slice(1).cast(pl.Int64) // 20
+    weight = pl.when(pl.col("question_id") < "q00300").then(3.0).otherwise(1.0)
+    tables = {name: one.with_columns(cluster=cluster.cast(pl.String)) for name, one in run.variants.items()}
+    clustered = find_threshold(replace(run, variants=tables), PENALTY)
+    tables = {name: one.with_columns(weight=weight) for name, one in run.variants.items()}
+    weighted = find_threshold(replace(run, variants=tables), PENALTY)
+    assert weighted.found == plain.found
+    assert weighted.points[0].worth.utility.estimate != plain.points[0].worth.utility.estimate
+    assert "numbers below are weighted" in repr(weighted)
+    part = clustered.run.variants["low"].filter(in_half(clustered.halves.second))
+    score = run.confidence.filter(in_half(clustered.halves.second))
+    table = SampledTable.from_arrays(
+        score["confidence"].to_numpy() < clustered.found.cut,
+        score["wrong"].to_numpy(),
+        cluster=part["cluster"].to_numpy(),
+    )
+    expected = {one.name: one for one in metrics(table, penalty=0.75)}
+    worth = clustered.points[0].worth
+    assert worth.utility.estimate == pytest.approx(utility(_counts(table), 3).estimate)
+    assert worth.utility.low == pytest.approx(4 * expected["weighted_score"].low)
+    assert worth.coverage.high == pytest.approx(1 - expected["refusal_rate"].low)
+    assert worth.error_rate.low == pytest.approx(1 - expected["correct_given_attempted"].high)
+    bounded = find_threshold(replace(run, variants=clustered.run.variants), MAX_ERROR)
+    assert "30 clusters, none of which is in both halves" in " ".join(repr(bounded).split())
+
+
+def _counts(table: SampledTable) -> ContingencyTable:
+    return ContingencyTable(*(round(count) for count in table.counts))
+
+
+def test_the_promise_is_said_in_words_beside_what_came_of_it():
+    found = find_threshold(planted(), MAX_ERROR)
+    said = to_text(found.blocks())
+    rate = found.points[0].worth.error_rate
+    assert said.startswith(
+        f"With 90 % confidence at most 20 % of the answers given at {found.rule} are wrong, for questions like these; "
+        f"on the other half {100 * rate.estimate:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] were."
+    )
+    assert "95 % intervals; a right answer is worth 1, a wrong one -1" in said
+    confident = to_text(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99)).blocks())
+    assert "With 99 % confidence" in confident
+    assert "99 % intervals" in confident
+
+
+def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
+    said = repr(find_threshold(planted(2000), PENALTY))
+    assert "which is optimistic" in said
+    assert "the cut is worth more than refusals of low, refusals of high and answering all." in said
+
+
+@pytest.mark.parametrize(
+    ("penalty", "share", "words"), [(0, 1.0, "To answer all was"), (1e6, 0.0, "To refuse all was")]
+)
+def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
+    run = with_scores(planted(), wrong=pl.col("question_id") > "q00010") if share == 0 else planted()
+    run = with_scores(run, confidence=pl.col("confidence").rank("ordinal", seed=0) / 600) if share == 0 else run
+    if share == 0:  # the highest score is wrong
+        run = with_scores(run, wrong=(pl.col("confidence") > 0.5) | (pl.col("question_id") > "q00010"))
+    found = find_threshold(run, ThresholdOptions(penalty=penalty))
+    assert found.found.status == "boundary"
+    assert found.points[0].worth.coverage.estimate == share
+    assert repr(found).startswith(words)
+    assert ("answer_all" in {one.kind for one in found.points}) == (share == 0)
+    assert found.to_document()["cut"] is None
+    assert found.table["refused"].mean() == 1 - share
+    assert found.rule in found.table["model"][0]
+
+
+@pytest.mark.parametrize(("n", "is_above"), [(200, True), (300, False)])
+def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit(n, is_above):
+    found = find_threshold(planted(n), ThresholdOptions(max_error=0.15))
+    first = found.found.tested[0]
+    assert (first.n_errors / first.n_answered > 0.15) == is_above
+    assert ("more questions could show" in repr(found)) != is_above
+    assert ("above the limit" in repr(found)) == is_above
+
+
+@pytest.mark.parametrize(
+    ("n", "max_error", "reason", "words"),
+    [
+        (600, 0.001, "too_few_questions", "no cut would be expected to show it with 90 % confidence"),
+        (600, 0.05, "no_cut_holds", "the rate seen is itself above the limit"),
+    ],
+)
+def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, reason, words):
+    run = with_scores(planted(n), confidence=1 - pl.col("confidence"))
+    found = find_threshold(run, ThresholdOptions(max_error=max_error))
+    assert (found.found.status, found.found.reason, found.rule, found.table) == ("undefined", reason, None, None)
+    assert [one.kind for one in found.points] == ["refusals", "refusals", "answer_all"]
+    assert all(one.difference is None for one in found.points)
+    assert words in repr(found)
+    assert found.to_document()["cut"] is None
+    with pytest.raises(ConfidenceError, match="there is no cut"):
+        found.write("x.parquet")
+
+
+def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_virtual_run():
+    number = pl.col("question_id").str.slice(1).cast(pl.Int64)
+    run = with_scores(
+        planted(),
+        confidence=pl.when(number % 10 == 0).then(None).otherwise("confidence"),
+        wrong=pl.when(number % 10 == 1).then(None).otherwise("wrong"),
+    )
+    found = find_threshold(run, PENALTY)
+    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are left out" in repr(found)
+    document = found.to_document()
+    assert document["chosen_on"] + document["judged_on"] == 480
+    assert (document["without_score"], document["without_grade"]) == (60, 60)
+    table = found.table.with_columns(number=number)
+    no_score, no_grade = (table.filter(pl.col("number") % 10 == place) for place in (0, 1))
+    assert set(no_score["unscored_reason"]) == {"no_score"}
+    assert no_score["refused"].null_count() == no_score["wrong"].null_count() == no_score.height
+    assert no_grade["refused"].null_count() == 0
+    assert set(no_grade.filter("refused")["unscored_reason"]) == {"forced_not_graded"}
+    assert set(no_grade.filter(~pl.col("refused"))["unscored_reason"]) == {"first_not_graded"}
+    assert set(no_grade.filter(~pl.col("refused"))["first_grade"]) == {"unscored"}
+    assert found.points[0].questions == table.height - no_score.height - no_grade.height
+
+
+def test_of_a_trained_method_it_is_said_that_its_scores_owe_something_to_both_halves():
+    run = planted()
+    assert "was trained" not in repr(find_threshold(run, PENALTY))
+    assert "mine was trained on answers of both halves" in repr(
+        find_threshold(with_scores(run, fold=pl.lit(1)), PENALTY)
+    )
+
+
+# --- the virtual run
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "csv.gz"])
+def test_the_virtual_run_is_an_ordinary_outcome_table_of_the_other_half(tmp_path, suffix):
+    run = planted()
+    found = find_threshold(run, PENALTY)
+    assert read_outcomes(found.write(tmp_path / f"virtual.{suffix}")).equals(found.table)
+    assert set(found.table["question_id"]) == found.halves.second
+    joined = found.table.join(run.confidence, on="question_id", suffix="_scored")
+    assert (joined["refused"] == (joined["confidence"] < found.found.cut)).all()
+    assert (joined["wrong"] == joined["wrong_scored"]).all()
+    assert joined["topic"].null_count() == 0
+    assert found.table["model"].unique().to_list() == [f"m, {found.rule}"]
+    assert found.table["variant"].null_count() == found.table.height
+
+
+def test_a_question_that_scores_the_very_cut_is_answered_in_the_virtual_run_as_in_the_report():
+    run = with_scores(planted(), pl.col("confidence").round(1))
+    found = find_threshold(run, PENALTY)
+    tied = found.table.join(run.confidence, on="question_id").filter(pl.col("confidence") == found.found.cut)
+    assert tied.height > 0
+    assert not tied["refused"].any()
+
+
+def test_columns_of_the_question_are_kept_whichever_variant_says_them():
+    run = planted()
+    said = [pl.lit("why?").alias("question"), pl.lit("so").alias("gold"), pl.lit(2.0).alias("weight")]
+    tables = {"low": run.variants["low"], "high": run.variants["high"].with_columns(said)}
+    table = find_threshold(replace(run, variants=tables), PENALTY).table
+    assert table.select("question", "gold", "weight").unique().rows() == [("why?", "so", 2.0)]
+
+
+def test_replies_are_known_where_the_score_is_of_the_answer_that_counts(tmp_path):
+    run = planted(variants=(None,))
+    (own,) = run.variants.values()
+    table = own.with_columns(
+        first_reply=pl.when(~pl.col("refused")).then(pl.lit("free")),
+        forced_reply=pl.when("refused").then(pl.lit("forced")),
+        confidence=run.confidence["confidence"],
+    )
+    write_outcomes(table, tmp_path / "others.parquet")
+    (read,) = read_runs([tmp_path / "others.parquet"])
+    found = find_threshold(read, ThresholdOptions(penalty=1))
+    assert found.answers.method == "confidence"
+    both = found.table.join(own, on="question_id", suffix="_own")
+    said = pl.when("refused_own").then(pl.lit("forced")).otherwise(pl.lit("free"))
+    expected = both.select(
+        first_reply=pl.when(~pl.col("refused")).then(said), forced_reply=pl.when("refused").then(said)
+    )
+    assert both.select("first_reply", "forced_reply").equals(expected)
+    of_forced = with_scores(run, **{"pass": pl.lit("forced")})
+    table = find_threshold(replace(of_forced, variants={None: table.drop("confidence")}), PENALTY).table
+    assert table["first_reply"].null_count() == table["forced_reply"].null_count() == table.height
+
+
+def test_a_run_without_variants_is_compared_with_each_variant_of_another(tmp_path):
+    run = planted(2000)
+    found = find_threshold(run, PENALTY)
+    (virtual,) = read_runs([found.write(tmp_path / "virtual.parquet")])
+    pair = compare_pair((run, virtual), CompareOptions())
+    assert [one.name for one in pair.variants] == ["low", "high"]
+    assert all(one.match.paired for one in pair.variants)
+    (only,) = compare_pair((run, virtual), CompareOptions(variant="high")).variants
+    assert only.comparison == pair.variants[1].comparison
+    alone = compare_pair((replace(run, variants={"high": run.variants["high"]}), virtual), CompareOptions())
+    assert alone.variants[0].comparison == pair.variants[1].comparison
+    assert pair.joint.estimate < 0
+    assert pair.joint.pvalue < 1e-6
+    both = compare_pair((virtual, virtual), CompareOptions())
+    assert [one.name for one in both.variants] == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "scores", "shown"),
+    [
+        (0.61834, [0.2, 0.61834, 0.7], "0.618"),
+        (2 / 3, [1 / 3, 2 / 3], "0.6666"),
+        (0.5, [0.25, 0.5], "0.50"),
+        (0.9999991, [0.9999989, 0.9999991], "0.999999"),
+        (1.0, [0.9999999, 1.0], "1.00"),
+        (0.1 + 0.2, [0.3, 0.1 + 0.2], "0.30000000000000004"),
+        (0.00001234, [0.0, 0.00001234], "0.00001"),
+    ],
+)
+def test_a_cut_is_called_as_shortly_as_answers_the_same(cut, scores, shown):
+    rows = pl.DataFrame({"confidence": scores})
+    assert rule_of(ScoredAnswers("s", None, rows, is_trained=False), cut) == f"s >= {shown}"
+    assert [one >= float(shown) for one in scores] == [one >= cut for one in scores]
+
+
+# --- which scores
+
+
+def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it():
+    run = planted()
+    by_variant = [run.confidence.with_columns(variant=pl.lit(name, pl.String)) for name in ("low", "high")]
+    several = replace(run, confidence=pl.concat(by_variant))
+    with pytest.raises(
+        ConfidenceError, match=r"scores of mine differ between variants; expected one of low, high, got N"
+    ):
+        find_threshold(several, PENALTY)
+    with pytest.raises(ConfidenceError, match=r"got 'hihg'; did you mean 'high'"):
+        find_threshold(several, replace(PENALTY, variant="hihg"))
+    found = find_threshold(several, replace(PENALTY, variant="high"))
+    assert found.table["variant"].unique().to_list() == ["high"]
+    assert found.rule.startswith("mine (high) >= ")
+    assert [one.variant for one in found.points] == [None, "low", "high", None]
+    with pytest.raises(ConfidenceError, match="belong to all variants, got 'low'; leave the variant out"):
+        find_threshold(run, replace(PENALTY, variant="low"))
+
+
+def test_an_unknown_method_is_told_with_those_that_there_are():
+    run = planted()
+    two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
+    for given, said in ((None, "got None"), ("yuors", "did you mean 'yours'")):
+        with pytest.raises(ConfidenceError, match=f"method: expected one of mine, yours, .*{said}"):
+            scored_answers(replace(run, confidence=two), given)
+    assert scored_answers(run).method == "mine"
+
+
+def test_of_repeated_draws_the_first_counts_and_of_two_passes_none():
+    run = planted()
+    later = run.confidence.with_columns(draw=pl.lit(1, pl.Int64), confidence=1 - pl.col("confidence"))
+    assert (
+        scored_answers(replace(run, confidence=pl.concat([later, run.confidence])))
+        .rows["confidence"]
+        .equals(run.confidence["confidence"])
+    )
+    other = run.confidence.with_columns(pl.lit("probe").alias("pass"))
+    with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
+        scored_answers(replace(run, confidence=pl.concat([run.confidence, other])))
+    halves = pl.concat([run.confidence[:300], other[300:]])
+    with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
+        scored_answers(replace(run, confidence=halves))
+
+
+def test_scores_of_questions_that_the_run_does_not_ask_are_told():
+    run = planted()
+    tables = {name: one.filter(pl.col("question_id") >= "q00010") for name, one in run.variants.items()}
+    with pytest.raises(
+        ConfidenceError, match="scores of 10 questions are of none in its outcomes, the first of 'q00000'"
+    ):
+        scored_answers(replace(run, variants=tables))
+
+
+def test_without_scores_it_is_said_what_makes_them(tmp_path):
+    run = planted()
+    for none in (None, run.confidence.clear()):
+        with pytest.raises(
+            RunFolderError, match=r"holds no scores yet; 'refusal-index confidence .* --method likelihood'"
+        ):
+            scored_answers(replace(run, confidence=none))
+    (table,) = compared_runs(tmp_path / "t.csv", run.variants["low"], {})
+    with pytest.raises(OutcomeTableError, match=r"t\.csv: expected a column 'confidence', filled"):
+        scored_answers(table)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"confidence": pl.lit(0.5)}, "expected scores that differ, got 0.5 for all 600 answers"),
+        ({"wrong": pl.lit(value=True)}, "expected right and wrong answers, got 600 that are all wrong"),
+        ({"wrong": pl.lit(value=False)}, "expected right and wrong answers, got 600 that are all right"),
+        ({"confidence": pl.lit(None, pl.Float64)}, "got none: no score in 600 of 600 replies"),
+        ({"wrong": pl.lit(None, pl.Boolean)}, "expected answers with a score and a grade, got none"),
+    ],
+)
+def test_scores_that_tell_nothing_apart_are_an_error(changed, said):
+    for options in (PENALTY, MAX_ERROR):
+        with pytest.raises(ConfidenceError, match=said):
+            find_threshold(with_scores(planted(), **changed), options)
+
+
+def test_two_answers_that_are_in_one_half_are_too_few():
+    run = planted()
+    found = find_threshold(run, PENALTY)
+    right, wrong = (
+        run.confidence.filter(in_half(found.halves.first) & (pl.col("wrong") == value)).head(1)
+        for value in (False, True)
+    )
+    with pytest.raises(ConfidenceError, match="in both halves of the questions, got 2 in all, and none in one half"):
+        find_threshold(replace(run, confidence=pl.concat([right, wrong])), PENALTY)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "expected penalty or max_error, got neither"),
+        ({"penalty": 1, "max_error": 0.1}, "got penalty and max_error"),
+        ({"penalty": -1}, "penalty: expected a number from 0"),
+        ({"penalty": math.inf}, "penalty: expected a number from 0"),
+        ({"penalty": math.nan}, "penalty: expected a number from 0"),
+        ({"max_error": 10}, "max_error: expected a number above 0 and below 1, got 10; is it in per cent"),
+        ({"max_error": math.nan}, "max_error: expected"),
+        ({"penalty": 1, "confidence_level": 95}, "confidence_level: expected"),
+    ],
+)
+def test_options_that_cannot_be_are_told(given, said):
+    with pytest.raises(ConfidenceError, match=said):
+        ThresholdOptions(**given)
+
+
+def test_every_number_is_in_the_frame_and_the_document_unrounded():
+    found = find_threshold(planted(), MAX_ERROR)
+    frame, document = found.to_frame(), found.to_document()
+    assert frame.height == 3 * len(found.points) == 3 * len(document["points"])
+    row = frame.filter(kind="refusals", variant="low", measure="error_rate").row(0, named=True)
+    assert row["estimate"] == document["points"][1]["error_rate"]["estimate"]
+    assert row["difference_high"] == document["points"][1]["difference"]["error_rate"]["high"]
+    assert document["tested"][-1].keys() == {"cut", "n_answered", "n_errors", "upper_bound"}
+    assert document["cut"] == found.found.cut
+
+
+# --- the promise
+
+
+PROFILES = {
+    "steep": lambda score: 1 - score,  # the error rate at a cut c is (1 - c) / 2
+    "at the bound": lambda score: np.where(score < 0.5, 0.5, 0.2),  # any cut above .5 holds .2 exactly
+    "just above it": lambda score: np.where(score < 0.5, 0.5, 0.22),  # no cut holds .2
+}
+
+
+def rate_above(profile: str, cut: float) -> float:
+    scores = np.linspace(cut, 1, 20_001)
+    return float(PROFILES[profile](scores).mean())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("coarse", [False, True], ids=["continuous", "ten values"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coarse):
+    """By simulation: the true rate at the cut is above the bound in no more than 10 %, and intervals cover as said."""
+    times, n, bound = 400, 500, 0.2
+    broken = covered = found_some = 0
+    for seed in range(times):
+        rng = np.random.default_rng([17, seed])
+        score = rng.random(n)
+        wrong = rng.random(n) < PROFILES[profile](score)
+        given = np.floor(10 * score) / 10 if coarse else score
+        ids = [f"q{number}" for number in range(n)]
+        table = rows(ids, refused=rng.random(n) < 0.3, wrong=wrong, variant="low")
+        run = ComparedRun("m", HERE, "m", "d", {"low": table}, {}, scores_of(ids, given, wrong))
+        found = find_threshold(run, ThresholdOptions(max_error=bound, seed=seed))
+        if found.found.cut is None:
+            continue
+        found_some += 1
+        true = rate_above(profile, math.ceil(10 * found.found.cut - 1e-9) / 10 if coarse else found.found.cut)
+        broken += true > bound + 1e-9
+        rate = found.points[0].worth.error_rate
+        covered += rate.low <= true <= rate.high
+    print(f"{profile}, {coarse}: found {found_some / times:.3f}, broken {broken / times:.3f}, covered {covered}")
+    slack = 3 * math.sqrt(0.1 * 0.9 / times)
+    assert broken / times <= 0.1 + slack
+    assert covered >= (0.95 - 3 * math.sqrt(0.05 * 0.95 / max(found_some, 1))) * found_some
+    if profile == "steep":
+        assert found_some > 0.6 * times  # the rest begin with a cut at which chance shows too many errors
+
+
+@others_nightly("seed", range(4))
+def test_the_promise_is_kept_by_single_splits(seed):
+    found = find_threshold(planted(3000, seed), replace(MAX_ERROR, seed=seed))
+    assert (1 - found.found.cut) / 2 <= 0.2
+    assert found.points[0].worth.coverage.estimate > 0.3

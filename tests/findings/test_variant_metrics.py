@@ -1,0 +1,112 @@
+"""The metrics of a first pass that nobody forced, some of whose questions have no right answer."""
+
+from pathlib import Path
+
+import pytest
+
+from refusal_index.data.imports import ReadOptions, read_first_passes, self_contained, to_outcomes
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.runs import read_runs
+from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.comparison_results import compare_two
+from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
+from refusal_index.findings.summary import Summary, VariantSummary, summarise
+from refusal_index.render.summary import summary_table
+
+UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
+SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, and so nothing was asked
+UNGRADED = Outcome(False, None, unscored_reason="first_not_graded")
+RIGHT, WRONG = Outcome(False, False, Grade.CORRECT), Outcome(False, True, Grade.INCORRECT)
+REAL = Path(__file__).parents[3] / "shared" / "data" / "squad2_refusal"
+
+
+def summary_of(counts: dict[Outcome, int], gold: str | None = None) -> Summary:
+    asked = Identification("m", "d", "normal")
+    outcomes = [outcome for outcome, count in counts.items() for _ in range(count)]
+    return summarise(outcome_table((asked, Question(f"q{i}", "?", gold), one) for i, one in enumerate(outcomes)))
+
+
+def variant_of(counts: dict[Outcome, int], gold: str | None = None) -> VariantSummary:
+    (variant,) = summary_of(counts, gold).variants
+    return variant
+
+
+def check_unknown(variant: VariantSummary, names: str, reason: str) -> None:
+    for name in names.split():
+        found = variant.metric(name)
+        assert (found.estimate, found.low, found.status, found.reason) == (None, None, "undefined", reason), name
+
+
+def codes(variant: VariantSummary) -> list[str]:
+    return [warning.code for warning in variant.warnings]
+
+
+def test_refused_questions_without_a_right_answer_do_not_stand_for_all_refused_ones() -> None:
+    """Small and made up: five settled, three to ask, two answered wrong, ten answered without a grade."""
+    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 2, UNGRADED: 10})
+    assert variant.metric("refusal_rate").estimate == 8 / 20
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
+    check_unknown(variant, "correct_rate correct_given_attempted f_score weighted_score", "first_not_graded")
+    assert codes(variant) == [FORCED_NOT_ASKED, "incomplete"]
+
+
+def test_where_every_answer_has_a_grade_its_rates_are_exact_and_nothing_warns_of_them() -> None:
+    variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8})
+    expected = {"correct_rate": 8 / 20, "refusal_rate": 8 / 20, "correct_given_attempted": 8 / 12}
+    assert {name: variant.metric(name).estimate for name in expected} == pytest.approx(expected)
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
+    assert codes(variant) == [FORCED_NOT_ASKED]
+
+
+def test_one_forced_answer_makes_it_a_run_of_two_passes() -> None:
+    """As after grading anew, where a reply that was right is a refusal now: the rest of the run keeps its index."""
+    forced = Outcome(True, False, Grade.REFUSED, Grade.CORRECT, first_reply="?", forced_reply="x")
+    variant = variant_of({forced: 5, SETTLED: 20, UNASKED: 1, WRONG: 20, RIGHT: 20}, gold="x")
+    assert variant.index.status == "ok"
+
+
+def test_sensitivity_says_the_same_of_it() -> None:
+    rows = [SETTLED] * 5 + [UNASKED] * 3 + [WRONG] * 2 + [UNGRADED] * 10
+    table = outcome_table(
+        (Identification("m", "d", "normal"), Question(f"q{i}", "?", None), one) for i, one in enumerate(rows)
+    )
+    (found,) = decide_otherwise(table, DecisionOptions())
+    assert found.as_scored["refusal_rate"].estimate == 8 / 20
+    assert found.as_scored["error_rate"].reason == FORCED_NOT_ASKED
+
+
+def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_path: Path) -> None:
+    rows = [SETTLED] * 5 + [UNASKED] * 3 + [WRONG] * 12
+    for name in ("a", "b"):
+        asked = Identification(name, "d", "normal")
+        write_outcomes(
+            outcome_table((asked, Question(f"q{i}", "?", None), one) for i, one in enumerate(rows)),
+            tmp_path / f"{name}.csv",
+        )
+    first, second = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
+    shown = " ".join(repr(compare_two(first, second, CompareOptions())).split())
+    assert shown.count("holds a first pass that nobody forced") == 2
+    assert "RI is the primary comparison, and it has no p-value" in shown
+
+
+def test_what_was_refused_again_is_not_known_without_a_forced_grade() -> None:
+    """A table of `refused` and `wrong` alone does not tell a wrong forced answer from another refusal."""
+    bare, told = Outcome(True, True, Grade.REFUSED), Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)
+    found = []
+    for one in (bare, told):
+        table = summary_table(summary_of({one: 20, Outcome(True, False, Grade.REFUSED, Grade.CORRECT): 5, RIGHT: 30}))
+        found.append(table.rows[0][table.columns.index("scoring rules")])
+    assert found[0] == "not known"
+    assert found[1] != "not known"
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs real data")
+@pytest.mark.parametrize(("name", "rate"), [("explicit", 0.540), ("implicit", 0.292)])
+def test_a_real_model_on_questions_with_and_without_an_answer(name: str, rate: float) -> None:
+    passes = read_first_passes(SourceFile.read(REAL / f"{name}_n500.jsonl"), "graded", ReadOptions())
+    (variant,) = summarise(to_outcomes(map(self_contained, passes))).variants
+    assert variant.metric("refusal_rate").estimate == pytest.approx(rate)
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
+    check_unknown(variant, "correct_given_attempted f_score", "first_not_graded")

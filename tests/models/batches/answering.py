@@ -1,0 +1,154 @@
+"""A scripted model and scripted graders: what they say depends on what is asked alone, however it gets to them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refusal_index.data.outcome import Outcome, Question
+from refusal_index.models.asks import Ask, Response
+from refusal_index.models.failures import Failure, failure_of
+from refusal_index.protocol import (
+    Asked,
+    Completion,
+    Conversation,
+    GraderKind,
+    Protocol,
+    StopReason,
+    TwoPass,
+    load_prompt_set,
+    outcomes,
+)
+from refusal_index.runs.engine import Assignment, carry_concurrently
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
+
+SETTINGS = Settings.of(model="openai/gpt-4.1", variants="low,high")
+NAMES = {Asked.MODEL: "openai/gpt-4.1", Asked.GRADER: "openai/one", Asked.SECOND_GRADER: "openai/two"}
+REPLIES = (
+    ("<answer>4</answer>", StopReason.STOP),
+    ("<answer>five</answer>", StopReason.STOP),
+    ("<answer>UNANSWERED</answer>", StopReason.STOP),
+    ("<answer>UNANSWERED</answer> \u2028", StopReason.STOP),
+    ("I am \ud83d cut", StopReason.STOP),
+    ("no end", StopReason.LENGTH),
+    ("", StopReason.CONTENT_FILTER),
+)
+VERDICTS = (("A", StopReason.STOP), ("B", StopReason.STOP), ("C", StopReason.STOP), ("who knows", StopReason.STOP))
+
+Said = tuple[str, StopReason]
+
+
+def questions(count: int) -> list[Question]:
+    return [Question(f"q{n}", f"What is {n} plus {n}?", str(2 * n)) for n in range(count)]
+
+
+def talks(
+    count: int = 3, kind: GraderKind = GraderKind.EXACT, draws: int = 1, variants: Sequence[str] = ("low", "high")
+) -> list[Conversation]:
+    """Return conversations about questions, those about one side by side."""
+    prompts = load_prompt_set("default")
+    procedures = {name: TwoPass(kind, Protocol(prompts, name, kind)) for name in variants}
+    return [Conversation(each, name, procedures[name], draws) for each in questions(count) for name in variants]
+
+
+def store_of(conversations: Sequence[Conversation], path: Any = None) -> ReplyStore:
+    """Return a store that knows what is asked."""
+    store = ReplyStore(path)
+    for one in conversations:
+        store.ask(one.variant, {one.question: one.draws})
+    return store
+
+
+@dataclass
+class Script:
+    """Says the same whenever it is asked the same, and takes down what it is asked."""
+
+    salt: int = 0
+    asked: list[Ask] = field(default_factory=list)
+
+    def said(self, ask: Ask, place: int = 0) -> Said:
+        request, question_id = ask.request, ask.conversation.question.question_id
+        about: tuple[Any, ...] = (request.of, request.asked, request.attempt)
+        if request.asked is Asked.MODEL:
+            variant = "" if request.of.is_shared else ask.conversation.variant
+            return self._one_of(REPLIES, *about, question_id, variant, ask.due.draw + place)
+        return self._one_of(VERDICTS, *about, *(one.content for one in request.messages))
+
+    def _one_of(self, known: Sequence[Said], *about: object) -> Said:
+        digest = hashlib.sha256(ascii((self.salt, *map(str, about))).encode()).digest()
+        return known[int.from_bytes(digest[:4], "big") % len(known)]
+
+    def response(self, ask: Ask, choices: int | None = None) -> Response:
+        self.asked.append(ask)
+        return Response([self.said(ask, place) for place in range(choices or ask.choices)], 7, 3)
+
+    async def send(self, ask: Ask) -> Response:
+        return self.response(ask)
+
+
+def explain(error: Exception, asked: Asked) -> Failure:
+    return failure_of(error, str(error), NAMES[asked])
+
+
+def conversed(conversations: Sequence[Conversation], script: Script, settings: Settings = SETTINGS) -> ReplyStore:
+    """Return what comes of asking one question after the other, as every other engine does."""
+    store = store_of(conversations)
+    assignment = Assignment("sums", "", conversations, settings, store)
+    asyncio.run(carry_concurrently(assignment, script.send, explain, 1))
+    return store
+
+
+def became(conversations: Sequence[Conversation], store: ReplyStore) -> list[list[Outcome] | None]:
+    return [outcomes(one, store.said(one.question.question_id, one.variant)) for one in conversations]
+
+
+def kept(store: ReplyStore) -> dict[tuple[Any, ...], Completion]:
+    """Return the replies of a store by their places."""
+    return {
+        (one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt): one
+        for one in store.replies()
+    }
+
+
+def chat(replies: Sequence[Said], **usage: Any) -> dict[str, Any]:
+    """Return the body of a chat completion."""
+    reasons = {StopReason.LENGTH: "length", StopReason.CONTENT_FILTER: "content_filter"}
+    choices = [
+        {"index": place, "message": {"role": "assistant", "content": text}, "finish_reason": reasons.get(why, "stop")}
+        for place, (text, why) in enumerate(replies)
+    ]
+    return {"choices": choices, "usage": {"prompt_tokens": 7, "completion_tokens": 3, **usage}}
+
+
+def openai_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
+    return {"id": "1", "custom_id": name, "response": {"status_code": 200, "body": chat(replies)}, "error": None}
+
+
+def anthropic_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
+    ((text, why),) = replies
+    reason = {StopReason.LENGTH: "max_tokens", StopReason.CONTENT_FILTER: "refusal"}.get(why, "end_turn")
+    content = [{"type": "text", "text": part} for part in (text[:2], text[2:])]
+    message = {"content": content, "stop_reason": reason, "usage": {"input_tokens": 7, "output_tokens": 3}}
+    return {"custom_id": name, "result": {"type": "succeeded", "message": message}}
+
+
+LINES = {"openai": openai_line, "compatible": openai_line, "anthropic": anthropic_line}
+"""How results stand in each format."""
+
+PASSING: Mapping[str, Any] = {"code": "batch_expired", "message": "This request could not be executed in time."}
+
+
+def failed_line(name: str, style: str) -> dict[str, Any]:
+    """Return the result of a request that failed and may be sent again."""
+    if style == "anthropic":
+        return {"custom_id": name, "result": {"type": "expired"}}
+    return {"id": "1", "custom_id": name, "response": None, "error": dict(PASSING)}
+
+
+def dumped(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)

@@ -1,0 +1,92 @@
+"""The embedded models' own batches, in a thread of this process, and what was asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from refusal_index.plugins.almanac.batch_lines import ModelPool
+from refusal_index.plugins.almanac.batches import RequestLog
+from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.server import listening
+from tests.faults.almanac import faulty_app
+
+
+@dataclass
+class Server:
+    url: str
+    log: Path
+
+    def entries(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def submitted(self) -> int:
+        """How many batches were made."""
+        return sum(
+            (one["method"], one["path"], one["status"]) == ("POST", "/v1/batches", 200) for one in self.entries()
+        )
+
+    def asked(self) -> list[str]:
+        """The ids of all requests that were answered."""
+        return [one["custom_id"] for one in self.entries() if "custom_id" in one and one["status"] == 200]
+
+
+@contextmanager
+def in_a_thread(app: web.Application) -> Iterator[str]:
+    """Serve an application while the block runs, and give its address."""
+    ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+    address: list[str] = []
+
+    async def serve() -> None:
+        async with listening(app) as url:
+            address.append(url)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield address[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+class Shared(ModelPool):
+    """Models that outlast the server, so that each is loaded once for all tests."""
+
+    def close(self) -> None:
+        pass
+
+
+@cache
+def pool() -> ModelPool:
+    return Shared(model_names(), model_folder)
+
+
+@contextmanager
+def almanac(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *middlewares: Middleware, **options: Any
+) -> Iterator[Server]:
+    """Serve the embedded models as a provider that the model openai-api/almanac/... is asked at."""
+    log = folder / "requests.jsonl"
+    log.unlink(missing_ok=True)
+    app = faulty_app(pool(), RequestLog(log), **options)
+    app.middlewares.extend(middlewares)
+    with in_a_thread(app) as url:
+        monkeypatch.setenv("ALMANAC_BASE_URL", url)
+        monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+        yield Server(url, log)

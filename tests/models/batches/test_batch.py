@@ -1,0 +1,613 @@
+"""Runs in batches, against the embedded server's and a stand-in of Anthropic's, by their official clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from aiohttp import web
+
+import refusal_index as ri
+from refusal_index.data.files import held
+from refusal_index.models.accounts import Account
+from refusal_index.models.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
+from refusal_index.plugins.almanac import batches, server
+from refusal_index.plugins.batches import batch_lane, engine
+from refusal_index.plugins.batches.batch_lane import Lane
+from refusal_index.plugins.batches.batch_openai import OpenAIBatches
+from refusal_index.plugins.batches.batch_provider import State
+from refusal_index.plugins.batches.formats import Result
+from refusal_index.plugins.batches.journal import Journal
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.carrying import carry_out
+from refusal_index.runs.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.runs.plan import prepare
+from refusal_index.runs.settings import Limits, SettingError, Settings
+from refusal_index.runs.sweep import carry_out_sweep, prepare_sweep
+from tests.faults.almanac import BatchFaults
+from tests.models.batches.batch_server import almanac, in_a_thread
+
+MODEL = "openai-api/almanac/small"
+SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
+BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_retries": 2}
+CLAUDE = "anthropic/claude-any"
+
+
+@pytest.fixture(autouse=True)
+def _quickly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(batch_lane, "SETTLED", 0.05)
+
+
+@pytest.fixture
+def serving(tmp_path, monkeypatch):
+    return partial(almanac, tmp_path, monkeypatch)
+
+
+def evaluate(notes=None, **changes):
+    notes = [] if notes is None else notes
+
+    def told(event):
+        if isinstance(event, Underway):
+            notes.append(event.note)
+
+    changes = {**SMALL, **BATCH, **changes}
+    return ri.evaluate(changes.pop("model", MODEL), progress=told, **changes), notes
+
+
+def outcomes(run):
+    return run.outcomes.drop("model", "grader", strict=False)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The outcomes of the embedded model within this process."""
+    return outcomes(ri.evaluate("almanac/small", out=tmp_path_factory.mktemp("local") / "run", **SMALL))
+
+
+def journal(folder="run"):
+    return [json.loads(line) for line in (Path(folder) / "batches.jsonl").read_text().splitlines()]
+
+
+def test_the_table_is_that_of_every_other_engine_and_each_request_is_asked_once(serving, local):
+    with serving() as server:
+        run, notes = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked())) > 16
+        assert server.submitted() == 2, "one for the first passes, one for the forced"
+        evaluate()
+        assert server.submitted() == 2, "a complete run asks for nothing"
+    assert any("1 batch at almanac: 1 " in note for note in notes)
+    assert [one["event"] for one in journal()] == ["begun", "uploaded", "submitted", "collected"] * 2
+    assert "sk-none-needed" not in Path("run/batches.jsonl").read_text()
+
+
+@pytest.mark.slow
+def test_the_files_that_were_handed_over_are_deleted_when_their_results_are_stored(serving):
+    with serving() as server:
+        evaluate()
+        deleted = [one["path"] for one in server.entries() if one["method"] == "DELETE" and one["status"] == 200]
+    assert deleted == [f"/v1/files/{one['file']}" for one in journal() if one["event"] == "uploaded"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "faults",
+    [
+        BatchFaults(expire=0.5, batches=3),
+        BatchFaults(fail=0.4),
+        BatchFaults(delay=0.05, expire=0.3, fail=0.2, batches=2),
+    ],
+)
+def test_batches_that_expire_fail_in_part_or_take_long_are_completed(serving, local, faults):
+    with serving(faults=faults) as server:
+        run, _ = evaluate(max_retries=8)
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked())), "what came is taken, the rest alone is asked again"
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
+    cancelled = []
+
+    async def cancel(self, batch, look=OpenAIBatches.look):
+        if not cancelled:
+            cancelled.append(await self.cancel(batch))
+        return await look(self, batch)
+
+    with serving(faults=BatchFaults(delay=0.05)) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenAIBatches, "look", cancel)
+        run, notes = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+    assert any("1 cancelling" in note or "1 cancelled" in note for note in notes)
+
+
+def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
+    with serving(faults=BatchFaults(delay=0.1)) as server:
+        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is on its way; the same command"):
+            evaluate(detach=True)
+        assert server.submitted() == 1
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is on its way: another engine"):
+            evaluate(engine="direct", engine_option=())
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+@pytest.mark.slow
+def test_detached_again_and_again_it_comes_to_its_end(serving, local):
+    ended = []
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        for _ in range(100):
+            try:
+                run, _ = evaluate(detach=True)
+            except WaitingError as error:
+                ended.append(str(error))
+                continue
+            if run.ended is None:
+                break
+            ended.append(run.ended)
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+    assert len(ended) > 1
+
+
+class Killed(BaseException):
+    """Nothing handles it, as nothing handles a kill."""
+
+
+@pytest.mark.parametrize("moment", ["uploaded", "submitted", "collected"])
+def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(serving, local, monkeypatch, moment):
+    def killed(self, *_, **__):
+        raise Killed
+
+    with serving() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, moment, killed)
+            with pytest.raises(Killed):
+                evaluate()
+        assert server.submitted() == (moment != "uploaded")
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+    assert journal()[-1]["event"] == "collected"
+
+
+def test_a_submission_whose_answer_is_lost_is_looked_for_before_it_is_made_again(serving, local):
+    lost = []
+
+    @web.middleware
+    async def losing(request, handler):
+        response = await handler(request)
+        if (request.method, request.path) == ("POST", "/v1/batches") and len(lost) < 2:
+            lost.append(request.transport.close())
+        return response
+
+    with serving(losing) as server:
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(lost) == server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lists_batches(serving):
+    @web.middleware
+    async def losing(request, handler):
+        if (request.method, request.path) == ("GET", "/v1/batches"):
+            raise web.HTTPNotFound
+        response = await handler(request)
+        if (request.method, request.path) == ("POST", "/v1/batches"):
+            request.transport.close()
+        return response
+
+    with serving(losing) as server:
+        with pytest.raises(RunFailedError, match=r"whether a batch arrived cannot be told .*404"):
+            evaluate()
+        with pytest.raises(
+            ModelError, match=r"may be on its way, and the list of http://\S+ does not tell .*forget=ri-"
+        ):
+            evaluate()
+        assert server.submitted() == 1
+        key = journal()[0]["key"]
+        with pytest.raises(RunFailedError, match="whether a batch arrived"):
+            evaluate(engine_option=("poll=0.01", f"forget={key}"))
+        assert server.submitted() == 2, "as told"
+
+
+@pytest.mark.slow
+def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, monkeypatch):
+    with serving():
+        monkeypatch.setattr(Journal, "submitted", lambda *_, **__: pytest.fail("not so far"))
+        monkeypatch.setattr(OpenAIBatches, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
+        with pytest.raises(Killed):
+            evaluate()
+    monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(
+        ModelError, match=r"may be on its way at http://127.0.0.1:\d+/v1, and the address of the model is http://127"
+    ):
+        evaluate()
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
+    @web.middleware
+    async def forgetting(request, handler):
+        if request.method == "GET" and request.path.startswith("/v1/batches/"):
+            raise web.HTTPNotFound
+        return await handler(request)
+
+    with serving(forgetting):
+        with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be looked at .*404.*forget=(ri-\w+)"):
+            evaluate()
+        key = journal()[0]["key"]
+        run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
+        assert outcomes(run).equals(local)
+
+
+@pytest.mark.slow
+def test_a_torn_journal_is_read_as_far_as_it_is_whole(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        with Path("run/batches.jsonl").open("a") as file:
+            file.write('{"event": "collected", "key": "ri-')
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
+    async def chat(_request):
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    with in_a_thread(app) as url:
+        monkeypatch.setenv("ALMANAC_BASE_URL", url)
+        with pytest.raises(
+            RunFailedError, match=r"small: http://\S+ takes no batches .*404.*: .* choose the engine direct"
+        ):
+            evaluate()
+    assert [one["event"] for one in journal()] == ["begun", "given_up"]
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_are_taken(serving, local, monkeypatch):
+    monkeypatch.setattr(batches, "MAX_REQUESTS", 5)
+    with serving() as server:
+        with pytest.raises(RunFailedError, match=r"small: a batch was refused \(too_many_tasks: .*5"):
+            evaluate()
+        assert server.submitted() == 1
+        run, _ = evaluate(engine_option=("poll=0.01", "requests=5"))
+        assert outcomes(run).equals(local)
+        assert all(len(one["requests"]) <= 5 for one in journal()[4:] if one["event"] == "begun")
+
+
+@pytest.mark.slow
+def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving, monkeypatch):
+    monkeypatch.setattr(server, "MAX_FILE_SIZE", 2_000)
+    with (
+        serving(),
+        pytest.raises(RunFailedError, match=r"too large .*413.*requests=1000"),
+    ):
+        evaluate()
+
+
+def test_an_unknown_model_ends_the_run_at_once(serving):
+    with serving() as server:
+        with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
+            evaluate(model="openai-api/almanac/nobody")
+        assert server.submitted() == 1
+        assert not server.asked()
+
+
+@pytest.mark.slow
+def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, local, monkeypatch):
+    """OpenAI refuses a batch while too many tokens are on their way."""
+    refused = []
+
+    async def crowded(self, batch, look=OpenAIBatches.look):
+        state = await look(self, batch)
+        if len(refused) < 2 and journal()[0]["key"] != state.key and batch not in refused:
+            refused.append(batch)
+            await self.cancel(batch)
+        if batch in refused:
+            told = {"status": "failed", "ended": True, "refusal": "token_limit_exceeded", "is_crowded": True}
+            return replace(state, **told)
+        return state
+
+    monkeypatch.setattr(OpenAIBatches, "look", crowded)
+    with serving(faults=BatchFaults(delay=0.05)):
+        run, _ = evaluate(engine_option=("poll=0.01", "requests=4"))
+    assert outcomes(run).equals(local)
+    assert len(refused) == 2
+
+
+@pytest.mark.slow
+def test_time_that_is_up_ends_the_waiting_and_the_batch_goes_on(serving, local):
+    with serving(faults=BatchFaults(delay=0.3)) as server:
+        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests at almanac"):
+            evaluate(max_time=0.2, engine_option=("poll=30",))
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_interrupted_it_says_what_stays_on_its_way(serving, local):
+    notes = []
+    budget = Budget(Limits())
+
+    def told(event):
+        if isinstance(event, Underway):
+            notes.append(event.note)
+            if "validating" in event.note:
+                budget.end("interrupted")
+
+    async def interrupted():
+        settings = Settings.of(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
+        await carry_out(prepare(settings, out=Path("run")), told, budget)
+
+    with serving(faults=BatchFaults(delay=0.3)) as server:
+        with pytest.raises(WaitingError, match="interrupted"):
+            asyncio.run(interrupted())
+        assert notes[-1] == "1 batch with 16 requests at almanac is on its way; the same command collects the results"
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_a_budget_of_requests_holds_and_what_is_on_its_way_costs_nothing_more(serving, local):
+    with serving() as server:
+        run, _ = evaluate(max_requests=10)
+        assert "budget of 10 requests" in run.ended
+        assert len(server.asked()) == 10
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+@pytest.mark.slow
+def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        evaluate(variants="low")
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+class Listing:
+    """A provider that shows these batches, and these lines of results."""
+
+    account = Account("openai-api/almanac/any", "almanac", "any", "http://127.0.0.1:9/v1")
+
+    def __init__(self, states=(), lines=(), *, keeps_keys=True):
+        self.states, self.lines, self.keeps_keys = states, lines, keeps_keys
+
+    async def batches(self):
+        for one in self.states:
+            yield one
+
+    async def results(self, _state):
+        for one in self.lines:
+            yield one
+
+
+def in_doubt(provider):
+    """Return a lane, and the entry of two requests whose submission was cut off."""
+    lane = Lane(MODEL, provider, Journal(), 0)
+    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ["ri-1", "ri-2"])
+    return lane, lane._journal.uploaded(entry.key, "file-1")
+
+
+DAY = 86_400.0
+UNKNOWN = {"total": 2, "age": 0.0, "key": None, "file": None}
+
+
+def found(states, *, keeps_keys=True):
+    lane, entry = in_doubt(provider := Listing(keeps_keys=keeps_keys))
+    for number, one in enumerate(states):
+        given = {**UNKNOWN, **one}
+        age, key = given.pop("age"), entry.key if given["key"] == "ours" else given["key"]
+        created = None if age is None else entry.time - age
+        given |= {"key": key, "created": created}
+        provider.states = [*provider.states, State(f"batch_{number}", "in_progress", ended=False, **given)]
+    assignment = SimpleNamespace(budget=Budget(Limits()), breaker=CircuitBreaker())
+    state = asyncio.run(lane.find(entry, assignment))
+    return None if state is None else int(state.id.removeprefix("batch_"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ([], None),
+        ([{"file": "file-9"}, {"key": "ours"}], 1),
+        ([{"total": 3, "age": 30 * DAY}, {"file": "file-1", "age": 30 * DAY, "total": 0}], 1),
+        ([{"key": "ri-of-another"}], None),
+        ([{"total": 3}, {"total": 0, "file": "file-9"}, {"age": 4 * DAY}], None),
+    ],
+)
+def test_a_lost_submission_is_found_by_our_key_or_our_file_and_what_cannot_be_it_does_not_matter(shown, expected):
+    assert found(shown) == expected
+
+
+@pytest.mark.parametrize(
+    "one", [{}, {"age": -2 * DAY}, {"age": 2 * DAY}, {"age": None}, {"file": "file-9"}, {"total": 0}]
+)
+def test_a_batch_that_may_be_the_lost_one_is_asked_about(one):
+    with pytest.raises(UnreadableReplyError, match="may be this one and do not say so, such as batch_0"):
+        found([one])
+
+
+def test_without_keys_and_files_one_of_the_same_size_is_taken_and_any_other_is_asked_about():
+    assert found([{"total": 3}, {"age": 2 * DAY}, {"age": -DAY}], keeps_keys=False) == 2
+    assert found([{"total": 3, "age": 4 * DAY}], keeps_keys=False) is None
+    with pytest.raises(UnreadableReplyError, match="batch_0"):
+        found([{"total": 3}], keeps_keys=False)
+
+
+@pytest.mark.parametrize("is_guess", [True, False])
+def test_a_batch_that_is_given_up_is_cancelled_unless_it_may_be_anothers(is_guess):
+    lane, entry = in_doubt(provider := Listing())
+    cancelled = []
+    provider.cancel = provider.delete = lambda name: asyncio.sleep(0, cancelled.append(name))
+    lane._journal.submitted(entry.key, "batch_1", is_guess=is_guess)
+    asyncio.run(lane.forget(*lane.entries))
+    assert cancelled == [*([] if is_guess else ["batch_1"]), "file-1"]
+    assert not lane.entries
+
+
+def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_stand_for_answers():
+    """Two are said to be answered and two to have failed: one answer and two failures are not all."""
+    failures = [{"custom_id": f"ri-{number}", "response": {"status_code": 500, "body": {}}} for number in (3, 4)]
+    body = {"choices": [{"message": {"content": "Lima"}}]}
+    lines = [json.dumps(one) for one in ({"custom_id": "ri-1", "response": {"body": body}}, *failures)]
+    lane, entry = in_doubt(Listing(lines=lines))
+    state, results = State("batch_1", "completed", ended=True, total=4, done=4, answered=2), {}
+    with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: they end early"):
+        asyncio.run(lane.collect(entry, state, CircuitBreaker(), results))
+    assert list(results) == ["ri-1"]
+
+
+@pytest.mark.parametrize(
+    ("matched", "status", "answered", "ends"),
+    [
+        (0, "completed", 0, True),
+        (1, "completed", 20, True),
+        (2, "completed", 20, False),
+        (0, "expired", 20, True),
+        (0, "expired", 0, False),
+    ],
+)
+def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
+    lane, ids = Lane(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
+    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
+    results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
+    state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
+    with pytest.raises(RequestFailedError, match=f"{matched} of 20 can be") if ends else nullcontext():
+        lane.check_matched(entry, state, results)
+
+
+def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do():
+    lane, state = Lane(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
+    few, others = (lane._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
+    for _ in range(6):
+        lane.check_matched(few, state, {})
+    with pytest.raises(RequestFailedError, match="0 of 6 can be"):
+        lane.check_matched(others, state, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("pol=1",), "expected one of poll, requests, forget, got 'pol'"),
+        (("poll=never",), "poll: expected a number"),
+        (("requests=0",), "requests: expected a number from 1"),
+        (("requests=1.5",), "requests: expected a number from 1"),
+    ],
+)
+def test_options_that_are_none_are_told(serving, options, told):
+    with serving(), pytest.raises(SettingError, match=told):
+        evaluate(engine_option=options)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_while(serving, local, monkeypatch):
+    down, notes = [], []
+
+    @web.middleware
+    async def failing(request, handler):
+        if down and request.method == "GET":
+            raise web.HTTPServiceUnavailable
+        return await handler(request)
+
+    monkeypatch.setattr(batch_lane, "OUTAGE", 0.1)
+    with serving(failing, faults=BatchFaults(delay=0.1)) as server:
+        down.append(True)
+        with pytest.raises(RunFailedError, match=r"cannot be looked at since \d\d:\d\d \(.*503.*same command resumes"):
+            evaluate(notes)
+        with pytest.raises(WaitingError, match=r"cannot be looked at since .*; 1 batch with 16 .* is on its way"):
+            evaluate(detach=True)
+        down.clear()
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+    assert sum("cannot be looked at" in note for note in notes) == 1, "said once, not at every look"
+
+
+@pytest.mark.slow
+def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
+    monkeypatch.setattr(batch_lane, "OUTAGE", 0.3)
+    Path("set.toml").write_text(
+        f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
+        f'draws = 1\n[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\n'
+    )
+    notes = []
+
+    @contextmanager
+    def watched(_place, _plan):
+        yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_news else None
+
+    async def carried():
+        sweep = prepare_sweep("set.toml", Settings())
+        with held(sweep.path):
+            return [one async for one in carry_out_sweep(sweep, watched)]
+
+    looked = []
+
+    @web.middleware
+    async def failing(request, handler):
+        if request.method == "GET":
+            looked.append(request.path)
+            if len(looked) > 1:
+                raise web.HTTPServiceUnavailable
+        return await handler(request)
+
+    with serving(failing, faults=BatchFaults(delay=30)):
+        (found,) = asyncio.run(carried())
+    assert (found.status, len(notes)) == ("failed", 1)
+    assert "cannot be looked at since" in found.error
+
+
+@pytest.mark.slow
+def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving, local, monkeypatch):
+    with serving(faults=BatchFaults(delay=0.1)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+        with pytest.raises(ModelError, match=f"is on its way at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
+            evaluate()
+        monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_is_not(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)):
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        key = journal()[0]["key"]
+        for engine_name in ("batch", "direct"):
+            with pytest.raises(SettingError, match=f"forget: no batch .* is called 'ri-no'; on their way: {key}"):
+                evaluate(engine=engine_name, engine_option=("forget=ri-no", f"forget={key}"))
+        assert journal()[-1]["event"] == "submitted", "none is given up as long as one is unknown"
+        run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
+        assert outcomes(run).equals(local)
+        assert journal()[-1]["event"] == "given_up"
+        evaluate(engine_option=(f"forget={key}", "poll=0.01"), variants="low,high,normal")

@@ -1,0 +1,291 @@
+"""The engine `command`: what it runs, with which words, what it stores, and that no secret and no process is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.folder import RunFolder
+from refusal_index.plugins.batches.command import command_engine, command_words
+from refusal_index.plugins.batches.wave import talks_of, wave
+from refusal_index.plugins.confidence.scores import prepare_confidence
+from refusal_index.protocol import Asked, GraderKind
+from refusal_index.runs.engine import Assignment, ModelError, RunFailedError
+from refusal_index.runs.plan import reopened
+from refusal_index.runs.registry import check_engine, check_engines_own
+from refusal_index.runs.settings import SettingError, Settings
+from tests.models.batches.answering import store_of, talks
+from tests.models.batches.cut_off import kill_once, start
+
+NAMES = {Asked.MODEL: "vllm/org/model"}
+PYTHON = shlex.quote(sys.executable)
+OURS = (
+    f"{PYTHON} -c 'from refusal_index.cli import main; main()' run-batch -i {{requests}} -o {{replies}} "
+    "--model almanac/{model}"
+)
+PROGRAM = """
+import json, os, sys, time
+source, target, *others = sys.argv[1:]
+with open("calls", "a") as calls:
+    print(json.dumps([others, os.getpid()]), file=calls)
+{before}
+with open(source) as asked, open(target, "w") as answered:
+    for number, line in enumerate(asked):
+        request = json.loads(line)
+        body = {{"choices": [{{"message": {{"content": "<answer>4</answer>"}}, "finish_reason": "stop"}}]}}
+        response = {{"status_code": 200, "body": body}}
+        if number == 0 and {fails}:
+            response = {{"status_code": 400, "body": {{"error": {{"message": "too long"}}}}}}
+        print(json.dumps({{"custom_id": request["custom_id"], "response": response, "error": None}}), file=answered)
+{after}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def program(before: str = "", after: str = "", words: str = "{model}", *, fails: bool = False) -> Settings:
+    """Write a program, and return settings whose command runs it."""
+    Path("program.py").write_text(PROGRAM.format(before=before, after=after, fails=fails))
+    command = f"{PYTHON} program.py {{requests}} {{replies}} {words}"
+    return Settings.of(model="vllm/org/model", variants="low,high", engine="command", command=command)
+
+
+def calls() -> list[tuple[list[str], int]]:
+    return [tuple(json.loads(line)) for line in Path("calls").read_text().splitlines()]
+
+
+def carry(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None):
+    """Ask three questions, and return the store."""
+    conversations = talks(3, kind)
+    store = store_of(conversations, Path("replies.sqlite"))
+
+    async def main() -> None:
+        engine = command_engine(settings, names, {})
+        async with engine.open(store):
+            carrying = asyncio.ensure_future(engine.carry(Assignment("sums", "", conversations, settings, store)))
+            if meanwhile is not None:
+                await meanwhile(carrying)
+            await carrying
+
+    asyncio.run(main())
+    return store
+
+
+def test_a_wave_is_one_call_without_a_shell_and_with_the_models_own_name():
+    settings = program(words="--model={model} '{model} {replies}; touch pwned' $(touch pwned)")
+    store = carry(settings)
+    ((words, _),) = calls()
+    assert words == ["--model=org/model", words[1], "$(touch", "pwned)"]
+    assert words[1].startswith("org/model /")
+    assert words[1].endswith(".replies.jsonl; touch pwned")
+    assert not Path("pwned").exists()
+    assert len(list(store.replies())) == 6
+    assert [one.suffix for one in Path("waves").iterdir()] == [".log"], "what is in the store lies nowhere else"
+
+
+def test_a_placeholder_in_a_models_name_is_not_replaced():
+    carry(program(), {Asked.MODEL: "vllm/{replies}"})
+    assert calls()[0][0] == ["{replies}"]
+
+
+def test_the_command_is_run_for_the_model_and_then_for_the_grader():
+    carry(program(), {**NAMES, Asked.GRADER: "vllm/org/judge"}, GraderKind.MODEL)
+    assert [words for words, _ in calls()][:2] == [["org/model"], ["org/judge"]]
+
+
+def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_again():
+    settings, conversations = program(), talks(3, GraderKind.EXACT)
+    with store_of(conversations) as empty:
+        pending = list(wave(talks_of(conversations, empty), settings, NAMES))
+    folder = Path("waves")
+    folder.mkdir()
+    body = {"choices": [{"message": {"content": "<answer>7</answer>"}}]}
+    lines = [json.dumps({"custom_id": one.custom_id, "response": {"body": body}}) for one in pending[:4]]
+    failed = json.dumps({"custom_id": pending[4].custom_id, "response": {"status_code": 500, "body": None}})
+    (folder / "0.replies.jsonl").write_text("\n".join([*lines, failed, lines[0][:30]]))
+    store = carry(settings)
+    assert len(calls()) == 1
+    assert sorted(one.reply.text for one in store.replies()) == ["<answer>4</answer>"] * 2 + ["<answer>7</answer>"] * 4
+    assert not list(folder.glob("*.jsonl"))
+
+
+def test_a_request_that_fails_for_good_is_not_sent_again_and_the_others_are_stored():
+    assert len(list(carry(program(fails=True)).replies())) == 5
+    assert len(calls()) == 1
+
+
+def test_the_last_lines_of_a_program_that_fails_are_told_and_no_secret_is_written(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hush-hush-from-the-environment")
+    before = "print('loading', sys.argv[3:], flush=True); sys.exit('no memory, ' + os.environ['HF_TOKEN'])"
+    settings = program(before, words="--api-key hush-one-word --key=hush-other-word")
+    with pytest.raises(RunFailedError) as error:
+        carry(settings)
+    said = str(error.value)
+    assert "vllm/org/model: the command ended with status 1 and wrote no replies: loading" in said
+    assert "no memory, [key] (see " in said
+    (log,) = Path("waves").glob("*.log")
+    assert log.read_text() == "loading ['--api-key', '[key]', '--key=[key]']\nno memory, [key]"
+    assert "hush" not in said
+
+
+def test_of_long_output_the_last_whole_lines_are_kept():
+    before = "print('x' * 100); print('y' * 2**18 + ' hush'); print('10 %', end='\\r'); sys.exit('the end')"
+    with pytest.raises(RunFailedError, match="wrote no replies: 10 % / the end "):
+        carry(program(before))
+    (log,) = Path("waves").glob("*.log")
+    assert log.read_text() == "10 %\nthe end"
+
+
+def test_what_a_program_answered_before_it_failed_is_stored():
+    settings = program(after="sys.exit(3)")
+    with pytest.raises(RunFailedError, match="ended with status 3: it printed nothing"):
+        carry(settings)
+    assert len(list(carry(settings).replies())) == 6
+    assert len(calls()) == 1
+
+
+def test_a_program_that_ends_well_without_a_file_of_replies_fails_at_once():
+    with pytest.raises(RunFailedError, match="ended with status 0 and wrote no replies: nothing to do"):
+        carry(program(before="sys.exit(print('nothing to do'))"))
+    assert len(calls()) == 1
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1][:3]
+
+
+def test_an_interruption_ends_the_program():
+    async def interrupt(carrying) -> None:
+        while not (Path("calls").exists() and Path("calls").read_text()):
+            await asyncio.sleep(0.01)
+        carrying.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        carry(program(before="time.sleep(60)"), meanwhile=interrupt)
+    ((_, process),) = calls()
+    assert not is_running(process)
+
+
+@pytest.mark.slow
+def test_a_killed_process_takes_the_program_with_it(tmp_path):
+    sending = program(before="time.sleep(60)").sending
+    settings = {"model": "vllm/org/model", "variants": "low", "grader": "exact", "count": 3}
+    settings |= {"engine": "command", "command": sending.command}
+    process = start(json.dumps(settings), tmp_path / "run", {})
+    assert kill_once(process, lambda: Path("calls").exists() and bool(Path("calls").read_text()))
+    ((_, child),), end = calls(), time.monotonic() + 10
+    while is_running(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(child)
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (None, r"expected a program with .* -i {requests} -o {replies} --model {model}'; got none$"),
+        ("true {requests}", r"command: expected a program with .* {requests} and {replies}, .*; got {requests}$"),
+        ("true {requests} {replies} {modle}", "; got {requests}, {replies}, {modle}$"),
+        ("true {replies} '{requests}", r"command: .*No closing quotation"),
+        ("no-such-program {requests} {replies}", "command: found no program 'no-such-program' on the PATH"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused_before_anything_is_sent(command, told, tmp_path):
+    with pytest.raises(SettingError, match=told):
+        ri.evaluate("almanac/small", limit=2, engine="command", command=command, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_braces_that_are_no_placeholder_are_left_alone():
+    assert command_words("true {requests} {replies} '{\"n\": 1}' {}")[3:] == ['{"n": 1}', "{}"]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ({**NAMES, Asked.GRADER: "openai/judge"}, "grader 'openai/judge': .* for 'vllm/org/model'; expected vllm/NAME"),
+        ({Asked.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that a program does not take for an"),
+    ],
+)
+def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):
+    with pytest.raises(ModelError, match=told):
+        command_engine(program(), names, {})
+
+
+def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused():
+    with pytest.raises(SettingError, match="command: expected engine command beside it, got direct"):
+        check_engines_own(Settings.of(command="true").sending)
+    with pytest.raises(SettingError) as error:
+        check_engine("vllm")
+    assert str(error.value) == (
+        "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {requests} -o {replies} --model "
+        "{model}'"
+    )
+
+
+def test_a_folder_that_leads_elsewhere_is_refused():
+    Path("elsewhere").mkdir()
+    Path("waves").symlink_to("elsewhere")
+    with pytest.raises(ModelError, match="expected a folder for requests and replies"):
+        carry(program())
+
+
+def test_a_command_in_a_run_json_is_never_run(tmp_path):
+    folder = tmp_path / "run"
+    ri.evaluate("almanac/small", limit=2, variants="low", out=folder)
+    path = folder / "run.json"
+    document = json.loads(path.read_text())
+    theirs = {"engine": "command", "command": "touch pwned {requests} {replies}"}
+    for place in (document, document["settings"], document["settings"]["decoding"], document["about"]):
+        place.update(theirs)
+    path.write_text(json.dumps(document))
+    chosen = Settings.of(temperature=0.1)
+    for settings in (reopened(folder, chosen).settings, prepare_confidence(folder, ["p-true"], chosen).settings):
+        assert (settings.sending.engine, settings.sending.command) == ("direct", None)
+        assert settings.decoding.temperature == 0.7
+    ri.open_run(folder)
+
+
+@pytest.mark.slow
+def test_a_command_is_kept_in_no_file_of_the_run(tmp_path):
+    command = f"{OURS} --output-tmp-dir kept-nowhere"
+    run = ri.evaluate("almanac/small", limit=2, variants="low", engine="command", command=command, out=tmp_path / "run")
+    assert run.is_complete
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.suffix == ".log" or not path.is_file() or b"kept-nowhere" not in path.read_bytes()
+
+
+@pytest.mark.slow
+def test_the_embedded_model_gives_the_same_table_as_the_local_engine(tmp_path):
+    given = {"limit": 40, "draws": 2, "repeat_questions": 10}
+    here = ri.evaluate("almanac/base", **given, out=tmp_path / "here")
+    there = ri.evaluate("almanac/base", **given, engine="command", command=OURS, out=tmp_path / "there")
+    assert there.outcomes.rows() == here.outcomes.rows()
+    assert here.outcomes.height == 4 * (40 + 10)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_while_the_program_works_ends_complete(tmp_path):
+    settings = {"model": "almanac/base", "engine": "command", "command": OURS, "variants": "low,high", "limit": 60}
+    out, waves = tmp_path / "run", tmp_path / "run" / "waves"
+    process = start(json.dumps(settings), out, {})
+    assert kill_once(process, lambda: bool(list(waves.glob("*.jsonl"))))
+    finished = ri.evaluate(out=out, **settings)
+    whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "engine": "direct", "command": None})
+    assert finished.outcomes.rows() == whole.outcomes.rows()
+    assert RunFolder(out).read_settings() == whole.folder.read_settings()
+    assert not list(waves.glob("*.jsonl"))

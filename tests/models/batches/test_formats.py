@@ -1,0 +1,316 @@
+"""Request files as providers take them, and results in every shape that they give, each read for what it says."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from refusal_index.models.failures import Kind
+from refusal_index.plugins.batches.formats import (
+    FORMATS,
+    Result,
+    ResultError,
+    anthropic_params,
+    failed,
+    format_of,
+    read_result,
+    written,
+)
+from refusal_index.plugins.batches.wave import Pending
+from refusal_index.protocol import Asked, Message, Placement, StopReason
+from tests.models.batches.answering import chat
+from tests.models.test_chat import ANY_JSON, ask_of
+
+STOP = StopReason.STOP
+LIMA = ("Lima", STOP)
+
+
+def line_of(style: str, asked: Asked = Asked.MODEL, **changes: Any) -> dict[str, Any]:
+    found = json.loads(written(Pending("ri-1", ask_of(asked, **changes)), FORMATS[style], "any"))
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "style"),
+    [
+        ("openai/gpt-4.1", "openai"),
+        ("anthropic/claude", "anthropic"),
+        *((name, "compatible") for name in ("vllm/any", "openai-api/openai/any", "google/any", "almanac/base", "x")),
+    ],
+)
+def test_a_provider_has_its_format(name, style):
+    assert format_of(name).name == style
+
+
+def test_files_hold_as_many_requests_as_providers_take():
+    assert {one.name: (one.most_requests, one.most_bytes, one.gives_choices) for one in FORMATS.values()} == {
+        "openai": (50_000, 200_000_000, True),
+        "compatible": (50_000, 200_000_000, True),
+        "anthropic": (100_000, 256_000_000, False),
+    }
+
+
+@pytest.mark.parametrize("style", list(FORMATS))
+def test_a_request_is_one_line_whatever_it_holds(style):
+    ask = ask_of()
+    odd = replace(ask.request, messages=(Message("user", "one\ntwo\r\u2028three \ud83d"),))
+    line = written(Pending("ri-1", replace(ask, request=odd)), FORMATS[style], "any")
+    assert not re.search(r"[\r\n]", line)
+    assert "three \ufffd" in line
+    assert json.loads(line.encode())
+
+
+@pytest.mark.parametrize("style", ["openai", "compatible"])
+def test_requests_to_openai_and_its_like(style):
+    line = line_of(style, draws=3)
+    body = line.pop("body")
+    assert line == {"custom_id": "ri-1", "method": "POST", "url": "/v1/chat/completions"}
+    assert body["n"] == 3
+    assert ("max_tokens" in body) is (style == "compatible")
+
+
+def test_requests_to_anthropic_hold_neither_what_it_refuses_nor_what_it_does_not_know():
+    line = line_of("anthropic", max_tokens=77, temperature=1.7, logprobs=True)
+    params = line.pop("params")
+    assert line == {"custom_id": "ri-1"}
+    assert set(params) == {"model", "max_tokens", "messages"}
+    assert params["max_tokens"] == 77
+    assert line_of("anthropic", Asked.GRADER)["params"]["max_tokens"] == 4096
+    assert set(FORMATS["anthropic"].leaves_out) == {"temperature", "top_p", "seed", "logprobs"}
+
+
+def test_a_system_message_has_a_place_of_its_own_at_anthropic():
+    ask = ask_of(placement=Placement.SYSTEM)
+    system, user = (one.content for one in ask.request.messages)
+    params = anthropic_params(ask, "any")
+    assert (params["system"], params["messages"]) == (system, [{"role": "user", "content": user}])
+
+
+@pytest.mark.parametrize(
+    ("effort", "expected"),
+    [
+        (None, {}),
+        ("none", {"thinking": {"type": "disabled"}}),
+        ("minimal", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}),
+        ("high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
+    ],
+)
+def test_reasoning_effort_at_anthropic(effort, expected):
+    params = line_of("anthropic", reasoning_effort=effort)["params"]
+    assert {name: params[name] for name in ("thinking", "output_config") if name in params} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effort", [None, "none", "minimal", "low", "medium", "high"])
+def test_requests_to_anthropic_are_what_its_client_takes(effort):
+    batch = pytest.importorskip("anthropic.types.messages.batch_create_params")
+    params = pytest.importorskip("anthropic.types.message_create_params")
+    for asked in (Asked.MODEL, Asked.GRADER):
+        for placement in Placement:
+            line = line_of("anthropic", asked, placement=placement, reasoning_effort=effort)
+            TypeAdapter(batch.Request).validate_python(line)
+            known = (
+                params.MessageCreateParamsNonStreaming.__annotations__ | params.MessageCreateParamsBase.__annotations__
+            )
+            assert set(line["params"]) <= set(known)
+
+
+def result(document: Any) -> Result:
+    found = read_result(document, "openai/any")
+    assert (found.response is None) is not (found.failure is None)
+    return found
+
+
+def openai(status: Any = 200, body: Any = None, error: Any = None) -> Result:
+    return result({"id": "1", "custom_id": "a", "response": {"status_code": status, "body": body}, "error": error})
+
+
+def test_an_answer_of_openai_and_its_like():
+    found = openai(body=chat([LIMA, ("Cuzco", StopReason.LENGTH)]))
+    assert found.response.replies == [LIMA, ("Cuzco", StopReason.LENGTH)]
+    assert (found.custom_id, found.response.input_tokens, found.response.output_tokens) == ("a", 7, 3)
+    assert openai(None, chat([LIMA])).response.replies == [LIMA], "a server may say no status"
+    assert openai(True, chat([LIMA])).response.replies == [LIMA]
+
+
+BAD = {"error": {"message": "too long", "type": "invalid_request_error", "code": "context_length_exceeded"}}
+
+
+@pytest.mark.parametrize(("body", "error"), [(BAD, None), ({}, BAD), ({}, BAD["error"])])
+def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error):
+    assert openai(400, body, error).response.replies == [("too long", StopReason.LENGTH)]
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "told"),
+    [
+        # a status of 400 and above with an error that is null is a failure
+        (lambda: openai(400, {}), Kind.REQUEST, "400"),
+        (lambda: openai(400, {"error": {"message": "what is that", "code": "unknown"}}), Kind.REQUEST, "what is that"),
+        (lambda: openai(429, BAD), Kind.PASSING, "too long"),
+        (lambda: openai(500, None), Kind.PASSING, "500"),
+        (lambda: openai(503, "<html>busy</html>"), Kind.PASSING, "503"),
+        (lambda: openai(401, {"error": {"message": "no"}}), Kind.LASTING, "no"),
+        (lambda: openai(402, {}), Kind.LASTING, "402"),
+        (lambda: openai(404, {"error": {"message": "no such model"}}), Kind.LASTING, "no such model"),
+        (lambda: openai(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), Kind.LASTING, "pay"),
+        (lambda: openai(400, {"error": {"code": "batch_expired", "message": "late"}}), Kind.PASSING, "late"),
+        # vLLM's failures stand beside a response
+        (lambda: openai(400, None, "Unsupported endpoint"), Kind.REQUEST, "Unsupported endpoint"),
+        (lambda: openai(400, None, {"error": {"message": "too long", "code": 400}}), Kind.REQUEST, "too long"),
+        (lambda: openai(200, chat([LIMA]), {"message": "half of it", "code": 500}), Kind.PASSING, "half of it"),
+        # a response that says 200 and is an error
+        (lambda: openai(200, {"error": {"message": "busy", "code": 429}}), Kind.PASSING, "busy"),
+        (lambda: openai(200, {"error": {"message": "no"}, "choices": []}), Kind.PASSING, "no"),
+        (lambda: openai(200, {}), Kind.PASSING, "no choices"),
+        (lambda: openai(200, None), Kind.PASSING, "no choices"),
+        (lambda: openai("200", "text"), Kind.PASSING, "no choices"),
+    ],
+)  # fmt: skip
+def test_a_failure_of_openai_and_its_like(found, kind, told):
+    failure = found().failure
+    assert failure.kind is kind
+    assert told in failure.message
+    assert failure.model == "openai/any"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        ({"code": "batch_expired", "message": "out of time"}, Kind.PASSING, "batch_expired: out of time"),
+        ({"code": "batch_cancelled", "message": ""}, Kind.PASSING, "batch_cancelled"),
+        ({"code": "invalid_prompt", "message": "no"}, Kind.PASSING, "invalid_prompt: no"),
+        ({"code": 400, "message": "bad"}, Kind.REQUEST, "bad"),
+        ({"code": 999, "message": "odd"}, Kind.PASSING, "odd"),
+        ({"code": True}, Kind.PASSING, "no reason given"),
+        ("in words", Kind.PASSING, "in words"),
+        (["a", "list"], Kind.PASSING, "no reason given"),
+        (5, Kind.PASSING, "no reason given"),
+    ],
+)
+def test_a_request_that_was_not_answered_at_all(error, kind, told):
+    failure = result({"custom_id": "a", "response": None, "error": error}).failure
+    assert (failure.kind, told in failure.message) == (kind, True), failure.message
+
+
+def anthropic(kind: Any = "succeeded", **rest: Any) -> Result:
+    return result({"custom_id": "a", "result": {"type": kind, **rest}})
+
+
+def message(*content: Any, stop: Any = "end_turn", usage: Any = None) -> dict[str, Any]:
+    return {"role": "assistant", "content": list(content), "stop_reason": stop, "usage": usage}
+
+
+TEXT = {"type": "text", "text": "Lima"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (message(TEXT), LIMA),
+        (message({"type": "thinking", "thinking": "hm"}, {**TEXT, "text": "Li"}, {**TEXT, "text": "ma"}), LIMA),
+        (message({"type": "thinking", "thinking": "hm"}, 5, None), ("", STOP)),
+        (message(), ("", STOP)),
+        (message(TEXT, stop="max_tokens"), ("Lima", StopReason.LENGTH)),
+        (message(TEXT, stop="model_context_window_exceeded"), ("Lima", StopReason.LENGTH)),
+        (message(stop="refusal"), ("", StopReason.CONTENT_FILTER)),
+        (message({"type": "tool_use", "id": "1"}, stop="tool_use"), ("", StopReason.TOOL_CALL)),
+        (message(TEXT, stop=None), LIMA),
+        (message(TEXT, stop=["odd"]), LIMA),
+    ],
+)  # fmt: skip
+def test_an_answer_of_anthropic(given, expected):
+    assert anthropic(message=given).response.replies == [expected]
+
+
+def test_a_part_for_text_without_text_is_no_answer_of_anthropic():
+    """It was kept as an empty one."""
+    found = anthropic(message=message({"type": "text"}, {"type": "text", "text": None}))
+    assert (found.failure.kind, found.failure.message) == (Kind.PASSING, "the response holds no text")
+
+
+def test_usage_of_anthropic():
+    found = anthropic(message=message(TEXT, usage={"input_tokens": 7, "output_tokens": 3})).response
+    assert (found.input_tokens, found.output_tokens) == (7, 3)
+    for odd in (None, 5, [], {"input_tokens": "7"}, {"input_tokens": True}, {"output_tokens": math.nan}):
+        found = anthropic(message=message(TEXT, usage=odd)).response
+        assert (found.input_tokens, found.output_tokens) == (0, 0)
+
+
+def errored(name: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": name, "message": "it says"}, "request_id": "r"}
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "told"),
+    [
+        (lambda: anthropic("errored", error=errored("invalid_request_error")), Kind.REQUEST, "it says"),
+        (lambda: anthropic("errored", error=errored("request_too_large")), Kind.REQUEST, "it says"),
+        (lambda: anthropic("errored", error=errored("authentication_error")), Kind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("permission_error")), Kind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("billing_error")), Kind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("not_found_error")), Kind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("rate_limit_error")), Kind.PASSING, "it says"),
+        (lambda: anthropic("errored", error=errored("api_error")), Kind.PASSING, "api_error: it says"),
+        (lambda: anthropic("errored", error=errored("overloaded_error")), Kind.PASSING, "it says"),
+        (lambda: anthropic("errored"), Kind.PASSING, "the request was errored"),
+        (lambda: anthropic("canceled"), Kind.PASSING, "the request was canceled"),
+        (lambda: anthropic("expired"), Kind.PASSING, "the request was expired"),
+        (lambda: anthropic(None), Kind.PASSING, "the request was None"),
+        (lambda: anthropic(message=None), Kind.PASSING, "no content"),
+        (lambda: anthropic(message={"content": "Lima"}), Kind.PASSING, "no content"),
+    ],
+)
+def test_a_failure_of_anthropic(found, kind, told):
+    failure = found().failure
+    assert (failure.kind, told in failure.message) == (kind, True), failure.message
+
+
+def test_no_key_and_nothing_that_a_terminal_obeys_is_in_what_is_said_of_a_failure(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
+    echo = {"message": "Incorrect API key very-secret-value, sk-proj-3fGh8jKl2mNp5qRs \x1b[2J\x07\u202e" + "x" * 10**6}
+    for found in (
+        openai(401, {"error": echo}),
+        openai(200, None, echo),
+        anthropic("errored", error=echo),
+    ):
+        said = found.failure.message
+        assert "very-secret" not in said
+        assert "3fGh8jKl" not in said
+        assert said.isprintable()
+        assert len(said) < 400
+
+
+def test_a_failure_that_lasts_is_told_apart():
+    assert openai(401, {}).failure.kind is Kind.LASTING
+    assert openai(500, {}).failure.kind is not Kind.LASTING
+    assert openai(200, chat([LIMA])).failure is None
+    assert failed("a", "any", None).failure.message == "no reason given"
+
+
+NAMES = ["custom_id", "response", "error", "result", "status_code", "body", "type", "message", "content", "code"]
+NAMES += ["text", "choices", "stop_reason"]
+DOCUMENTS = st.recursive(
+    ANY_JSON | st.sampled_from(["succeeded", "errored", 200, 400]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=15,
+)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), DOCUMENTS, max_size=5))
+def test_no_document_ends_anything(document):
+    try:
+        found = result({**document, "custom_id": "a"})
+    except ResultError:
+        return
+    if found.failure is not None:
+        assert found.failure.message.isprintable()

@@ -1,0 +1,205 @@
+"""The journal of batches: what a kill leaves of it is enough, and what is wrong with it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.data.errors import NotWrittenError
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.failures import UnreadableReplyError, told
+from refusal_index.plugins.batches import journal as module
+from refusal_index.plugins.batches.journal import Journal, JournalError, usable
+from refusal_index.plugins.batches.wave import (
+    JOURNAL,
+    custom_id,
+    in_flight,
+    journal_of,
+    refuse_in_flight,
+    told_in_flight,
+)
+from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.runs.settings import SettingError
+from refusal_index.runs.store import ReplyStore
+
+ABOUT = ("openai", "https://api.openai.com/v1", "openai/gpt-4.1")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / JOURNAL
+
+
+def filled(path):
+    """A journal with a batch that was collected, one that was submitted, and one that was begun."""
+    journal = Journal(path)
+    done, sent, begun = (journal.begin(*ABOUT, [f"{name}-1", f"{name}-2"]) for name in ("done", "sent", "begun"))
+    journal.uploaded(done.key, "file-1")
+    journal.submitted(done.key, "batch-1")
+    journal.collected(done.key)
+    journal.submitted(sent.key, "batch-2")
+    return journal, sent.key, begun.key
+
+
+def test_what_is_on_its_way_is_read_back_as_it_was_written(path):
+    journal, sent, begun = filled(path)
+    again = Journal(path)
+    assert again.entries == journal.entries
+    assert {one.key: one.batch for one in again.entries} == {begun: None, sent: "batch-2"}
+    assert again.known == {"batch-1", "batch-2"}
+    assert all(one.size == 2 and one.model == "openai/gpt-4.1" for one in again.entries)
+
+
+def test_two_engines_of_one_command_write_into_it_and_neither_loses_a_word_of_the_others(path):
+    first, second = Journal(path), Journal(path)
+    one = first.begin(*ABOUT, ["a"])
+    other = second.begin(*ABOUT[:2], "openai/another", ["b"])
+    first.submitted(one.key, "batch-1")
+    second.submitted(other.key, "batch-2")
+    assert Journal(path).known == {"batch-1", "batch-2"}
+    first.collected(one.key)
+    assert [entry.key for entry in Journal(path).entries] == [other.key]
+    assert len(path.read_bytes().splitlines()) == 5
+
+
+def test_a_batch_is_in_the_journal_on_the_disk_before_begin_returns(path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(module.os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))
+    Journal(path).begin(*ABOUT, ["a"])
+    assert path.stat().st_size in flushed
+
+
+@given(st.floats(0, 1))
+def test_cut_anywhere_it_tells_of_every_line_that_was_whole(tmp_path_factory, share):
+    path = tmp_path_factory.mktemp("cut") / JOURNAL
+    filled(path)
+    whole = path.read_bytes()
+    cut = round(share * len(whole))
+    path.write_bytes(whole[:cut])
+    journal = Journal(path)
+    lines = whole[:cut].count(b"\n")
+    began = [json.loads(line)["key"] for line in whole.splitlines()[:lines] if b'"begun"' in line]
+    gone = {json.loads(line)["key"] for line in whole.splitlines()[:lines] if b'"collected"' in line}
+    assert {one.key for one in journal.entries} == set(began) - gone
+    more = journal.begin(*ABOUT, ["more"])
+    assert more in Journal(path).entries
+    assert len(Journal(path).entries) == len(journal.entries), "the torn line is gone, and nothing else"
+
+
+def test_results_that_nobody_asked_for_yet_stay_wanted(path):
+    journal = Journal(path)
+    key = journal.begin(*ABOUT, ["a", "b", "c"]).key
+    journal.submitted(key, "batch-1")
+    journal.collected(key, ["b", "x"])
+    (left,) = Journal(path).entries
+    assert (left.requests, left.size) == ({"b"}, 3)
+    journal.collected(key)
+    assert not Journal(path).entries
+
+
+def test_a_batch_that_is_not_the_one_it_was_taken_for_is_not_taken_again(path):
+    journal = Journal(path)
+    key = journal.begin(*ABOUT, ["a"]).key
+    journal.submitted(key, "batch-1")
+    journal.not_it(key)
+    (entry,) = Journal(path).entries
+    assert (entry.batch, entry.others) == (None, {"batch-1"})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no JSON",
+        "[]",
+        '{"event": "begun", "key": "ri-1"}',
+        '{"event": "exploded", "key": "ri-1"}',
+        '{"event": "submitted", "key": "ri-unknown", "batch": "b"}',
+        '{"event": "begun", "key": "ri-1", "provider": "p", "place": "p", "model": "m", "time": true, "requests": []}',
+        '{"event": "begun", "key": "ri-1", "provider": "p", "place": "p", "model": "m", "time": 1, "requests": [1]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_is_none_is_an_error_that_names_file_and_line(path, line):
+    filled(path)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(JournalError, match=rf"{JOURNAL}: line 8: expected .* paid for again"):
+        Journal(path)
+
+
+@pytest.mark.parametrize("name", ["../../files/x", "a b", "", "x" * 1001, "a\nb", 7, None])
+def test_a_name_that_would_change_an_address_is_none(path, name):
+    _, sent, _ = filled(path)
+    with path.open("a") as file:
+        file.write(json.dumps({"event": "submitted", "key": sent, "batch": name}) + "\n")
+    with pytest.raises(JournalError, match="line 8: expected a batch"):
+        Journal(path)
+
+
+def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path):
+    journal, sent, _ = filled(path)
+    with pytest.raises(JournalError, match="expected a batch that can be one"):
+        journal.submitted(sent, "b/../../c")
+    assert len(Journal(path).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["b/../../c", "batch_sk-planted-0123456789abcdef", "sk-live-0123456789abcdef", None, 7]
+)
+def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not_shown(name, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", "sk-planted-0123456789abcdef")
+    assert usable("batch_0123456789abcdef") == "batch_0123456789abcdef"
+    with pytest.raises(UnreadableReplyError, match="expected a plain name") as caught:
+        usable(name)
+    assert "0123456789abcdef" not in told(caught.value)
+
+
+def test_a_link_in_its_place_is_not_followed(path, tmp_path):
+    (tmp_path / "elsewhere").write_text("precious")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(JournalError, match="expected a plain file, got a symbolic link"):
+        Journal(path)
+    assert (tmp_path / "elsewhere").read_text() == "precious"
+
+
+def test_nothing_is_begun_where_it_cannot_be_written(tmp_path):
+    with pytest.raises(NotWrittenError, match="nothing is handed over without word of it"):
+        Journal(tmp_path / "no such folder" / JOURNAL).begin(*ABOUT, ["a"])
+
+
+def test_without_a_folder_it_is_kept_in_memory():
+    journal = journal_of(None)
+    journal.begin(*ABOUT, ["a"])
+    assert len(journal.entries) == 1
+
+
+def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collected(path):
+    _, sent, begun = filled(path)
+    folder = RunFolder(path.parent)
+    with ReplyStore(None) as store:
+        entries = in_flight(folder, store)
+        assert [one.key for one in entries] == [sent, begun]
+        assert told_in_flight(entries) == "2 batches with 4 requests at openai are on their way"
+        with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are on their way.*forget=ri-"):
+            refuse_in_flight(folder, store)
+
+
+def test_what_two_models_of_one_role_have_answered_is_not_on_its_way(tmp_path):
+    journal = journal_of(RunFolder(tmp_path))
+    with ReplyStore(None) as store:
+        for model, sha256 in (("openai/writer", "1" * 64), ("openai/answerer", "2" * 64)):
+            journal.begin(*ABOUT[:2], model, [custom_id(model, sha256), f"{model}-2"])
+            reply = Reply(Pass.FIRST, Asked.MODEL, "Lima")
+            store.put([Completion("q1", model, 0, reply, request_sha256=sha256)])
+        entries = in_flight(RunFolder(tmp_path), store)
+    assert [one.requests for one in entries] == [{"openai/writer-2"}, {"openai/answerer-2"}]
+
+
+def test_a_folder_without_a_journal_has_nothing_in_flight(tmp_path):
+    with ReplyStore(None) as store:
+        refuse_in_flight(RunFolder(tmp_path), store)
+        assert in_flight(RunFolder(tmp_path), store) == []
+    assert not list(tmp_path.iterdir())

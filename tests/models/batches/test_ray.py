@@ -1,0 +1,363 @@
+"""Waves in shards on a cluster of one machine: the same table, failures as values, and keys where they belong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra 'ray'")
+
+import ray
+from aiohttp import web
+
+import refusal_index as ri
+from refusal_index.data.folder import RunFolder
+from refusal_index.plugins.batches.ray_actors import result_line
+from refusal_index.plugins.batches.ray_cluster import check_address, cluster, read_options
+from refusal_index.plugins.batches.ray_engine import ray_engine
+from refusal_index.plugins.batches.ray_shards import Shards, own_name
+from refusal_index.plugins.batches.spool import Leftovers
+from refusal_index.plugins.batches.wave import custom_id, talks_of, wave
+from refusal_index.protocol import Asked, Conversation, StopReason
+from refusal_index.runs.engine import ModelError, RunFailedError
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.store import ReplyStore
+from tests.faults.api import FakeApi, question_of
+from tests.models.batches.cut_off import kill_once, settled, start
+from tests.models.conftest import cells, run
+from tests.models.test_run import sums
+from tests.tiers import others_nightly
+
+pytestmark = [
+    # Ray's own: names that it will rename, and sockets that it leaves to the garbage collector
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+KEY = "sk-very-secret"
+
+
+@pytest.fixture(scope="module")
+def here():
+    """Be connected to a cluster on this machine: each run takes the connection that is there."""
+    with cluster(None):
+        yield
+
+
+@pytest.fixture
+def ray_plan(plan_for):
+    """Return what `plan_for` does, for this engine and small shards."""
+
+    def make(url: str, *options: str, **changes: object):
+        given = {"engine": "ray", "grader": "exact", "engine_option": ["shard=4", *options], **changes}
+        return plan_for(url, **given)
+
+    return make
+
+
+def shards(out: Path) -> list[str]:
+    return sorted(one.name for one in (out / "waves" / "shards").glob("*.jsonl"))
+
+
+@pytest.mark.slow
+def test_the_embedded_model_gives_the_same_table_as_the_local_engine(here, tmp_path):
+    given = {"limit": 40, "draws": 2, "repeat_questions": 10}
+    local = ri.evaluate("almanac/base", out=tmp_path / "local", **given)
+    ours = ri.evaluate("almanac/base", engine="ray", engine_option=["shard=32"], out=tmp_path / "ray", **given)
+    assert ours.outcomes.rows() == local.outcomes.rows()
+    assert ours.folder.read_settings() == local.folder.read_settings()
+    assert shards(ours.path) == [], "what is in the store lies nowhere else"
+
+
+@pytest.mark.nightly
+def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray_plan, plan_for):
+    with FakeApi(sums, max_choices=8) as api:
+        ours = run(ray_plan(api.url, count=20, draws=3, repeat_questions=5))
+        sent = len(api.answered)
+        theirs = run(plan_for(api.url, count=20, draws=3, repeat_questions=5, out="one by one", grader="exact"))
+        assert len(api.answered) == 2 * sent
+    assert cells(ours) == cells(theirs)
+    assert {one["Authorization"] for one in api.headers} == {f"Bearer {KEY}"}
+    session = Path(ray._private.worker.global_worker.node.get_session_dir_path())
+    found = [one for one in session.rglob("*") if one.is_file() and KEY.encode() in one.read_bytes()]
+    assert not found
+    assert any(one.stat().st_size for one in session.rglob("*.log")), "they were looked through"
+
+
+@pytest.mark.nightly
+def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(here, ray_plan):
+    asked: list[tuple[str, float]] = []
+
+    def fault(message: str, sent_before: int):
+        question, number = question_of(message), int(question_of(message).split()[2])
+        asked.append((question, time.monotonic()))
+        if number == 3:
+            return web.json_response({"error": {"message": f"no such thing, says {KEY}"}}, status=400)
+        if number == 4:
+            refused = {"message": f"flagged, says {KEY}", "code": "content_filter"}
+            return web.json_response({"error": refused}, status=400)
+        if number in (5, 6) and sent_before < 2:
+            return web.json_response({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "3"})
+        if number == 7 and sent_before == 0:
+            return 30.0
+        return None
+
+    with FakeApi(sums, fault) as api:
+        plan = ray_plan(api.url, count=12, attempt_timeout=1)
+        derived = run(plan)
+    answered = {question for question, *_ in cells(derived)}
+    assert answered >= {f"q{number}" for number in range(12) if number != 3}
+    assert sum("What is 3 plus" in question for question, _ in asked) == 1, "one at fault itself is not sent again"
+    times = [moment for question, moment in asked if "What is 5 plus" in question]
+    assert min(b - a for a, b in pairwise(times)) >= 3, "as long as the server asks for"
+    files = [one for one in plan.folder.path.rglob("*") if one.is_file()]
+    assert not [one for one in files if KEY.encode() in one.read_bytes()]
+    with ReplyStore(plan.folder.replies) as store:
+        (failed,) = [one.failures["normal"] for one in store.each_question() if one.failures]
+        filtered = [one for one in store.replies() if one.reply.stop_reason is StopReason.CONTENT_FILTER]
+    assert "400: no such thing, says [key]" in failed
+    assert {one.question_id for one in filtered} == {"q4"}, "a prompt that is refused is a reply, as of every engine"
+
+
+@pytest.mark.nightly
+def test_a_refused_key_ends_the_run_after_few_requests(here, ray_plan):
+    def fault(_message: str, _sent_before: int):
+        return web.json_response({"error": {"message": "bad key"}}, status=401)
+
+    with (
+        FakeApi(sums, fault) as api,
+        pytest.raises(RunFailedError, match=r"20 questions in a row .*check FAKE_API_KEY"),
+    ):
+        run(ray_plan(api.url, "concurrency=1", count=200))
+    assert sum(api.received.values()) <= 40
+
+
+@pytest.mark.nightly
+def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked(here, ray_plan, tmp_path):
+    with FakeApi(sums) as api:
+        first = ray_plan(api.url, f"storage=file://{tmp_path}/far", count=12)
+        whole = run(first)
+        bodies = list(api.answered)
+        again = ray_plan(api.url, f"storage=file://{tmp_path}/far", count=12, out="other/run")
+        kept = {name: body for name, body in ids_of(again).items() if "What is 2 " in body or "What is 4 " in body}
+        lines = [
+            result_line(name, 200, {"choices": [{"message": {"content": sums(body)}}]}) for name, body in kept.items()
+        ]
+        with again.folder.lock():
+            again.folder.create_or_resume(again.identity, about=again.about)
+        far = Shards(f"file://{tmp_path}/far/{own_name(again.folder.path / 'waves')}")
+        far.make()
+        far.write("left", "\n".join([*lines, lines[0][:40]]) + "\n")
+        assert cells(run(again)) == cells(whole)
+        asked = [body["messages"][-1]["content"] for body in api.answered[len(bodies) :]]
+    assert len(kept) == 2
+    assert len(asked) == len(bodies) - 2
+    assert not set(kept.values()) & set(asked)
+    assert [one.name for one in (again.folder.path / "waves").iterdir()] == ["storage"]
+    assert len(list((tmp_path / "far").iterdir())) == 2, "each run has a folder of its own, whatever its is called"
+    assert list(far.read()) == []
+
+
+def ids_of(plan) -> dict[str, str]:
+    """Return the ids of the first wave of a plan, and what each asks."""
+    with ReplyStore(None) as store:
+        conversations = [
+            Conversation(question, variant, plan.procedures[variant], draws)
+            for variant in plan.procedures
+            for question, draws in plan.draws[variant].items()
+        ]
+        return {
+            one.custom_id: one.ask.request.messages[-1].content
+            for one in wave(talks_of(conversations, store), plan.settings, plan.names)
+        }
+
+
+@pytest.mark.slow
+@others_nightly("after", [23, 0, 7, 41, 58])
+def test_a_killed_driver_repeats_only_its_own_shards(here, after, ray_plan, tmp_path):
+    """Moments are counted in answers, and a little later by chance: within and between shards, waves and groups."""
+    count = 60
+    with FakeApi(sums, lambda _message, _sent: 0.1) as api:
+        given = {
+            "model": "openai-api/fake/any",
+            "variants": "normal",
+            "max_connections": 4,
+            "engine": "ray",
+            "grader": "exact",
+            "engine_option": ["shard=4", "concurrency=2"],
+            "count": count,
+        }
+        keys = {"FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url}
+        out = tmp_path / "run"
+        assert kill_once(
+            start(json.dumps(given), out, keys),
+            lambda: (len(api.answered) >= after > 0) or ((out / "run.json").exists() and after == 0),
+        )
+        before = settled(lambda: sum(api.received.values()))
+        plan = ray_plan(api.url, count=count, max_connections=4)
+        kept = replies(plan.folder) + leftover(out)
+        derived = run(plan)
+        after_all = sum(api.received.values())
+    whole = count + count // 2  # each first pass, and the forced passes of the odd half
+    assert len(cells(derived)) == count
+    assert after_all - before == whole - kept, "what was kept is not asked again, and all else is"
+    assert shards(out) == [], "what is in the store lies nowhere else"
+    assert before - kept <= 2 * 4 + 4, "no more is lost than the shards in flight"
+
+
+def replies(folder: RunFolder) -> int:
+    if not folder.replies.exists():
+        return 0
+    with ReplyStore(folder.replies) as store:
+        return sum(1 for _ in store.replies())
+
+
+def leftover(out: Path) -> int:
+    """Count the results in shards that are not in the store."""
+    folder = out / "waves" / "shards"
+    ids = Leftovers(Shards(str(folder)).read(), print).ids if folder.exists() else frozenset()
+    with ReplyStore(out / "replies.sqlite") as store:
+        there = {custom_id("openai-api/fake/any", one.request_sha256 or "") for one in store.replies()}
+    return len(ids - there)
+
+
+def test_an_address_without_a_cluster_is_told_within_seconds():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = time.monotonic()
+    with pytest.raises(ModelError, match=r"ray_address: no Ray cluster at 127.0.0.1:\d+ \(Connection refused\)"):
+        check_address(f"127.0.0.1:{port}")
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.nightly
+def test_what_is_no_cluster_is_told_within_seconds():
+    silent = socket.create_server(("127.0.0.1", 0))
+    with silent, FakeApi(sums) as api:
+        for address in (api.url.split("/")[2], f"127.0.0.1:{silent.getsockname()[1]}"):
+            started = time.monotonic()
+            with pytest.raises(ModelError, match="no Ray cluster at"):
+                check_address(address)
+            assert time.monotonic() - started < 8
+
+
+@pytest.mark.parametrize(
+    "address", ["head", "ray://head:10001", "head:0", "head:99999", ":6379", "http://me:pw@head:1"]
+)
+def test_an_address_that_is_none_is_told(address):
+    with pytest.raises(ModelError, match="expected HOST:PORT of a cluster") as caught:
+        check_address(address)
+    assert "pw@" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("shard=0", "expected a whole number from 1 in shard, got '0'"),
+        ("shard=many", "expected a whole number"),
+        ("shards=3", "did you mean 'shard'"),
+        ("tensor-parallel-size=2", "expected one of shard, storage, concurrency, vllm.NAME"),
+    ],
+)
+def test_an_option_that_is_none_is_told(option, told):
+    with pytest.raises(SettingError, match=told):
+        read_options([tuple(option.split("="))])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("almanac/gone", "expected one of almanac/"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")]
+)
+def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(name, told, monkeypatch):
+    monkeypatch.delenv("FAKE_BASE_URL", raising=False)
+    with pytest.raises(SettingError, match=told):
+        ray_engine(Settings.of(model=name), {Asked.MODEL: name}, {})
+
+
+def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
+    monkeypatch.setattr("refusal_index.plugins.batches.ray_engine.NEEDED", ("ray", "no_such_package"))
+    with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
+        ray_engine(Settings.of(), {Asked.MODEL: "almanac/base"}, {})
+
+
+@pytest.mark.parametrize("place", ["{}/shards", "file://{}/shards", "memory://{}"])
+def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
+    kept = Shards(place.format(tmp_path))
+    mark = kept.make()
+    assert kept.has_mark(mark)
+    assert not kept.has_mark("another")
+    stop, broken = threading.Event(), []
+
+    def look() -> None:
+        while not stop.is_set():
+            broken.extend(lines for _, lines in Shards(kept.place).read() if len(lines) not in (0, 1000))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    for number in range(20):
+        kept.write(f"s{number % 3}", "{}\n" * 1000)
+    stop.set()
+    thread.join()
+    assert not broken
+    assert sorted(name for name, _ in kept.read()) == ["s0", "s1", "s2"]
+    for name, _ in list(kept.read()):
+        kept.remove(name)
+    kept.close()
+    assert list(kept.read()) == []
+    assert not kept.has_mark(mark)
+
+
+def test_storage_of_an_unknown_kind_is_told():
+    with pytest.raises(ModelError, match=r"engine_option: expected the URL of a folder in storage"):
+        Shards("nosuch://me:hush-hush@bucket/path")
+
+
+def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
+    folders = [tmp_path / one / "run" for one in ("a", "b")]
+    for one in folders:
+        one.mkdir(parents=True)
+    first, second = (own_name(one / "waves") for one in folders)
+    assert first != second
+    moved = folders[0].rename(tmp_path / "moved")
+    assert own_name(moved / "waves") == first
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
+    (tmp_path / "waves").mkdir()
+    (tmp_path / "waves" / "storage").write_text("../another")
+    with pytest.raises(ModelError, match=r"storage: expected the name of this run's shards, got '\.\./another'"):
+        own_name(tmp_path / "waves")
+    (tmp_path / "waves" / "storage").unlink()
+    (tmp_path / "waves" / "storage").symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match="cannot be kept"):
+        own_name(tmp_path / "waves")
+
+
+@pytest.mark.nightly
+def test_nothing_is_told_to_the_makers_of_ray(here):
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.mark.nightly
+def test_an_interruption_keeps_all_that_was_on_its_way(tmp_path):
+    with FakeApi(sums, lambda _message, _sent: 0.3) as api:
+        given = {"model": "openai-api/fake/any", "variants": "normal", "max_connections": 4, "engine": "ray"}
+        given |= {"grader": "exact", "engine_option": ["shard=8", "concurrency=2"], "count": 100}
+        out = tmp_path / "run"
+        process = start(json.dumps(given), out, {"FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url})
+        while len(api.answered) < 20:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) != 0
+        sent = sum(api.received.values())
+    assert len(api.answered) == sent < 100
+    assert replies(RunFolder(out)) + leftover(out) == sent

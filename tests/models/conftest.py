@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from refusal_index.data.datasets import Dataset
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import Question
+from refusal_index.runs.carrying import carry_out
+from refusal_index.runs.plan import Plan, open_store, prepare
+from refusal_index.runs.results import Derived, derive_into
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
+
+VARIANTS = ("low", "normal", "high", "highest")
+OVER_INSPECT = "sambanova/any"
+"""A model at the same server that is asked through a provider of Inspect's, one that adds nothing to a request."""
+
+both_clients = pytest.mark.parametrize("model", ["openai-api/fake/any", OVER_INSPECT], ids=["openai", "inspect"])
+PlanFor = Callable[..., Plan]
+
+
+def make_dataset(count: int) -> Dataset:
+    questions = tuple(
+        Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(count)
+    )
+    return Dataset("sums", questions, "0" * 64, "made by a test", "exact", "none")
+
+
+def run(plan: Plan) -> Derived:
+    """Carry out a plan and return what its store adds up to."""
+    asyncio.run(carry_out(plan))
+    return results(plan.folder)
+
+
+def derive(folder: RunFolder, store: ReplyStore) -> Derived:
+    """Return what a store adds up to, with the outcome table in memory."""
+    with TemporaryDirectory() as beside:
+        derived = derive_into(Path(beside, "outcomes.parquet"), folder, store)
+        return replace(derived, outcomes=derived.outcomes.collect())
+
+
+def results(folder: RunFolder) -> Derived:
+    with open_store(folder) as store:
+        return derive(folder, store)
+
+
+def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
+    return derived.outcomes.select("question_id", "refused", "wrong").rows()
+
+
+@pytest.fixture
+def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
+    """Return a maker of plans that ask a server at a given address, all in one folder unless told otherwise."""
+
+    def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
+        for provider in ("FAKE", "SAMBANOVA"):
+            monkeypatch.setenv(f"{provider}_API_KEY", "sk-very-secret")
+            monkeypatch.setenv(f"{provider}_BASE_URL", url)
+        settings = {
+            "model": "openai-api/fake/any",
+            "variants": "normal",
+            "max_connections": 4,
+            "max_retries": 2,
+            "attempt_timeout": 2,
+            **changes,
+        }
+        return prepare(Settings.of(**settings), dataset=dataset or make_dataset(count), out=tmp_path / out)
+
+    return make

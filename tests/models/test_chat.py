@@ -1,0 +1,229 @@
+"""OpenAI's chat format: what a request's body holds for whom, and what is read of any response whatever it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from refusal_index.models.asks import Ask, ask_for, chat_body, read_chat
+from refusal_index.models.failures import NoAnswerError
+from refusal_index.protocol import (
+    Asked,
+    Conversation,
+    GraderKind,
+    Pass,
+    Placement,
+    Protocol,
+    Step,
+    StopReason,
+    TwoPass,
+    due,
+    load_prompt_set,
+)
+from refusal_index.protocol.procedure import Due
+from refusal_index.runs.settings import Settings
+from tests.models.batches.answering import questions
+
+STOP = StopReason.STOP
+
+
+def ask_of(asked: Asked = Asked.MODEL, placement: Placement = Placement.USER, draws: int = 1, **changes: Any) -> Ask:
+    """Return a first request, or one to a grader."""
+    protocol = Protocol(load_prompt_set("default"), "low", GraderKind.MODEL, placement)
+    talk = Conversation(questions(1)[0], "low", TwoPass(GraderKind.MODEL, protocol), draws)
+    one = due(talk, [])[0] if asked is Asked.MODEL else Due(Step(Pass.FIRST, asked, prediction="4"))
+    return ask_for(Settings.of(**changes), talk, one)
+
+
+def test_the_model_is_asked_as_the_run_says():
+    ask = ask_of(temperature=0.3, top_p=0.9, max_tokens=77)
+    body = chat_body(ask, "any")
+    (message,) = body.pop("messages")
+    assert message == {"role": "user", "content": ask.request.messages[0].content}
+    assert "What is 0 plus 0?" in message["content"]
+    assert body == {"model": "any", "seed": ask.seed, "temperature": 0.3, "top_p": 0.9, "max_tokens": 77}
+
+
+def test_an_instruction_may_stand_in_a_system_message():
+    body = chat_body(ask_of(placement=Placement.SYSTEM), "any")
+    assert [one["role"] for one in body["messages"]] == ["system", "user"]
+
+
+def test_openai_has_a_name_of_its_own_for_the_limit():
+    body = chat_body(ask_of(max_tokens=77), "gpt-4.1", "openai")
+    assert body["max_completion_tokens"] == 77
+    assert "max_tokens" not in body
+
+
+@pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5", "gpt-5-mini", "gpt-5.1"])
+def test_reasoning_models_of_openai_are_told_no_temperature(model):
+    at_openai, elsewhere = chat_body(ask_of(), model, "openai"), chat_body(ask_of(), model, "openrouter")
+    assert not {"temperature", "top_p"} & at_openai.keys()
+    assert {"temperature", "top_p"} <= elsewhere.keys()
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "gpt-5-chat-latest", "ft:gpt-4o:me", "open-o1"])
+def test_other_models_of_openai_are_told_a_temperature(model):
+    assert chat_body(ask_of(temperature=0.0), model, "openai")["temperature"] == 0.0
+
+
+def test_a_reasoning_effort_is_told_where_one_is_wanted():
+    assert chat_body(ask_of(reasoning_effort="low"), "any")["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in chat_body(ask_of(), "any")
+
+
+def test_a_grader_goes_by_its_own_defaults():
+    body = chat_body(ask_of(Asked.GRADER, temperature=0.3, reasoning_effort="low", logprobs=True), "any", "openai")
+    assert set(body) == {"model", "messages", "seed"}
+
+
+def test_several_draws_are_several_choices():
+    assert chat_body(ask_of(draws=5), "any")["n"] == 5
+    assert chat_body(ask_of(draws=5, max_choices=3), "any")["n"] == 3
+    assert "n" not in chat_body(ask_of(), "any")
+
+
+def test_log_probabilities_are_asked_for_where_they_are_wanted():
+    body = chat_body(ask_of(logprobs=True), "any")
+    assert body["logprobs"] is True
+    assert "top_logprobs" not in body
+    assert chat_body(replace(ask_of(), top_logprobs=20), "any")["top_logprobs"] == 20
+    assert "logprobs" not in chat_body(ask_of(), "any")
+
+
+@pytest.mark.parametrize("provider", ["", "openai"])
+@pytest.mark.parametrize("changes", [{}, {"logprobs": True, "reasoning_effort": "minimal", "draws": 3}])
+def test_a_body_is_what_the_official_client_takes(provider, changes):
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+
+    for ask in (ask_of(**changes), ask_of(Asked.GRADER, **changes), ask_of(placement=Placement.SYSTEM, **changes)):
+        body = chat_body(ask, "gpt-4.1", provider)
+        TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(body, strict=False)
+        assert set(body) <= set(CompletionCreateParamsNonStreaming.__annotations__)
+        assert json.loads(json.dumps(body)) == body
+
+
+def choice(text: Any = "Lima", reason: Any = "stop", **message: Any) -> dict[str, Any]:
+    return {"message": {"content": text, **message}, "finish_reason": reason}
+
+
+def read(*choices: Any, **body: Any) -> Any:
+    return read_chat({"choices": list(choices), **body}).replies
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (choice(), ("Lima", STOP)),
+        (choice(""), ("", STOP)),
+        (choice(reason="length"), ("Lima", StopReason.LENGTH)),
+        (choice(reason="content_filter"), ("Lima", StopReason.CONTENT_FILTER)),
+        (choice(reason=None), ("Lima", STOP)),
+        (choice(reason="end_turn"), ("Lima", STOP)),
+        (choice(reason=["stop"]), ("Lima", STOP)),
+        (choice(reason={"a": 1}), ("Lima", STOP)),
+        (choice(None), None),
+        (choice(None, None), None),
+        (choice(None, "eos"), None),
+        (choice(None, "content_filter"), ("", StopReason.CONTENT_FILTER)),
+        (choice(None, "length"), ("", StopReason.LENGTH)),
+        (choice(None, refusal="I must not."), ("I must not.", STOP)),
+        (choice("", refusal="I must not."), ("I must not.", STOP)),
+        (choice([{"type": "text", "text": "Li"}, {"text": "ma"}, {"image": 1}, 3]), ("Lima", STOP)),
+        (choice([{"text": None}, {"text": 5}]), None),
+        (choice([]), None),
+        (choice(5), None),
+        (choice(5, "length"), ("", StopReason.LENGTH)),
+        (choice(None, "tool_calls", tool_calls=[{"id": "1"}]), ("", StopReason.TOOL_CALL)),
+        (choice(" ", "stop", function_call={"name": "f"}), (" ", StopReason.TOOL_CALL)),
+        (choice("Lima", "tool_calls", tool_calls=[{"id": "1"}]), ("Lima", STOP)),
+        (choice("cut \ud83d"), ("cut \ud83d", STOP)),
+        ({"message": None}, None),
+        ({"text": "Lima"}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_choice_says(given, expected):
+    assert read(given) == [expected]
+
+
+def test_choices_stand_in_their_order():
+    assert read({**choice("b"), "index": 1}, {**choice("a"), "index": 0}) == [("a", STOP), ("b", STOP)]
+    assert read(choice("a"), {**choice("b"), "index": "x"}) == [("a", STOP), ("b", STOP)]
+
+
+@pytest.mark.parametrize(
+    "body", [None, 5, "text", [], {}, {"choices": None}, {"choices": {}}, {"choices": []}, {"choices": [1, None]}]
+)
+def test_a_response_without_choices_is_no_answer(body):
+    with pytest.raises(NoAnswerError, match="no choices"):
+        read_chat(body)
+
+
+@pytest.mark.parametrize(
+    "usage", [None, 5, [], {}, {"prompt_tokens": "7"}, {"prompt_tokens": math.nan}, {"prompt_tokens": True}]
+)
+def test_usage_that_is_none_counts_nothing(usage):
+    response = read_chat({"choices": [choice()], "usage": usage}, 1.5)
+    assert (response.input_tokens, response.output_tokens, response.seconds) == (0, 0, 1.5)
+
+
+def test_usage_is_read():
+    response = read_chat({"choices": [choice()], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
+    assert (response.input_tokens, response.output_tokens) == (7, 3)
+
+
+TOKEN = {"token": "Lima", "logprob": -0.5, "top_logprobs": [{"token": "Cuzco", "logprob": -2.0}]}
+
+
+def test_log_probabilities_are_read():
+    (found,) = read_chat({"choices": [{**choice(), "logprobs": {"content": [TOKEN]}}]}).logprobs
+    assert "Lima" in found
+    assert "Cuzco" in found
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        *(None, 5, {}, {"content": None}, {"content": "text"}, {"content": ["text"]}, {"content": [None]}),
+        *({"content": [{**TOKEN, "logprob": value}]} for value in (math.nan, "x", None, [], 10**400)),
+        *({"content": [{**TOKEN, "top_logprobs": value}]} for value in (5, ["text"], {"a": 1}, [{"token": "b"}])),
+    ],
+)
+def test_log_probabilities_that_are_none_cost_no_reply(logprobs):
+    response = read_chat({"choices": [{**choice(), "logprobs": logprobs}]})
+    assert response.replies == [("Lima", STOP)]
+    assert response.logprobs == [None]
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "message", "content", "refusal", "finish_reason", "logprobs", "usage", "index", "text"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.builds(lambda one, usage: {"choices": [one, {"message": one}], "usage": usage}, ANY_JSON, ANY_JSON))
+def test_no_response_ends_anything(body):
+    try:
+        response = read_chat(body)
+    except NoAnswerError:
+        return
+    assert all(one is None or (isinstance(one[0], str) and one[1] in StopReason) for one in response.replies)
+    assert isinstance(response.input_tokens, int)

@@ -1,0 +1,432 @@
+"""The engine that sends requests one by one, against a scripted server: what is sent, kept, and made of faults."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from inspect_ai.log import transcript
+from inspect_ai.model import get_model
+
+import refusal_index as ri
+from refusal_index.models.functions import plain_ask
+from refusal_index.models.inspect.client import inspect_client
+from refusal_index.protocol import Asked, read_logprobs
+from refusal_index.runs.carrying import carry_out
+from refusal_index.runs.direct import DirectEngine
+from refusal_index.runs.engine import ModelError, RunFailedError
+from refusal_index.runs.plan import open_store
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+from tests.faults import kinds
+from tests.faults.api import Exchange, Misdeed
+from tests.models.conftest import OVER_INSPECT, VARIANTS, both_clients, cells
+from tests.models.conftest import run as carried
+from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.models.test_run import sums
+from tests.runs import models
+
+KEY = "sk-very-secret-0123456789abcdef"
+TABLE = [
+    ("q0", False, False),
+    ("q1", True, True),
+    ("q2", False, True),
+    ("q3", True, False),
+    ("q4", False, False),
+    ("q5", True, True),
+    ("q6", False, True),
+    ("q7", True, True),
+]
+"""What `sums` comes to."""
+
+
+def once(misdeed: Misdeed, number: int = 2) -> Callable[[str, int], Misdeed | None]:
+    """Do something with the first request about a question."""
+
+    def fault(message: str, sent_before: int) -> Misdeed | None:
+        return misdeed if not sent_before and question_of(message).split()[2] == str(number) else None
+
+    return fault
+
+
+def failure_of(plan: Any) -> str:
+    """Run what cannot be finished, and return why the first of its questions is not."""
+    with suppress(RunFailedError):  # where nothing at all was answered
+        carried(plan)
+    with open_store(plan.folder) as store:
+        return next(iter(store.failures().values()))
+
+
+def graded(message: str) -> str:
+    return "A" if is_grading(message) else sums(message)
+
+
+def test_two_passes_give_the_scripted_table_and_each_request_is_sent_once(plan_for):
+    with FakeApi(sums) as api:
+        derived = carried(plan_for(api.url, variants=list(VARIANTS)))
+        sent = len(api.answered)
+        again = carried(plan_for(api.url, variants=list(VARIANTS)))
+        assert len(api.answered) == sent == 4 * 8 + 4
+    assert cells(derived) == TABLE * 4
+    assert again.outcomes.equals(derived.outcomes)
+    assert [derived.usage[variant].requests for variant in VARIANTS] == [12, 8, 8, 8]
+    assert derived.usage["low"].input_tokens == 12 * 100
+
+
+def test_a_provider_of_inspects_sends_what_openais_client_sends(plan_for):
+    sent = []
+    for model, grader in (("openai-api/fake/any", "openai-api/fake/grader"), (OVER_INSPECT, "sambanova/grader")):
+        with FakeApi(graded) as api:
+            carried(plan_for(api.url, model=model, grader=grader, out=grader, draws=2))
+        asked = [body for body in api.answered if "capital of France" not in str(body)]
+        sent.append(sorted(json.dumps(body, sort_keys=True) for body in asked))
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_for):
+    with FakeApi(sums, lambda *_: 0.01) as api:
+        out = plan_for(api.url).folder.path.parent
+        model, rows = get_model(OVER_INSPECT, memoize=False), models.ROWS
+        settings = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 4}
+
+        def ask(name: str) -> ri.Run:
+            return ri.evaluate(model, rows, out=out / name, **settings)
+
+        async def together() -> list[ri.Run]:
+            return await asyncio.gather(*(ri.evaluate_async(model, rows, out=out / n, **settings) for n in ("c", "d")))
+
+        with ThreadPoolExecutor(2) as threads:
+            runs = [*threads.map(ask, ("a", "b")), *asyncio.run(together()), ask("e")]
+        assert len(api.answered) == 5 * 12
+    assert all(run.outcomes.select("question_id", "refused", "wrong").rows() == TABLE for run in runs)
+    model = None
+    gc.collect()  # its connections stayed open, as it is the caller's
+
+
+def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
+    async def kept() -> int:
+        client = inspect_client(Asked.MODEL, OVER_INSPECT, None, Settings())
+        async with client.connection:
+            await client.send(plain_ask(Asked.MODEL))
+        return len(transcript().events)
+
+    with FakeApi(lambda _: "A") as api:
+        plan_for(api.url)
+        assert asyncio.run(kept()) == 0
+
+
+@both_clients
+def test_no_more_questions_are_asked_at_a_time_than_connections(plan_for, model):
+    busy, most = 0, 0
+
+    async def counted(exchange: Exchange) -> web.StreamResponse:
+        nonlocal busy, most
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.02)
+        busy -= 1
+        return web.json_response(exchange.answered())
+
+    with FakeApi(sums, lambda *_: counted) as api:
+        assert cells(carried(plan_for(api.url, model=model, max_connections=3))) == TABLE
+    assert most == 3
+
+
+@pytest.mark.parametrize(
+    ("misdeed", "line"),
+    [
+        (kinds.ERROR_BODY, "InternalServerError: 200: upstream provider is out of order"),
+        (kinds.HTML_AS_JSON, "InternalServerError: 200 text/html: maintenance"),
+        (kinds.TRUNCATED_JSON, 'InternalServerError: 200 application/json: {"id": "x", "choi'),
+        (kinds.NO_CHOICES, "NoAnswerError: the response holds no choices"),
+        (kinds.NULL_CONTENT, "NoAnswerError: the response holds no answer"),
+        (kinds.body({"choices": [7, None, "x"]}), "NoAnswerError: the response holds no choices"),
+        (kinds.body([]), "InternalServerError: 200 application/json: []"),
+        (kinds.RATE_LIMIT, "RateLimitError: 429: Rate limit reached"),
+        (kinds.HTML, "InternalServerError: 502 text/html: 502 Bad Gateway"),
+        (
+            kinds.dropped_connection,
+            "ServerDisconnectedError: Server disconnected",
+        ),
+    ],
+)
+def test_what_is_no_reply_is_asked_for_again_and_told_in_one_line(plan_for, misdeed, line):
+    with FakeApi(sums, once(misdeed)) as api:
+        assert cells(carried(plan_for(api.url, max_retries=1))) == TABLE
+        assert sum(api.received.values()) == len(api.answered) + 1
+    with FakeApi(sums, lambda *_: misdeed) as api:
+        assert failure_of(plan_for(api.url, max_retries=0, out="failing")) == line
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [("content_filter", "first_content_filter"), ("context_length_exceeded", "first_truncated")]
+)
+@both_clients
+def test_a_prompt_that_the_provider_refuses_is_unscored_and_not_asked_again(plan_for, model, code, reason):
+    refused = kinds.refused(400, "no such prompt, sk-very-secret", code)
+    with FakeApi(sums, once(refused)) as api:
+        derived = carried(plan_for(api.url, model=model))
+        row = derived.outcomes.row(2, named=True)
+        assert (row["question_id"], row["unscored_reason"]) == ("q2", reason)
+        assert row["first_reply"] == "no such prompt, [key]"
+        assert carried(plan_for(api.url, model=model)).outcomes.equals(derived.outcomes)
+        assert sum(api.received.values()) == len(api.answered) + 1
+
+
+@both_clients
+def test_what_a_server_asks_to_wait_for_is_waited_for(plan_for, model):
+    slow_down = kinds.refused(429, "slow down", Retry_After="0.4")
+    with FakeApi(sums, once(slow_down)) as api:
+        began = time.monotonic()
+        carried(plan_for(api.url, model=model, max_retries=1))
+    assert time.monotonic() - began > 0.4
+
+
+@pytest.mark.slow
+@both_clients
+def test_a_response_that_drips_is_given_up_after_the_attempt_timeout(plan_for, model):
+    async def drip(exchange: Exchange) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "1000"})
+        await response.prepare(exchange.request)
+        for _ in range(100):
+            await response.write(b" ")
+            await asyncio.sleep(0.1)
+        return response
+
+    with FakeApi(sums, lambda *_: drip) as api:
+        began = time.monotonic()
+        told = failure_of(plan_for(api.url, model=model, max_retries=0, attempt_timeout=1))
+    assert "TimeoutError: " in told
+    assert time.monotonic() - began < 6
+
+
+@both_clients
+def test_no_key_is_told_and_where_to_look_is(plan_for, monkeypatch, model):
+    name = f"{model.split('/')[-2].upper()}_API_KEY"
+    misdeed = kinds.refused(401, f"wrong key {KEY}", "invalid_api_key")
+    with FakeApi(sums, lambda *_: misdeed) as api:
+        plan = plan_for(api.url, count=30, model=model)
+        monkeypatch.setenv(name, KEY)
+        with pytest.raises(RunFailedError, match=f"check {name}") as caught:
+            carried(plan)
+    assert KEY not in str(caught.value)
+    assert all(KEY.encode() not in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
+
+
+@both_clients
+def test_a_key_in_a_reply_is_not_kept(plan_for, monkeypatch, model):
+    with FakeApi(lambda _: f"<answer>{KEY}</answer>") as api:
+        plan = plan_for(api.url, model=model)
+        monkeypatch.setenv(f"{model.split('/')[-2].upper()}_API_KEY", KEY)
+        derived = carried(plan)
+    assert set(derived.outcomes["first_reply"]) == {"<answer>[key]</answer>"}
+    assert all(KEY.encode() not in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
+
+
+def test_a_server_without_keys_needs_none(plan_for, monkeypatch):
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url)
+        monkeypatch.delenv("FAKE_API_KEY")
+        assert cells(carried(plan)) == TABLE
+    assert {(one["Authorization"], one["Content-Type"]) for one in api.headers} == {("Bearer none", "application/json")}
+
+
+def test_a_name_and_password_in_the_base_url_are_told_as_such(plan_for):
+    with FakeApi(sums) as api:
+        assert cells(carried(plan_for(api.url.replace("//", "//me:hush%40hush@")))) == TABLE
+    told = {headers["Authorization"] for headers in api.headers}
+    assert told == {f"Basic {base64.b64encode(b'me:hush@hush').decode()}"}
+
+
+@both_clients
+def test_fewer_choices_than_asked_for_are_made_up_by_further_requests(plan_for, model):
+    with FakeApi(sums, max_choices=2) as api:
+        derived = carried(plan_for(api.url, model=model, draws=5))
+    asked = [
+        body.get("n", 1)
+        for body in api.answered
+        if question_of(body["messages"][-1]["content"]).startswith("What is 0")
+    ]
+    assert asked == [5, 5, 3, 3, 1, 1]
+    assert derived.outcomes.height == 8 * 5
+    assert derived.usage["normal"].requests == len(api.answered) == 8 * 6
+
+
+@both_clients
+def test_log_probabilities_are_asked_for_and_kept(plan_for, model):
+    async def reporting(exchange: Exchange) -> web.StreamResponse:
+        body = exchange.answered()
+        token = {"token": "<answer>", "logprob": -0.25, "bytes": None, "top_logprobs": []}
+        for choice in body["choices"]:
+            choice["logprobs"] = {"content": [token]}
+        return web.json_response(body)
+
+    with FakeApi(sums, lambda *_: reporting) as api:
+        plan = plan_for(api.url, model=model, logprobs=True)
+        carried(plan)
+    assert all(body["logprobs"] is True for body in api.answered)
+    with open_store(plan.folder) as store:
+        kept = [read_logprobs(one.logprobs) for one in store.replies()]
+    assert {(one.token, one.logprob) for tokens in kept for one in tokens} == {("<answer>", -0.25)}
+
+
+@pytest.mark.parametrize("grader", ["openai-api/fake/grader", "sambanova/grader"])
+def test_a_grader_is_tried_once_before_anything_is_asked(plan_for, grader):
+    with FakeApi(graded) as api:
+        plan = plan_for(api.url, grader=grader)
+        derived = carried(plan)
+        capital = [message for message in api.messages() if "capital of France" in message]
+        assert api.messages()[0] == capital[0]
+        carried(plan_for(api.url, grader=grader, draws=2))
+        assert [message for message in api.messages() if "capital of France" in message] == capital
+    assert derived.usage["normal"].requests == 12 + 4 + 4, "those of the model, and a verdict on each answer"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (
+            kinds.KEY_REFUSED,
+            "grader 'openai-api/fake/grader' did not answer: AuthenticationError: 401: Incorrect API key",
+        ),
+        (kinds.says("B"), "expected the letter A for a plainly right answer, got 'B'"),
+        (kinds.NULL_CONTENT, "did not answer: NoAnswerError"),
+    ],
+)
+def test_a_grader_of_no_use_ends_it_before_anything_is_paid_for(plan_for, fault, message):
+    with FakeApi(graded, lambda text, _: fault if is_grading(text) else None) as api:
+        with pytest.raises(ModelError, match=message):
+            carried(plan_for(api.url, grader="openai-api/fake/grader"))
+        assert all(map(is_grading, api.messages()))
+
+
+def test_two_graders_by_different_clients_must_agree(plan_for):
+    async def judge(exchange: Exchange) -> web.StreamResponse:
+        france = "capital of France" in exchange.body["messages"][-1]["content"]
+        verdict = "A" if france or exchange.body["model"] == "one" else "B"
+        return web.json_response(exchange.answered((verdict, "stop")))
+
+    with FakeApi(graded, lambda message, _: judge if is_grading(message) else None) as api:
+        derived = carried(plan_for(api.url, grader="openai-api/fake/one,sambanova/other"))
+    assert set(derived.outcomes.filter(refused=False)["unscored_reason"]) == {"first_graders_disagree"}
+
+
+def test_functions_grade_in_this_process(plan_for):
+    models.ASKED.clear()
+    with FakeApi(sums) as api:
+        derived = carried(plan_for(api.url, grader="python:tests.runs.models:judge"))
+    assert cells(derived) == TABLE
+    assert len(api.answered) == 12
+    assert models.ASKED["judge"] == 8
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({Asked.MODEL: "openai-api/own/any"}, "OWN_BASE_URL, .* found none"),
+        ({Asked.MODEL: "openai-api/almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
+        ({Asked.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
+        ({Asked.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader exact"),
+        ({Asked.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader exact"),
+        ({Asked.MODEL: "in memory"}, "model 'in memory': expected a function or a model of Inspect, got object"),
+        ({Asked.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
+    ],
+)
+def test_who_cannot_be_asked_is_told_at_once(monkeypatch, names, message):
+    for name in ("ALMANAC", "OPENAI", "OWN"):
+        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    with pytest.raises(ModelError, match=message):
+        DirectEngine(Settings(), names, {"in memory": object()})
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (StoreError("no room for q4"), "no room for q4; nothing further is asked"),
+        (OverflowError("q4 is too large"), r"a reply cannot be kept \(OverflowError: q4 is too large\)"),
+    ],
+)
+def test_a_reply_that_cannot_be_kept_ends_the_run_and_harms_no_other(plan_for, monkeypatch, error, message):
+    put = ReplyStore.put
+
+    def picky(self: ReplyStore, completions: Any) -> None:
+        if any(one.question_id == "q4" for one in completions):
+            raise error
+        put(self, completions)
+
+    monkeypatch.setattr(ReplyStore, "put", picky)
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url, max_connections=8)
+        with pytest.raises(RunFailedError, match=message):
+            carried(plan)
+    with open_store(plan.folder) as store:
+        kept = sum(one.requests for one in store.replies())
+    assert kept == len(api.answered) - 1
+
+
+def test_a_question_waits_until_its_reply_is_on_the_disk(plan_for):
+    """Whatever was sent follows from what the file holds at that moment."""
+    seen: list[bool] = []
+
+    def fault(message: str, _sent: int) -> None:
+        if is_forced(message):
+            seen.append(number_held(folder, question_of(message)))
+
+    folder: Path = Path()
+    with FakeApi(sums, fault) as api:
+        plan = plan_for(api.url, max_connections=8)
+        folder = plan.folder.replies
+        carried(plan)
+    assert seen == [True] * 4
+
+
+def number_held(path: Path, question: str) -> bool:
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        found = connection.execute(
+            "SELECT count(*) FROM replies WHERE question_id = ? AND pass = 'first'", (f"q{question.split()[2]}",)
+        ).fetchone()
+    finally:
+        connection.close()
+    return found == (1,)
+
+
+@both_clients
+def test_cancelling_keeps_what_came(plan_for, model):
+    async def hanging_after(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(30)
+        return web.json_response(exchange.answered())
+
+    def fault(message: str, _sent: int) -> Misdeed | None:
+        return hanging_after if int(question_of(message).split()[2]) >= 4 else None
+
+    async def cut_off(plan: Any) -> None:
+        running = asyncio.create_task(carry_out(plan))
+        while len(api.answered) < 6:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    with FakeApi(sums, fault) as api:
+        plan = plan_for(api.url, model=model, max_connections=8, attempt_timeout=60)
+        asyncio.run(cut_off(plan))
+        with open_store(plan.folder) as store:
+            assert sum(one.requests for one in store.replies()) == len(api.answered) == 6
+        api._fault = None
+        assert cells(carried(plan)) == TABLE
+    assert len(api.answered) == 12

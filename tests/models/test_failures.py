@@ -1,0 +1,131 @@
+"""What an error comes down to: by the status of the response, by the words of its body, by the connection."""
+
+from __future__ import annotations
+
+import socket
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from refusal_index.models.failures import LONGEST_PATIENCE, Kind, failure_of, retry_after, status_of
+from refusal_index.models.functions import FunctionError, function_failure
+
+
+class HttpError(RuntimeError):
+    def __init__(self, status_code: int | None = None, message: str = "no", code: str | None = None, **headers: str):
+        super().__init__(message)
+        self.status_code, self.code = status_code, code
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = SimpleNamespace(headers=named)
+
+
+def wrapped(error: Exception) -> Exception:
+    outer = RuntimeError("outer")
+    outer.__cause__ = error
+    return outer
+
+
+class ConnectError(Exception):
+    """By the name that HTTP clients give it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (HttpError(401), Kind.LASTING),
+        (wrapped(wrapped(HttpError(403))), Kind.LASTING),
+        (HttpError(402), Kind.LASTING),
+        (HttpError(404), Kind.LASTING),
+        (HttpError(429), Kind.PASSING),
+        (HttpError(429, code="insufficient_quota"), Kind.LASTING),
+        (HttpError(429, retry_after="5"), Kind.PASSING),
+        (HttpError(429, retry_after="86400"), Kind.LASTING),
+        (HttpError(400), Kind.REQUEST),
+        (HttpError(400, "Your credit balance is too low to access the API"), Kind.LASTING),
+        (HttpError(422), Kind.REQUEST),
+        (HttpError(408), Kind.PASSING),
+        (HttpError(500), Kind.PASSING),
+        (HttpError(529), Kind.PASSING),
+        (RuntimeError("401"), Kind.PASSING),
+        (TimeoutError(), Kind.PASSING),
+        (wrapped(ConnectionRefusedError()), Kind.DOUBTFUL),
+        (wrapped(ConnectError()), Kind.DOUBTFUL),
+        (socket.gaierror(), Kind.DOUBTFUL),
+        (ConnectionResetError(), Kind.PASSING),
+    ],
+)
+def test_each_error_is_of_one_kind(error, kind):
+    assert failure_of(error, "told", "openai/any").kind is kind
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("a mistake"), Kind.DOUBTFUL),
+        (HttpError(500), Kind.PASSING),
+        (HttpError(400), Kind.REQUEST),
+        (ConnectionResetError(), Kind.PASSING),
+        (TimeoutError(), Kind.PASSING),
+        (ConnectionRefusedError(), Kind.DOUBTFUL),
+    ],
+)
+def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_its_own_fault(error, kind):
+    try:
+        raise FunctionError("python:m:f", "raised") from error
+    except FunctionError as told:
+        failure = function_failure(told)
+    assert failure.kind is kind
+    assert ("mend the function" in failure.advice) == (isinstance(error, ValueError))
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry_after": "3"}, 3.0),
+        ({"retry_after": "2.5"}, 2.5),
+        ({"retry_after_ms": "1500"}, 1.5),
+        ({"retry_after_ms": "1500", "retry_after": "9"}, 1.5),
+        ({"retry_after": "-3"}, 0.0),
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:30 GMT"}, 30.0),
+        ({"retry_after": "Sun, 22 Nov 2026 09:00:00 GMT"}, 0.0),
+        ({"retry_after": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_how_long_a_provider_asks_to_wait_against_rfc_9110(headers, seconds):
+    now = datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert retry_after(wrapped(HttpError(429, **headers)), now) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "kind"), [(LONGEST_PATIENCE, Kind.PASSING), (LONGEST_PATIENCE + 1, Kind.LASTING)])
+def test_a_provider_that_asks_to_wait_for_long_is_used_up(seconds, kind):
+    failure = failure_of(HttpError(429, retry_after=str(seconds)), "told", "openai/any")
+    assert failure.kind is kind
+    assert failure.retry_after == (seconds if kind is Kind.PASSING else None)
+
+
+def test_a_status_is_a_number_of_http_and_no_other():
+    assert status_of(HttpError(503)) == 503
+    assert status_of(HttpError(None, code="insufficient_quota")) is None
+    assert status_of(HttpError(7)) is None
+    assert status_of(HttpError(True)) is None
+    assert status_of(None) is None
+
+
+class TornBodyError(Exception):
+    """As a client raises it that names a torn body by a code of its own, without a response."""
+
+    code = 400
+
+
+class MalformedHeaderError(Exception):
+    """As aiohttp raises it where a header is malformed: with a status of its own, without a response."""
+
+    status = 400
+
+
+@pytest.mark.parametrize("error", [TornBodyError, MalformedHeaderError])
+def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
+    assert status_of(wrapped(error())) is None
+    assert failure_of(wrapped(error()), "told", "openai/any").kind is Kind.PASSING

@@ -1,0 +1,193 @@
+"""Logs of other tasks of Inspect's: real ones, written by Inspect, with the scores that are met there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from inspect_ai import Epochs, Task, eval_async
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import read_eval_log, write_eval_log
+from inspect_ai.model import ModelOutput
+from inspect_ai.scorer import Score, Scorer, Target, scorer
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from refusal_index.data import Grade
+from refusal_index.data.imports import FirstPassError, detected_format
+from refusal_index.data.imports.source import SourceFile
+from refusal_index.models.asks import CARRIED
+from refusal_index.plugins.inspect import foreign_log
+from refusal_index.plugins.inspect.foreign_log import read_foreign_log
+
+C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
+
+
+@solver
+def say() -> Solver:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        reply = state.metadata["reply"]
+        if reply == "boom":
+            raise RuntimeError("the provider fell over")
+        state.output = ModelOutput.from_content("m", reply, stop_reason=state.metadata["stop_reason"])
+        return state
+
+    return solve
+
+
+@scorer(metrics=[])
+def judge() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score | None:
+        value = state.metadata["score"]
+        return None if value is None else Score(value=value, metadata=state.metadata["judged"])
+
+    return score
+
+
+@scorer(metrics=[])
+def second_judge() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score:
+        return Score(value="I")
+
+    return score
+
+
+def sample(number: int, value: object, reply: str = "said", stop: str = "stop", **judged: object) -> Sample:
+    known = {"score": value, "reply": reply, "stop_reason": stop, "judged": judged or None}
+    return Sample(id=f"q{number}", input=f"What is {number}?", target=[str(number), f"no. {number}"], metadata=known)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return what has Inspect evaluate samples and write their log."""
+    monkeypatch.setenv("INSPECT_DISPLAY", "none")
+
+    def write(*samples: Sample, scorers: tuple[Scorer, ...] = (), epochs: int = 1) -> Path:
+        task = Task(
+            dataset=MemoryDataset(list(samples), name="facts"),
+            solver=say(),
+            scorer=[judge(), *scorers],
+            epochs=Epochs(epochs, "mode"),
+            name="quiz",
+        )
+        (written,) = asyncio.run(
+            eval_async(task, model="none/none", log_dir=str(tmp_path), fail_on_error=False, score_display=False)
+        )
+        return Path(written.location)
+
+    return write
+
+
+def grades(path: Path, scorer: str | None = None) -> list[Grade | None]:
+    return [one.grade for one in read_foreign_log(path, scorer)]
+
+
+def test_inspect_letters_with_everything_else_a_first_pass_needs(log):
+    path = log(sample(1, "C"), sample(2, "I"), sample(3, "N"))
+    assert detected_format(SourceFile.read(path)) == "inspect"
+    first, second, third = read_foreign_log(path)
+    assert (first.grade, second.grade, third.grade) == (C, I, R)
+    assert (first.model, first.dataset) == ("none/none", "facts")
+    assert (third.question.text, third.question.gold, third.question.aliases) == ("What is 3?", "3", ("no. 3",))
+    assert third.reply == "said"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (("A", "B", "C"), [C, I, R]),
+        (("CORRECT", "INCORRECT", "NOT_ATTEMPTED"), [C, I, R]),
+        ((1, 0.0, True), [C, I, C]),
+        (
+            ({"correct": 1, "incorrect": 0, "not_attempted": 0}, {"correct": 0, "incorrect": 0, "not_attempted": 1}),
+            [C, R],
+        ),
+    ],
+)
+def test_the_values_of_scores(log, values, expected):
+    assert grades(log(*(sample(number, value) for number, value in enumerate(values)))) == expected
+
+
+def test_a_grade_in_the_metadata_goes_before_a_value_of_right_and_wrong(log):
+    path = log(
+        sample(1, "I", grade="NOT_ATTEMPTED"), sample(2, "I", grade="INCORRECT"), sample(3, "C", grade="CORRECT")
+    )
+    assert grades(path) == [R, I, C]
+
+
+def test_a_cut_reply_an_error_and_a_missing_score_are_unscored_and_no_refusals(log):
+    path = log(
+        sample(1, "N", stop="max_tokens"),
+        sample(2, "N", stop="content_filter"),
+        sample(3, "C", reply="boom"),
+        sample(4, None),
+        sample(5, "C", stop="max_tokens"),
+        sample(6, "N"),
+    )
+    found = read_foreign_log(path)
+    assert [one.grade for one in found] == [U, U, U, U, C, R]
+    reasons = ["first_truncated", "first_content_filter", "request_failed", "first_not_graded"]
+    assert [one.outcome().unscored_reason for one in found[:4]] == reasons
+
+
+def test_epochs_are_draws(log):
+    found = read_foreign_log(log(sample(1, "N"), epochs=2))
+    assert [(one.question.question_id, one.draw) for one in found] == [("q1", 0), ("q1", 1)]
+
+
+def test_one_scorer_of_several_is_chosen(log):
+    path = log(sample(1, "N"), scorers=(second_judge(),))
+    assert grades(path, "second_judge") == [I]
+    with pytest.raises(FirstPassError, match="judge, second_judge; choose one with --scorer"):
+        read_foreign_log(path)
+    with pytest.raises(FirstPassError, match="expected scores of 'jugde', got judge, second_judge"):
+        read_foreign_log(path, "jugde")
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("P", r"sample 'q2', score 'judge': expected a grade out of .*got 'P'"),
+        (0.5, r"sample 'q2'.*got 0\.5"),
+        ({"f1": 0.3}, "expected a grade, or the parts correct, incorrect and not_attempted, got f1"),
+        ({"correct": 1, "incorrect": 1}, "expected one grade, got correct and incorrect"),
+    ],
+)
+def test_a_score_that_is_no_grade_is_named(log, value, told):
+    with pytest.raises(FirstPassError, match=told):
+        read_foreign_log(log(sample(1, "C"), sample(2, value)))
+
+
+def test_the_json_format_of_a_log_is_read_too(log, tmp_path):
+    path = log(sample(1, "C"), sample(2, "N"))
+    other = tmp_path / "log.json"
+    write_eval_log(read_eval_log(str(path)), str(other))
+    assert detected_format(SourceFile.read(other)) == "inspect"
+    assert read_foreign_log(other) == read_foreign_log(path)
+
+
+def test_multiple_choice_is_refused(log):
+    with pytest.raises(FirstPassError, match="multiple choice"):
+        read_foreign_log(log(sample(1, "C").model_copy(update={"choices": ["x", "y"]})))
+
+
+def test_a_torn_log_is_named(log):
+    path = log(sample(1, "C"))
+    path.write_bytes(path.read_bytes()[:500])
+    assert detected_format(SourceFile.read(path)) == "inspect"
+    with pytest.raises(FirstPassError, match="not a readable Inspect log"):
+        read_foreign_log(path)
+
+
+def test_a_log_of_our_own_task_is_refused(log):
+    path = log(sample(1, "C").model_copy(update={"metadata": {**sample(1, "C").metadata, CARRIED: []}}))
+    with pytest.raises(FirstPassError, match="a run of refusal-index, which asked both passes"):
+        read_foreign_log(path)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRY", 100), ("MAX_LOG", 1000)])
+def test_a_log_that_unpacks_into_too_much_is_refused(log, monkeypatch, limit, value):
+    path = log(sample(1, "C"))
+    monkeypatch.setattr(foreign_log, limit, value)
+    with pytest.raises(FirstPassError, match=rf"{path.name}: not a readable Inspect log .*expected at most .*in all"):
+        read_foreign_log(path)

@@ -1,0 +1,313 @@
+"""Log probabilities of replies, by every way that a request takes: the same numbers, kept beside the same replies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    GenerateConfig,
+    Logprob,
+    Logprobs,
+    ModelOutput,
+    TopLogprob,
+    get_model,
+)
+from typer.testing import CliRunner
+
+import refusal_index as ri
+from refusal_index.cli import app
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import Question
+from refusal_index.models.asks import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
+from refusal_index.models.inspect.guard import guard
+from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
+from refusal_index.models.inspect.provider import resolve_model
+from refusal_index.plugins.almanac.in_memory import embedded
+from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
+from refusal_index.protocol import (
+    Asked,
+    Completion,
+    Conversation,
+    GraderKind,
+    Pass,
+    Protocol,
+    Reply,
+    StopReason,
+    TokenLogprob,
+    TwoPass,
+    due,
+    load_prompt_set,
+    read_logprobs,
+    write_logprobs,
+)
+from refusal_index.runs import sweep
+from refusal_index.runs.plan import open_store
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.sweep import prepare_sweep
+from tests.runs import models
+from tests.runs.models import LOCAL, ROWS
+
+EXACT = 1e-4  # float32 sums in other company: values down to -20 have steps of 2e-6
+KEY = "sk-proj-3fGh8jKl2mNp5qRs"
+OVER_HTTP = "openai-api/almanac/base"
+SMALL = {"limit": 5, "variants": "low,high", "draws": 3, "max_choices": 2}
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def over_http(asking):
+    """Return what a coroutine returns that asks the embedded models' server, whose address the environment holds."""
+
+    async def with_server():
+        app = create_app(ModelPool(model_names(), model_folder), RequestLog(None))
+        with pytest.MonkeyPatch.context() as patch:
+            async with listening(app) as url:
+                patch.setenv("ALMANAC_BASE_URL", url)
+                patch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+                return await asking()
+
+    return asyncio.run(with_server())
+
+
+def held(folder: Path | str) -> dict[tuple[object, ...], Completion]:
+    with open_store(RunFolder(Path(folder))) as store:
+        return {
+            (one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt): one
+            for one in store.replies()
+        }
+
+
+def by_name(alternatives: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
+    """Sort alternatives by name, without those that rounding may put before the last or behind it."""
+    least = min((value for _, value in alternatives), default=0.0)
+    return sorted(pair for pair in alternatives if pair[1] > least + EXACT)
+
+
+def check_same(one: str | None, other: str | None) -> None:
+    """Check tokens, alternatives and their values; those whose values differ by rounding may change places."""
+    for ours, theirs in zip(read_logprobs(one) or (), read_logprobs(other) or (), strict=True):
+        assert ours.token == theirs.token
+        assert ours.logprob == pytest.approx(theirs.logprob, abs=EXACT)
+        mine, others = (by_name(each.alternatives) for each in (ours, theirs))
+        assert [name for name, _ in mine] == [name for name, _ in others]
+        assert [value for _, value in mine] == pytest.approx([value for _, value in others], abs=EXACT)
+
+
+def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_over_http():
+    local, provided = (
+        ri.evaluate(model, "almanac", out=out, logprobs=True, **SMALL).outcomes
+        for model, out in (("almanac/base", "local"), (get_model("almanac/base", memoize=False), "inspect"))
+    )
+    served = over_http(lambda: ri.evaluate_async(OVER_HTTP, "almanac", out="http", logprobs=True, **SMALL)).outcomes
+    assert local.equals(provided)
+    assert local.drop("model").equals(served.drop("model"))
+    ours, theirs, https = (held(name) for name in ("local", "inspect", "http"))
+    assert set(ours) == set(theirs) == set(https)
+    assert {one.draw for one in ours.values()} == {0, 1, 2}
+    for place, one in ours.items():
+        assert "".join(each.token for each in read_logprobs(one.logprobs) or ()) == one.reply.text
+        for other in (theirs[place], https[place]):
+            assert other.reply == one.reply
+            check_same(one.logprobs, other.logprobs)
+
+
+@pytest.mark.slow
+def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none():
+    asked, plain = (
+        ri.evaluate("almanac/small", out=str(logprobs), logprobs=logprobs, **SMALL) for logprobs in (True, False)
+    )
+    assert asked.outcomes.equals(plain.outcomes)
+    with_them, without = held("True"), held("False")
+    assert all(one.logprobs is None for one in without.values())
+    assert {place: replace(one, logprobs=None, seconds=None) for place, one in with_them.items()} == {
+        place: replace(one, seconds=None) for place, one in without.items()
+    }
+
+
+def an_ask(of: Pass = Pass.FIRST, asked: Asked = Asked.MODEL, **settings: object) -> Ask:
+    question = Question("q1", "In what year was the bridge of Ostrow opened?", "1871")
+    protocol = Protocol(load_prompt_set("default"), "normal", GraderKind.MODEL)
+    talk = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
+    (one,) = (one for one in due(talk, []) if one.step.of is Pass.FIRST)
+    return ask_for(Settings.of(**settings), talk, replace(one, step=replace(one.step, of=of, asked=asked)))
+
+
+def test_only_the_model_is_asked_and_alternatives_are_for_probes():
+    assert an_ask().top_logprobs is None
+    assert [an_ask(of, logprobs=True).top_logprobs for of in (Pass.FIRST, Pass.FORCED)] == [0, 0]
+    assert an_ask(asked=Asked.GRADER, logprobs=True).top_logprobs is None
+
+
+def test_a_report_is_no_part_of_what_tells_requests_apart():
+    assert an_ask(logprobs=True).sha256 == an_ask().sha256
+
+
+def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
+    ask = replace(an_ask(), top_logprobs=MOST_ALTERNATIVES, choices=2)
+    text = ask.request.messages[0].content
+    config = GenerateConfig(temperature=0.7, top_p=0.95, seed=ask.seed, num_choices=2, logprobs=True, top_logprobs=20)
+
+    async def through_inspect(name: str) -> ModelOutput:
+        async with resolve_model(name) as model:
+            return await model.generate(text, config=config)
+
+    response = asyncio.run(embedded("base")(ask))
+    inside = asyncio.run(through_inspect("almanac/base"))
+    outside = over_http(lambda: through_inspect(OVER_HTTP))
+    for output in (inside, outside):
+        assert choices_of(output) == response.replies
+        for pair in zip(response.logprobs, logprobs_of(output), strict=True):
+            check_same(*pair)
+    for reported in response.logprobs:
+        for one in read_logprobs(reported):
+            assert len(one.alternatives) == MOST_ALTERNATIVES
+            assert one.alternatives == tuple(sorted(one.alternatives, key=lambda pair: -pair[1]))
+            assert one.alternatives[0][1] >= one.logprob
+
+
+def test_a_provider_that_is_not_asked_reports_none():
+    async def ask(**config: object) -> ModelOutput:
+        return await resolve_model("almanac/small").generate("Who?", config=GenerateConfig(max_tokens=3, **config))
+
+    assert asyncio.run(ask()).choices[0].logprobs is None
+    assert asyncio.run(ask(top_logprobs=3)).choices[0].logprobs is None
+    reported = asyncio.run(ask(logprobs=True)).choices[0].logprobs.content
+    assert len(reported) == 3
+    assert not any(one.top_logprobs for one in reported)
+
+
+def test_a_function_reports_none_and_is_not_asked_to():
+    run = ri.evaluate(models.answer, ROWS, out="run", logprobs=True, **LOCAL)
+    assert run.outcomes.height == len(ROWS)
+    assert all(one.logprobs is None for one in held("run").values())
+
+
+def test_what_was_answered_without_them_is_not_asked_again():
+    ri.evaluate("almanac/small", out="run", limit=4, variants="low")
+    before = held("run")
+    ri.evaluate("almanac/small", out="run", limit=4, variants="low", logprobs=True)
+    assert held("run") == before
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_a_flag_that_is_not_given_is_no_setting_and_leaves_what_a_configuration_says(logprobs, monkeypatch):
+    Path("mine.toml").write_text(
+        f"[defaults]\nlogprobs = {str(logprobs).lower()}\n[[models]]\nmodel = 'almanac/small'\n"
+        "[[datasets]]\ndataset = 'almanac'\nlimit = 5\n"
+    )
+    seen = []
+    kept = lambda *given, **more: seen.append(prepare_sweep(*given, **more)) or seen[-1]  # noqa: E731
+    monkeypatch.setattr(sweep, "prepare_sweep", kept)
+    for flags in ((), ("--logprobs",)):
+        assert CliRunner().invoke(app, ["run", "--config", "mine.toml", "--dry-run", *flags]).exit_code == 0
+    assert [one.plans[0].settings.sending.logprobs for one in seen] == [logprobs, True]
+
+
+def test_whoever_says_something_else_is_told_what_it_takes():
+    with pytest.raises(SettingError, match="logprobs: expected true or false, got 'yes'"):
+        Settings.of(logprobs="yes")
+    Path("mine.toml").write_text(
+        "[[models]]\nmodel = 'almanac/small'\nlogprobs = 1\n[[datasets]]\ndataset = 'almanac'\n"
+    )
+    with pytest.raises(SettingError, match=r"mine.toml, \[\[models\]\] 1, logprobs: expected true or false, got 1"):
+        prepare_sweep("mine.toml", Settings(), {}, None)
+
+
+REPORTED = st.none() | st.lists(st.tuples(st.text(max_size=3), st.floats(-50, 0)), max_size=3)
+CAME = st.lists(st.tuples(st.sampled_from(["Lima", "Cuzco", ""]), REPORTED), min_size=1, max_size=8)
+
+
+def choice(text: str, reported: list[tuple[str, float]] | None) -> ChatCompletionChoice:
+    content = [
+        Logprob(token=token, logprob=logprob, top_logprobs=[TopLogprob(token=token, logprob=logprob)])
+        for token, logprob in reported or ()
+    ]
+    told = None if reported is None else Logprobs(content=content)
+    return ChatCompletionChoice(message=ChatMessageAssistant(content=text), logprobs=told)
+
+
+def written(reported: list[tuple[str, float]] | None) -> str | None:
+    if reported is None:
+        return None
+    return write_logprobs(TokenLogprob(token, logprob, ((token, logprob),)) for token, logprob in reported)
+
+
+@given(CAME, st.sets(st.integers(0, 7), max_size=3))
+def test_of_many_choices_each_keeps_its_own_packed_and_in_a_log(came, lost):
+    whole = ModelOutput(model="m", choices=[choice(*one) for one in came])
+    if lost.issuperset(range(len(came))):
+        return
+    one = packed(whole, lost)
+    again = ModelOutput.model_validate_json(one.model_dump_json())
+    gone = lost if len(came) > 1 else ()
+    expected = [None if place in gone else written(reported) for place, (_, reported) in enumerate(came)]
+    assert logprobs_of(one) == logprobs_of(again) == expected
+    assert [found and found[0] for found in choices_of(one)] == [
+        None if place in gone else text for place, (text, _) in enumerate(came)
+    ]
+    assert logprobs_of(without_logprobs(again)) == [None] * len(came)
+    assert choices_of(without_logprobs(again)) == choices_of(one)
+
+
+def test_a_providers_number_that_is_none_costs_the_report_and_not_the_reply():
+    output = ModelOutput(model="m", choices=[choice("Lima", [("Lima", float("nan"))]), choice("Lima", [("Lima", -1)])])
+    assert logprobs_of(packed(output)) == [None, written([("Lima", -1)])]
+    assert len(choices_of(packed(output))) == 2
+
+
+@given(st.lists(st.sampled_from(["a", None]), max_size=6))
+def test_each_choice_of_a_response_brings_its_own_into_the_store(reported):
+    ask = an_ask()
+    replies = [("Lima", StopReason.STOP), None, ("Cuzco", StopReason.STOP), ("Lima", StopReason.STOP)]
+    found = completed(ask, Response(replies, logprobs=reported))
+    told = [*reported, None, None, None, None]
+    assert [(one.draw, one.logprobs) for one in found] == [(0, told[0]), (2, told[2]), (3, told[3])]
+
+
+@pytest.mark.parametrize("text", [f"the key is {KEY}", "nothing"])
+def test_the_tokens_of_a_reply_with_a_key_are_not_kept_since_they_tell_it_in_pieces(text):
+    reported = write_logprobs(TokenLogprob(text[place : place + 3], -1) for place in range(0, len(text), 3))
+    with ReplyStore(None) as store:
+        store.ask("low", {Question("q1", "Who?", "I"): 1})
+        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, text), logprobs=reported)])
+        (kept,) = store.replies()
+    assert kept.logprobs == (None if KEY in text else reported)
+    assert KEY not in kept.reply.text
+
+
+def test_a_key_that_is_a_number_blacks_out_no_part_of_one(monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "123456")
+    with ReplyStore(None) as store:
+        store.ask("low", {Question("q1", "Who?", "I"): 1})
+        reported = write_logprobs([TokenLogprob("I", -0.123456)])
+        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "I"), logprobs=reported)])
+        (kept,) = store.replies()
+    assert (kept.reply.text, kept.logprobs) == ("I", None)
+
+
+def test_nor_do_they_come_past_what_keeps_keys_out_of_a_log():
+    class Telling:
+        def __init__(self) -> None:
+            self.api_key, self.base_url = None, None
+
+        async def generate(self) -> ModelOutput:
+            pieces = [(KEY[place : place + 3], -1.0) for place in range(0, len(KEY), 3)]
+            return ModelOutput(model="m", choices=[choice(KEY, pieces), choice(KEY, pieces)])
+
+    api = Telling()
+    guard(api)
+    told = json.dumps(asyncio.run(api.generate()).model_dump())
+    assert KEY[:3] not in told

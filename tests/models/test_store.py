@@ -1,0 +1,420 @@
+"""The store of replies: safe as they come, each place once, and what was put in comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.data.outcome import Question
+from refusal_index.models.asks import Ask, Response
+from refusal_index.models.failures import CircuitBreaker
+from refusal_index.protocol import (
+    Asked,
+    Completion,
+    Conversation,
+    GraderKind,
+    Pass,
+    Protocol,
+    Reply,
+    StopReason,
+    TwoPass,
+    load_prompt_set,
+)
+from refusal_index.protocol.replies import read_reply
+from refusal_index.runs import store as store_module
+from refusal_index.runs.engine import Assignment, Failure, converse
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import STORE_VERSION, ReplyStore, StoreError
+
+FULL = Question("b", "Who?", "Ann", ("Anne", "A."), "people", "Ann {was} it.", ("Bob", "Ann"), "Ann(e)?")
+BARE = Question("a", "Who?", None)
+
+
+def said(text: str, draw: int = 0, variant: str = "low", of: Pass = Pass.FIRST, **more: object) -> Completion:
+    return Completion("q", variant, draw, Reply(of, Asked.MODEL, text), **more)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "replies.sqlite"
+
+
+def test_replies_come_back_word_for_word_and_in_their_order_with_all_that_they_took(path):
+    replies = [
+        Completion(
+            "q", "low", 3, Reply(Pass.FIRST, Asked.MODEL, "ä\x00\n''", StopReason.LENGTH), 0, 7, 8, 1, 0.5, "[1]", "ab"
+        ),
+        Completion("q", "low", 0, Reply(Pass.FIRST, Asked.SECOND_GRADER, "A"), 1, 1, 2, 0),
+        Completion("q", "", 0, Reply(Pass.FORCED, Asked.MODEL, "", StopReason.CONTENT_FILTER)),
+    ]
+    with ReplyStore(path) as store:
+        store.put(replies)
+    with ReplyStore(path) as store:
+        assert store.said("q", "low") == list(store.replies()) == replies
+
+
+def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(path):
+    assert all(value for value in dataclasses.asdict(FULL).values()), "a new field is to be tried here, too"
+    with ReplyStore(path) as store:
+        store.ask("low", {FULL: 3, BARE: 1})
+        store.ask("high", {BARE: 2})
+        store.fail("low", "b", "the first error")
+        store.fail("low", "b", "Verbindung zurückgesetzt")
+        store.fail("high", "a", "no")
+        store.finish("high", "a")
+        store.finish("high", "never failed")
+    with ReplyStore(path) as store:
+        assert list(store.questions().values()) == [FULL, BARE]
+        assert store.asked() == {"low": {"b": 3, "a": 1}, "high": {"a": 2}}
+        assert store.failures() == {("low", "b"): "Verbindung zurückgesetzt"}
+        store.finish("low", "b")
+    with ReplyStore(path) as store:
+        assert store.failures() == {}
+
+
+def test_asking_more_often_extends_and_asking_less_often_loses_nothing(path):
+    with ReplyStore(path) as store:
+        for draws in (2, 5, 1):
+            store.ask("low", {BARE: draws})
+        assert store.asked() == {"low": {"a": 5}}
+
+
+def test_a_place_that_is_taken_keeps_its_first_reply(path):
+    first, more = said("first", input_tokens=7), said("second", input_tokens=9)
+    with ReplyStore(path) as store:
+        store.put([first])
+        store.put([more, said("another draw", 1)])
+        store.put([dataclasses.replace(first, request_sha256="of another request")])
+    with ReplyStore(path) as store:
+        store.put([more])
+        assert store.said("q", "low") == [first, said("another draw", 1)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"question_id": "r"},
+        {"variant": "high"},
+        {"draw": 1},
+        {"attempt": 1},
+        {"reply": Reply(Pass.FORCED, Asked.MODEL, "x")},
+        {"reply": Reply(Pass.FIRST, Asked.GRADER, "x")},
+    ],
+)
+def test_every_part_of_a_place_tells_replies_apart(other, path):
+    one = said("x")
+    with ReplyStore(path) as store:
+        store.put([one])
+        store.put([dataclasses.replace(one, **other)])
+    with ReplyStore(path) as store:
+        assert len(list(store.replies())) == 2
+
+
+def test_variants_share_forced_answers_and_nothing_else():
+    with ReplyStore(None) as store:
+        low, forced = said("low"), said("forced", variant="", of=Pass.FORCED)
+        store.put([low, forced, said("high", variant="high")])
+        assert store.said("q", "low") == [low, forced]
+        assert store.said("q", "normal") == [forced]
+        assert store.said("another", "low") == []
+
+
+def test_all_that_a_store_holds_goes_over_into_another(path):
+    with ReplyStore(path) as store, ReplyStore(None) as other:
+        store.ask("low", {FULL: 3})
+        store.put([said("x")])
+        store.fail("low", "b", "no")
+        other.put_all(store)
+        assert other.asked() == store.asked()
+        assert other.questions() == store.questions()
+        assert list(other.replies()) == list(store.replies())
+        assert other.failures() == store.failures()
+
+
+def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
+    late, early, bare = (dataclasses.replace(FULL, question_id=name) for name in ("\U0001f600", "\ue000", "A"))
+    first, forced = said("x"), said("y", variant="", of=Pass.FORCED)
+    other = said("z", variant="high")
+    with ReplyStore(path) as store:
+        store.ask("low", {late: 1, early: 3})
+        store.ask("high", {bare: 2, early: 1})
+        store.fail("low", early.question_id, "no")
+        mine = [dataclasses.replace(one, question_id=early.question_id) for one in (other, forced, first)]
+        store.put(mine)
+        store.put([first])  # of a question that nobody asked
+        store.retire(mine[1:2])
+        found = list(store.each_question())
+        assert (
+            [one.question for one in found]
+            == [bare, early, late]
+            == sorted(store.questions().values(), key=lambda one: one.question_id)
+        )
+        assert [one.draws for one in found] == [{"high": 2}, {"low": 3, "high": 1}, {"low": 1}]
+        assert found[1].replies == [mine[0], mine[2]]
+        assert found[1].retired == [mine[1]]
+        assert found[1].failures == {"low": "no"}
+        for one in found:
+            for variant in ("low", "high", "normal"):
+                name = one.question.question_id
+                assert one.said(variant) == store.said(name, variant)
+                assert one.standing(variant) == store.standing(name, variant)
+        assert (store.question("A"), store.question("B")) == (bare, None)
+        assert store.variants() == ["high", "low"]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
+def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(path, monkeypatch, at_once):
+    monkeypatch.setattr(store_module, "AT_ONCE", at_once)
+    questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
+    with ReplyStore(path) as store:
+        store.ask("low", dict.fromkeys(questions, 1))
+        store.put([dataclasses.replace(said("x"), question_id=one.question_id) for one in questions])
+        for before, record in zip(questions, store.each_question(), strict=True):
+            assert record.question == before
+            assert [one.reply.text for one in record.replies][:1] == ["x"]
+            store.put([dataclasses.replace(said("y", 1), question_id=before.question_id)])
+            store.retire(record.replies[:1])
+        assert [one.question_id for one in store.retired()] == [one.question_id for one in questions]
+        seen = []
+        for number, one in enumerate(store.replies()):
+            seen.append(one.question_id)
+            if number == 5:
+                store.put([said("late")])
+        assert seen == [*(one.question_id for one in questions), "q"]
+
+
+def test_of_two_replies_for_one_place_in_a_call_the_first_stays(path):
+    with ReplyStore(path) as store:
+        store.put([said("first"), said("second"), said("another", 1)])
+        assert [one.reply.text for one in store.said("q", "low")] == ["first", "another"]
+
+
+def test_a_key_in_one_reply_of_many_is_taken_out_of_that_one(path):
+    key = "sk-proj-3fGh8jKl2mNp5qRs"
+    with ReplyStore(path) as store:
+        store.put([said("plain", logprobs="[1]"), said(f"it is {key}", 1, logprobs="[2]"), said("\ud800", 2)])
+        found = store.said("q", "low")
+    assert [(one.reply.text, one.logprobs) for one in found] == [
+        ("plain", "[1]"),
+        ("it is [key]", None),
+        ("\ufffd", None),
+    ]
+
+
+def test_replies_that_were_set_aside_are_found_by_an_index(path):
+    with ReplyStore(path) as store:
+        store.put([said("x"), said("y", 1)])
+        store.retire([said("x")])
+        assert store.times_retired("q", "low", Pass.FIRST, Asked.MODEL, 0) == 1
+        assert [one.reply.text for one in store.standing("q", "low")] == ["y", "x"]
+        store.put([said("z", 2, in_batch=True)])
+        assert [one.in_batch for one in store.said("q", "low")] == [False, True]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (STORE_VERSION,)
+        plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM retired WHERE question_id = 'q'").fetchone()
+    assert "retired_of" in plan[-1]
+
+
+@pytest.mark.nightly
+def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
+    text = "It was a person of some name. " * 20
+    with ReplyStore(path) as store:
+        for part in range(10):
+            questions = [dataclasses.replace(BARE, question_id=f"q{part}{number:03}") for number in range(1000)]
+            store.ask("low", dict.fromkeys(questions, 1))
+            store.put([dataclasses.replace(said(text), question_id=one.question_id) for one in questions])
+    with ReplyStore(path) as store:
+        tracemalloc.start()
+        try:
+            held = sum(len(one.replies) for one in store.each_question()) + sum(1 for _ in store.replies())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held == 20_000
+    assert peak < len(text) * 10_000 / 4, "not even a quarter of the text was held at once"
+
+
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from refusal_index.runs.store import ReplyStore
+from refusal_index.protocol import Asked, Completion, Pass, Reply
+store = ReplyStore(Path(sys.argv[1]))
+for draw in range(int(sys.argv[2])):
+    store.put([Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, str(draw)))])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_kill_loses_none_of_the_replies_before_it(path):
+    child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
+    assert child.returncode == -signal.SIGKILL
+    with ReplyStore(path) as store:
+        assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
+
+
+def test_no_reply_is_only_in_the_file_beside_the_store(path):
+    child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
+    assert child.returncode == -signal.SIGKILL
+    alone = Path(shutil.copy(path, path.with_name("alone.sqlite")))
+    with ReplyStore(alone) as store:
+        assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
+
+
+def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monkeypatch):
+    monkeypatch.setattr(store_module, "LONGEST_REPLY", 10)
+    replies = [said("x" * 10, 0, logprobs="[1]"), said("x" * 11, 1, logprobs="[1]"), said("x", 2, logprobs="[" * 11)]
+    with ReplyStore(path) as store:
+        store.put(replies)
+    with ReplyStore(path) as store:
+        found = list(store.replies())
+    assert found[0] == replies[0]
+    assert (found[1].reply.text, found[1].reply.stop_reason, found[1].logprobs) == ("x" * 10, StopReason.LENGTH, None)
+    assert read_reply(found[1].reply.text, found[1].reply.stop_reason).unscored_reason == "truncated"
+    assert found[2] == dataclasses.replace(replies[2], logprobs=None)
+
+
+@pytest.mark.slow
+def test_the_longest_reply_that_is_kept_can_be_read_again(path):
+    longest = said("\U0001f600" * store_module.LONGEST_REPLY, logprobs="1" * store_module.LONGEST_REPLY)
+    with ReplyStore(path) as store:
+        store.put([longest])
+    with ReplyStore(path) as store:
+        assert list(store.replies()) == [longest]
+
+
+@pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
+def test_a_store_of_another_version_is_refused_and_left_as_it_is(path, version):
+    with ReplyStore(path) as store:
+        store.put([said("x")])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    with pytest.raises(
+        StoreError,
+        match=rf"{path}: expected a store of version {STORE_VERSION}, got {version}; use the release that wrote it, or",
+    ):
+        ReplyStore(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT text FROM replies").fetchall() == [("x",)]
+    connection.close()
+
+
+@pytest.mark.parametrize("content", [b"PK no database at all, and long enough to be told from one" * 99, None])
+def test_a_file_that_is_no_store_is_named(path, content):
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(StoreError, match=rf"{path}: the store of replies cannot be used"):
+        ReplyStore(path)
+
+
+def test_a_damaged_store_is_named(path):
+    with ReplyStore(path) as store:
+        store.put([said("x" * 50_000, draw) for draw in range(5)])
+    data = bytearray(path.read_bytes())
+    data[8192:] = os.urandom(len(data) - 8192)
+    path.write_bytes(bytes(data))
+    with pytest.raises(StoreError, match=str(path)):
+        ReplyStore(path)
+
+
+@pytest.mark.parametrize("lone", ["\ud800", "a\udfffb", "\ud83d then \ude00"])
+def test_halves_of_surrogate_pairs_do_no_harm_wherever_they_stand(path, lone):
+    with ReplyStore(path) as store:
+        store.put([said(lone)])
+        store.fail("low", "q", lone)
+        here = store.said("q", "low")
+    with ReplyStore(path) as store:
+        assert store.said("q", "low") == here, "what a run derives of its replies is derived of them again"
+        assert "\ufffd" in here[0].reply.text
+        assert "\ufffd" in store.failures()["low", "q"]
+
+
+@given(st.text(alphabet=st.characters(codec=None, exclude_categories=())))
+def test_any_text_comes_back_and_only_what_no_file_holds_is_replaced(text):
+    with ReplyStore(None) as store:
+        store.put([said(text)])
+        (row,) = store._rows("SELECT text FROM replies")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        assert len(row[0]) <= len(text)
+    else:
+        assert row == (text,)
+
+
+def test_replies_of_one_response_are_kept_together_or_not_at_all(path):
+    with ReplyStore(path) as store:
+        store.put([said("kept")])
+        broken = said("x", 2, input_tokens=None)
+        with pytest.raises(StoreError, match=str(path)):
+            store.put([said("x", 1), broken])
+        assert len(store.said("q", "low")) == 1
+    with ReplyStore(path) as store:
+        assert [one.reply.text for one in store.replies()] == ["kept"]
+
+
+def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_there(path):
+    """As when the disk is full: SQLite refuses to grow the file."""
+    question = Question("q", "Who?", "Ann")
+    talk = Conversation(
+        question, "low", TwoPass(GraderKind.MODEL, Protocol(load_prompt_set("default"), "low", GraderKind.MODEL))
+    )
+    breaker, sent = CircuitBreaker(), []
+
+    async def send(ask: Ask) -> Response:
+        sent.append(ask)
+        return Response([("<answer>Ann</answer>" if len(sent) == 1 else "A" * 1_000_000, StopReason.STOP)])
+
+    def explain(error: Exception, asked: Asked) -> Failure:
+        raise AssertionError
+
+    with ReplyStore(path) as store:
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+        assignment = Assignment("sums", "low", [talk], Settings(), store, breaker=breaker)
+        with pytest.raises(StoreError, match=str(path)):
+            asyncio.run(converse(assignment, talk, send, explain))
+    assert not breaker.planned
+    assert str(path) in breaker.reason
+    assert "make room; the same command resumes" in breaker.reason
+    assert len(sent) == 2
+    with ReplyStore(path) as store:
+        assert [one.reply.text for one in store.replies()] == ["<answer>Ann</answer>"]
+
+
+@pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
+def test_a_file_that_is_taken_away_while_a_run_writes_to_it_is_told_with_the_next_reply(path, taken, monkeypatch):
+    """SQLite went on writing into a file that nobody finds, and a whole run was paid for and lost."""
+    there = path.absolute().parent / "run" / path.name
+    there.parent.mkdir()
+    with ReplyStore(there) as store:
+        store.put([said("kept")])
+        monkeypatch.chdir("/")  # which does no harm
+        store.put([said("kept", 1)])
+        moved = there.parent.rename(there.parent.with_name("elsewhere")) / there.name
+        if taken == "removed":
+            moved.unlink()
+        if taken == "replaced":
+            there.parent.mkdir()
+            there.write_bytes(b"")
+        with pytest.raises(StoreError, match="was removed, moved or replaced"):
+            store.put([said("late", 2)])
+    if taken == "moved":
+        with ReplyStore(moved) as store:
+            assert [one.reply.text for one in store.replies()] == ["kept", "kept", "late"]

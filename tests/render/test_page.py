@@ -1,0 +1,302 @@
+"""The file as a whole: parsed, and held against what it promises."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.tabular import write_outcomes
+from refusal_index.findings.summary import Usage, summarise, summary_to_json
+from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
+from refusal_index.render.report.figures import mosaics, plane
+from refusal_index.render.report.page import _asset
+from refusal_index.render.report.tables import metric_rows, sensitivity_rows
+from refusal_index.stats import METRIC_NAMES, accuracy_refusal_curve
+from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows
+
+
+class _Parsed(HTMLParser):
+    """Elements with their attributes, and the text of each kind of element."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, str] = {}
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len(dict(attrs)) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        name = self._open[-1] if self._open else ""
+        self.text[name] = self.text.get(name, "") + data
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+
+def _page(tmp_path: Path, *tables: pl.DataFrame) -> str:
+    runs = [report_run(table, label=str(table["model"][0])) for table in tables]
+    return write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _page(tmp_path_factory.mktemp("one"), rows(200, draws=2))
+
+
+def test_nothing_points_outside_and_nothing_is_inline(one: str) -> None:
+    for tag, attributes in _Parsed(one).elements:
+        for name, value in attributes.items():
+            assert name != "style"
+            assert not name.startswith("on")
+            if name in ("src", "href"):
+                assert value is not None
+                assert value.startswith(("#", "data:,")), (tag, value)
+    assert "url(" not in one.split("<script", maxsplit=1)[0]
+
+
+def test_policy_names_style_and_script_by_their_hashes(one: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', one)
+    assert policy is not None
+    rules = policy[1].replace("&#39;", "'")
+    assert rules.startswith("default-src 'none'")
+    style, script = (one.split(f"<{name}>")[1].partition(f"</{name}>")[0] for name in ("style", "script"))
+    for name, text in (("style", style), ("script", script)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{name}-src 'sha256-{digest}'" in rules
+
+
+def test_ids_are_unique_and_references_lead_somewhere(tmp_path: Path) -> None:
+    page = _page(tmp_path, rows(100, model="a"), rows(100, model="b", seed=1), rows(100, model="c", seed=2))
+    elements = _Parsed(page).elements
+    ids = Counter(attributes["id"] for _, attributes in elements if "id" in attributes)
+    assert max(ids.values()) == 1
+    for tag, attributes in elements:
+        href = attributes.get("href") or ""
+        if tag == "a" and href.startswith("#"):
+            assert href[1:].partition("?")[0] in ids
+        for name in (attributes.get("aria-labelledby") or "").split():
+            assert name in ids or name == "detail-title"
+
+
+def test_every_picture_has_words_or_is_hidden_beside_its_numbers(one: str) -> None:
+    for tag, attributes in _Parsed(one).elements:
+        if tag == "svg" and attributes.get("viewbox") is None:
+            assert attributes.get("aria-hidden") == "true" or (
+                attributes.get("aria-label") and attributes["role"] == "img"
+            )
+
+
+def test_landmarks_language_and_one_heading_of_the_first_rank(one: str) -> None:
+    tags = Counter(tag for tag, _ in _Parsed(one).elements)
+    assert tags["main"] == tags["nav"] == tags["footer"] == tags["h1"] == 1
+    assert ("html", {"lang": "en"}) in _Parsed(one).elements
+
+
+@pytest.mark.parametrize("column", ["model", "dataset", "variant", "topic", "unscored_reason"])
+def test_hostile_names_add_no_element(tmp_path: Path, column: str) -> None:
+    text, table = " ".join(HOSTILE), rows(20, variants=("normal",))
+    gone = [pl.when(pl.int_range(pl.len()) > 2).then(pl.col(name)).alias(name) for name in ("refused", "wrong")]
+    table = table.with_columns(unscored_reason=pl.when(pl.int_range(pl.len()) <= 2).then(pl.lit("r"))).with_columns(
+        gone
+    )
+    harmless = _Parsed(_page(tmp_path, table))
+    hostile = _page(tmp_path, table.with_columns((pl.lit(text) + pl.col(column)).alias(column)))
+    without_marks = [tag for tag, attributes in _Parsed(hostile).elements if attributes.get("class") != "control"]
+    assert without_marks == [tag for tag, _ in harmless.elements]
+    body = hostile.split("<body>")[1].split('id="data"')[0]
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\u2028\u2029]", body)
+
+
+@pytest.mark.parametrize(
+    "counts", [(0, 0, 5, 5), (5, 5, 0, 0), (10, 0, 5, 0), (0, 5, 0, 5), (1, 0, 0, 0), (5, 0, 0, 5)]
+)
+def test_degenerate_tables_make_a_page_that_says_undefined_or_boundary(
+    tmp_path: Path, counts: tuple[int, int, int, int]
+) -> None:
+    page = _page(tmp_path, counts_table(*counts))
+    assert "undefined" in page or "at the boundary" in page
+    assert "cannot be said" in page
+    assert "nan" not in page.split('id="data"')[0].split("<body>")[1].lower()
+
+
+def test_nothing_scored_makes_a_page_too(tmp_path: Path) -> None:
+    nothing = counts_table(3, 0, 0, 0).with_columns(
+        refused=pl.lit(None, pl.Boolean), wrong=pl.lit(None, pl.Boolean), unscored_reason=pl.lit("error")
+    )
+    page = _page(tmp_path, nothing)
+    assert "3 of 3 questions" in page
+
+
+def test_metrics_are_those_of_the_summary() -> None:
+    run = report_run(rows(300))
+    held = metric_rows(run)
+    assert len(held) == len(METRIC_NAMES)
+    names = ("refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
+    for row, name in zip(held, names, strict=True):
+        for cell, variant in zip(row.cells, run.variants, strict=True):
+            metric = variant.metric(name)
+            assert cell is not None
+            assert (cell.estimate, cell.low, cell.high) == (metric.estimate, metric.low, metric.high)
+
+
+def test_tiles_have_the_area_of_their_share_and_cover_the_picture() -> None:
+    for picture, name in zip(mosaics(report_run(rows(300)), 1), VARIANTS, strict=True):
+        assert picture.name == name
+        assert sum(tile.width * tile.height for tile in picture.tiles) == pytest.approx(1)
+        for tile in picture.tiles:
+            assert tile.width * tile.height == pytest.approx(tile.count / 300)
+            assert tile.share == pytest.approx(tile.count / 300)
+
+
+def test_curves_of_the_plane_run_through_their_points() -> None:
+    run = report_run(rows(2_000))
+    found = plane(run)
+    assert found is not None
+    for point, variant in zip(found.points, run.variants, strict=True):
+        curve = [tuple(map(float, pair.split(","))) for pair in point.curve.split()]
+        at = accuracy_refusal_curve(variant.table, [point.refusal[0]]).correct_rate[0]
+        assert point.correct[0] == pytest.approx(at, abs=1e-9)
+        nearest = min(curve, key=lambda place: abs(place[0] - 1000 * found.x.share(point.refusal[0])))
+        assert nearest[1] == pytest.approx(1000 * (1 - found.y.share(at)), abs=12)
+        assert curve[-1] == pytest.approx((1000, 1000), abs=0.1)
+
+
+def test_sensitivity_holds_rules_topics_and_draws() -> None:
+    run = report_run(rows(200, draws=2))
+    held = {row.name: row for row in sensitivity_rows(run)}
+    assert list(held) == ["RI", "Corrected RI", "forced for all", "scoring rules", "within topics"]
+    for place, variant in enumerate(run.variants):
+        index, corrected, forced = (held[name].cells[place] for name in ("RI", "Corrected RI", "forced for all"))
+        assert variant.draws is not None
+        assert index is not None
+        assert corrected is not None
+        assert forced is not None
+        assert index.estimate == variant.index.estimate
+        assert corrected.estimate == variant.draws.corrected_refusal_index.estimate
+        assert forced.estimate == variant.draws.forced_for_all
+
+
+def test_colours_are_those_of_the_figures() -> None:
+    from refusal_index.plugins.studies.style import CELL_COLOURS
+
+    style = _asset("report.css")
+    for cell, colour in CELL_COLOURS.items():
+        assert f"--{cell.replace('_', '-')}: {colour};" in style
+
+
+def _luminance(colour: str) -> float:
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_stands_out_from_its_ground_against_wcag(theme: str) -> None:
+    block = _asset("report.css").split('[data-theme="dark"] {' if theme == "dark" else ":root {")[1].split("}")[0]
+    colours = dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", block))
+    for text in ("ink", "muted", "accent", "grave"):
+        for ground in ("paper", "sheet", "wash"):
+            one, other = sorted((_luminance(colours[text]), _luminance(colours[ground])))
+            assert (other + 0.05) / (one + 0.05) >= 4.5, (text, ground)
+
+
+def _folder(path: Path, table: pl.DataFrame) -> RunFolder:
+    folder = RunFolder(path)
+    with folder.lock():
+        settings = {"model": "m", "prompts": {"name": "default", "sha256": "0" * 64}, "seed": 3}
+        folder.create_or_resume(settings, about={"penalty": 0.2, "prompt_set": {"low": "Say <b>it</b>."}})
+        folder.write_outcomes(table)
+    return folder
+
+
+def test_a_folder_gives_settings_prompts_with_hashes_and_cost(tmp_path: Path) -> None:
+    table = rows(50)
+    folder = _folder(tmp_path / "run", table)
+    usage = {name: Usage(1000, 20, 50, 0.5) for name in VARIANTS}
+    folder.write_summary(summary_to_json(summarise(table, usage=usage)))
+    found = read_report_runs([folder.path])
+    assert found.runs[0].summary.penalty == 0.2
+    page = write_report(found.runs, folder.report).path.read_text(encoding="utf-8")
+    assert hashlib.sha256(b"Say <b>it</b>.").hexdigest() in page
+    assert "Say &lt;b&gt;it&lt;/b&gt;." in page
+    assert "0" * 64 in page
+    for shown in ("<td>200</td>", "<td>4,000</td>", "<td>$2.00</td>"):
+        assert shown in page
+
+
+def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None:
+    table = rows(50)
+    folder = _folder(tmp_path / "run", table)
+    summary = summarise(table, penalty=0.2)
+    folder.write_summary(summary_to_json(summary))
+    at_hand = write_report(folder_runs(folder, table.lazy(), summary), tmp_path / "a.html").path.read_bytes()
+    read = write_report(read_report_runs([folder.path]).runs, tmp_path / "b.html").path.read_bytes()
+    assert at_hand == read
+
+
+def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_path: Path, monkeypatch) -> None:
+    table = rows(80)
+    table = table.with_columns(confidence=pl.int_range(table.height) / table.height)
+    folder = _folder(tmp_path / "run", table)
+    whole = read_report_runs([folder.path]).runs
+    said = "a random sample of 80"
+    assert said not in write_report(whole, tmp_path / "a.html").path.read_text()
+    monkeypatch.setattr(runs, "MOST_ROWS", 40)
+    for some in (read_report_runs([folder.path]).runs, folder_runs(folder, table.lazy(), whole[0].summary)):
+        assert some[0].summary == whole[0].summary
+        assert some[0].run.confidence.equals(whole[0].run.confidence)
+        page = write_report(some, tmp_path / "b.html").path.read_text()
+        assert f"Here are 10 questions, {said}" in page
+        assert "80 questions" in page
+
+
+def test_of_several_runs_those_that_cannot_be_read_are_left_out_with_a_sentence(tmp_path: Path) -> None:
+    sound = _folder(tmp_path / "sound", rows(30)).path
+    unfinished = _folder(tmp_path / "unfinished", rows(30))
+    unfinished.outcomes.unlink()
+    (tmp_path / "empty.csv").touch()
+    found = read_report_runs([sound, unfinished.path, tmp_path / "empty.csv"])
+    assert [run.run.source for run in found.runs] == [sound]
+    assert len(found.left_out) == 2
+    assert "holds no outcomes yet" in found.left_out[0]
+    with pytest.raises(RunFolderError):
+        read_report_runs([unfinished.path])
+
+
+def test_runs_of_different_datasets_are_not_compared(tmp_path: Path) -> None:
+    page = _page(tmp_path, rows(60, model="a"), rows(60, model="b", dataset="e"))
+    assert "over different questions" in page
+
+
+def test_two_runs_say_their_difference_and_three_who_leads(tmp_path: Path) -> None:
+    good, bad = rows(600, model="good", rho=0.9), rows(600, model="bad", rho=0.0, seed=5)
+    other = rows(600, model="also-bad", rho=0.0, seed=6)
+    marks = re.compile("</?bdi[^>]*>")
+    assert "The refusals of good follow its knowledge more closely than those of bad" in marks.sub(
+        "", _page(tmp_path, bad, good)
+    )
+    assert "The refusals of good follow its knowledge more closely than those of any other run." in marks.sub(
+        "", _page(tmp_path, bad, good, other)
+    )
+
+
+def test_a_report_is_known_and_other_files_are_not(tmp_path: Path, one: str) -> None:
+    (tmp_path / "report.html").write_text(one, encoding="utf-8")
+    write_outcomes(rows(5), tmp_path / "outcomes.csv")
+    assert is_report(tmp_path / "report.html")
+    assert not is_report(tmp_path / "outcomes.csv")

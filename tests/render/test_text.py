@@ -1,0 +1,55 @@
+"""Text of others: nothing of it is obeyed, all of it can be read."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.render.blocks import listed
+from refusal_index.render.report.tables import interval, number, percent, plain, visible
+
+_KEPT = "\n\t\u200c\u200d"
+
+
+@given(st.text())
+def test_property_nothing_obeyed_is_left_and_nothing_else_is_lost(text: str) -> None:
+    shown = str(visible(text))
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in _KEPT]
+    back = re.sub(r'<span class="control" title="[^"]*">U\+([0-9A-F]+)</span>', lambda m: chr(int(m[1], 16)), shown)
+    inside = back.removeprefix('<bdi dir="auto">').removesuffix("</bdi>")
+    assert html.unescape(inside) == text or "&" in text
+
+
+@given(st.text())
+def test_property_plain_text_is_one_harmless_line(text: str) -> None:
+    shown = plain(text)
+    assert not [
+        c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\u200c\u200d"
+    ]
+
+
+def test_markup_is_escaped_and_marks_are_named() -> None:
+    assert "<script>" not in str(visible("<script>"))
+    assert 'title="RIGHT-TO-LEFT OVERRIDE">U+202E' in str(visible("\u202e"))
+
+
+def test_joiners_that_scripts_need_are_kept() -> None:
+    persian = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
+    assert persian in str(visible(persian))
+
+
+def test_undefined_is_a_dash_and_never_a_zero() -> None:
+    assert number(None) == percent(None) == "\u2013"
+    assert interval(None, 0.3) == ""
+
+
+def test_a_rounded_zero_has_no_sign() -> None:
+    assert number(-0.0001) == "0.000"
+
+
+def test_names_are_joined_as_a_sentence_does() -> None:
+    assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

@@ -1,0 +1,269 @@
+"""Scores of confidence for a run: what is asked, what is not asked twice, and what stays as it was."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.folder import RunFolder
+from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
+from refusal_index.plugins.confidence.record import Sources, refresh_scores
+from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
+from refusal_index.protocol import Asked, GraderKind, Pass
+from refusal_index.runs.engine import Finished, Replied
+from refusal_index.runs.plan import open_store
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.writing import rebuild
+from tests.runs import models
+from tests.runs.models import ASKED, LOCAL, ROWS
+
+EMBEDDED = {"limit": 30, "variants": "low,high", "out": "run"}
+SAMPLED = ("p-answering", "self-consistency", "answer-entropy")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of an embedded model, a third of its questions drawn three times."""
+    out = tmp_path_factory.mktemp("made") / "run"
+    ri.evaluate("almanac/base", draws=3, repeat_questions=10, **{**EMBEDDED, "out": out})
+    return out
+
+
+@pytest.fixture
+def run(made: Path) -> Path:
+    return Path(shutil.copytree(made, "run"))
+
+
+def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
+    return prepare_confidence(run, methods, Settings.of(**settings))
+
+
+@pytest.mark.slow
+def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.suffix == ".sqlite"}
+    outcomes = pl.read_parquet(run / "outcomes.parquet")
+    forced = outcomes.filter((pl.col("draw") == 0) & pl.col("forced_grade").is_not_null())["question_id"].unique()
+    told: list[object] = []
+    ri.confidence_scores(run, SAMPLED, progress=told.append)
+    replied = {one.completion.question_id for one in told if isinstance(one, Replied)}
+    assert replied == set(outcomes["question_id"]) - set(forced)
+    assert 0 < len(replied) < 30
+    again: list[object] = []
+    ri.confidence_scores(run, SAMPLED, progress=again.append)
+    assert not again, "nothing is left to ask, and no engine is opened"
+    assert {name: (run / name).read_bytes() for name in before} == before, "the run's replies stay as they are"
+    assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
+
+
+@pytest.mark.slow
+def test_a_dry_run_says_what_is_then_sent(run):
+    plan = plan_of(run, "likelihood", "p-answering")
+    foreseen = pending(plan)
+    told: list[object] = []
+    ri.confidence_scores(run, ["likelihood", "p-answering"], progress=told.append)
+    assert [(one.name, one.requests) for one in foreseen] == [("forced", sum(isinstance(one, Replied) for one in told))]
+    assert foreseen[0].questions == sum(isinstance(one, Finished) for one in told) == 30
+    assert pending(plan) == []
+
+
+@pytest.mark.slow
+def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
+    run = ri.evaluate("almanac/base", logprobs=True, draws=2, **EMBEDDED)
+    assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
+    table = ri.confidence_scores(run, ["likelihood", *SAMPLED])
+    with open_store(run.folder) as store:
+        logprobs = {one.question_id for one in store.replies() if one.reply.of is Pass.FORCED and one.logprobs}
+    assert set(table.filter(method="likelihood").drop_nulls("confidence")["question_id"]) == logprobs
+    assert len(logprobs) == 30
+
+
+def test_the_answers_that_are_scored_have_the_grades_that_the_run_gave_them(run):
+    table = ri.confidence_scores(run, ["self-consistency"])
+    outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0, pl.col("variant") == "low")
+    graded = table.join(outcomes, on="question_id").filter(pl.col("forced_grade").is_not_null())
+    assert graded.height == 10
+    assert graded["wrong"].to_list() == [grade != "correct" for grade in graded["forced_grade"]]
+
+
+def test_further_forced_answers_that_agree_are_counted_against_theory():
+    turns = itertools.cycle([0, 1, 1])
+
+    def changing(messages):
+        """Answer the first question always alike and the second one in turns."""
+        number = models.number_in(messages[-1]["content"])
+        return f"<answer>{number and number + next(turns)}</answer>"
+
+    made = LOCAL | {"draws": 4, "out": "run", "max_connections": 1}
+    run = ri.evaluate(changing, ROWS[:2], model_name="changing", **made)
+    forced = {
+        question: run.outcomes.filter(question_id=question).sort("draw")["forced_reply"].to_list()
+        for question in ("q0", "q1")
+    }
+    table = ri.confidence_scores(run, ["self-consistency"], model=changing)
+    found = dict(table.select("question_id", "confidence").iter_rows())
+    assert found["q0"] == 1
+    first, *others = forced["q1"]
+    assert found["q1"] == pytest.approx(sum(one == first for one in others) / 3)
+    assert 0 < found["q1"] < 1
+
+
+def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_named():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL, draws=2, out="run")
+    asked = ASKED.total()
+    with pytest.raises(SettingError, match=r"likelihood: needs log probabilities, .* gives none; .*allows p-answering"):
+        ri.confidence_scores(run, ["likelihood"])
+    assert ASKED.total() == asked, "it is said before anything is asked"
+
+
+def test_methods_that_need_draws_name_the_option_that_adds_them():
+    run = ri.evaluate("almanac/base", draws=1, **EMBEDDED)
+    with pytest.raises(SettingError, match=r"self-consistency: needs several draws.*--draws 5 adds them"):
+        ri.confidence_scores(run, ["self-consistency"])
+    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of())}
+    assert reasons["likelihood"] is None
+    assert "several draws" in reasons["p-answering"]
+
+
+def test_an_unknown_method_is_named_with_its_nearest(run):
+    with pytest.raises(ri.RefusalIndexError, match=r"got 'likelyhood'.*likelihood"):
+        ri.confidence_scores(run, ["likelyhood"])
+
+
+def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"draws": 1}, out="run")
+    asked = ASKED.total()
+    plan = prepare_confidence(run.path, ["p-true"], Settings.of())
+    foreseen = {one.name: one.requests for one in pending(plan)}
+    assert foreseen["forced"] == 4, "those that were answered"
+    with pytest.raises(KeyboardInterrupt):
+        ri.confidence_scores(run, ["p-true"], model=interrupting(asked + 2), max_connections=1)
+    held = list(RunFolder(run.path / "confidence").path.glob("replies.sqlite"))
+    assert held, "what was paid for is there"
+    after = ASKED.total()
+    ri.confidence_scores(run, ["p-true"], model=models.answer)
+    assert ASKED.total() - asked == 4 + 8 * 10
+    assert after > asked
+
+
+def interrupting(after: int):
+    def answer(messages):
+        if ASKED.total() >= after:
+            raise KeyboardInterrupt
+        return models.answer(messages)
+
+    return answer
+
+
+def test_graders_of_the_run_grade_the_answers_asked_beside_it():
+    made = {**LOCAL, "grader": models.judge, "out": "run"}
+    run = ri.evaluate(models.answer, ROWS, **made)
+    before = ASKED["judge"]
+    table = ri.confidence_scores(run, ["p-true"], model=models.answer, grader=models.judge)
+    assert ASKED["judge"] - before == 4
+    assert table["wrong"].null_count() == 0
+    assert Asked.GRADER in {one.reply.asked for one in _own(run.path)}
+
+
+def _own(path: Path):
+    with open_store(RunFolder(path / "confidence")) as store:
+        return list(store.replies())
+
+
+def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
+    ri.confidence_scores(run, ["likelihood", "self-consistency"])
+    table = pl.read_parquet(run / "confidence.parquet")
+    other = pl.when(pl.col("method") == "likelihood").then(~pl.col("wrong")).otherwise("wrong")
+    table.with_columns(wrong=other).write_parquet(run / "confidence.parquet")
+    rebuilt = rebuild(run)
+    assert rebuilt.outdated == ("likelihood",)
+    assert rebuilt.confidence["method"].unique().to_list() == ["self-consistency"]
+    assert [one.method for one in rebuilt.summary.confidence] == ["self-consistency"]
+    again: list[object] = []
+    assert ri.confidence_scores(run, ["likelihood"], progress=again.append).height == table.height
+    assert not again, "the replies were there"
+
+
+@pytest.mark.slow
+def test_scores_of_draws_are_taken_out_when_there_are_more_and_others_stay():
+    made = EMBEDDED | {"limit": 10, "logprobs": True}
+    run = ri.evaluate("almanac/base", draws=2, **made)
+    ri.confidence_scores(run, ["p-answering", "self-consistency", "likelihood"])
+    further = ri.evaluate("almanac/base", draws=4, **made)
+    assert further.outdated == ("p-answering", "self-consistency")
+    assert further.confidence["method"].unique().to_list() == ["likelihood"]
+    found = ri.confidence_scores(further, ["self-consistency"]).filter(method="self-consistency")
+    assert set((found["confidence"] * 3).round(6).to_list()) <= {0.0, 1.0, 2.0, 3.0}, "three further draws each"
+
+
+def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_stay(run):
+    outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0)
+    ids = outcomes["question_id"].unique(maintain_order=True).to_list()
+    found = pl.DataFrame({"question_id": ids, "method": "found", "confidence": 0.5})
+    stated = pl.DataFrame({"question_id": ids, "method": "stated", "confidence": 0.5, "wrong": True})
+    add_scores(run, pl.concat([found, stated], how="diagonal"))
+    changed = pl.read_parquet(run / "outcomes.parquet").with_columns(wrong=~pl.col("wrong"), first_grade=None)
+    changed = changed.with_columns(pl.lit(None, pl.String).alias("first_grade"), forced_grade=pl.lit(None, pl.String))
+    before = pl.read_parquet(run / "confidence.parquet")
+    with open_store(RunFolder(run)) as store:
+        refresh_scores(RunFolder(run), store, RunFolder(run).read_settings(), changed.lazy())
+    after = pl.read_parquet(run / "confidence.parquet")
+    assert (after.filter(method="found")["wrong"] != before.filter(method="found")["wrong"]).all()
+    assert after.filter(method="stated").equals(before.filter(method="stated"))
+
+
+def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
+    with open_store(RunFolder(run)) as store:
+        (question, *_) = store.questions().values()
+        sources = Sources(store, ReplyStore(None), GraderKind.MODEL)
+        answers = sources.forced(question)
+    assert all(one.wrong is None for one in answers.values())
+    assert all(one.text for one in answers.values())
+
+
+@pytest.mark.slow
+def test_all_methods_of_a_folder_are_of_the_same_folds(run):
+    ri.confidence_scores(run, ["text-classifier"], group="none")
+    table = ri.confidence_scores(run, ["topic"], group="entity")
+    folds = [table.filter(method=name).sort("question_id")["fold"].to_list() for name in ("text-classifier", "topic")]
+    assert folds[0] == folds[1]
+
+
+def test_ended_early_from_python_is_an_error_and_what_came_is_kept(run):
+    with pytest.raises(ri.RefusalIndexError, match=r"ended early.*the same call again resumes"):
+        ri.confidence_scores(run, ["likelihood"], max_requests=5)
+    assert len(_own(run)) == 5
+
+
+def test_a_folder_of_scores_that_is_a_link_is_not_followed(run, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (run / "confidence").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ri.RefusalIndexError, match=r"confidence cannot be used .*link"):
+        ri.confidence_scores(run, ["likelihood"])
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_damaged_table_is_told_before_anything_is_asked(run):
+    (run / "confidence.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(ri.RefusalIndexError, match=r"confidence\.parquet"):
+        ri.confidence_scores(run, ["likelihood"])
+    assert not (run / "confidence").exists()
+
+
+def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
+    told: list[object] = []
+    with pytest.raises(SettingError, match=r"layer: expected 0, before the first layer, to 4, after the last, got 9"):
+        ri.confidence_scores(run, ["p-ik", "likelihood"], layer=9, progress=told.append)
+    assert not told
+
+
+def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
+    run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
+    table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)
+    assert table.height == 6
+    assert {one.reply.of for one in _own(run.path)} == {Pass.PROBE}

@@ -1,0 +1,240 @@
+"""Trained methods on a run: what lies in one fold, what is refused beforehand, and states that are computed once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.datasets import load_dataset
+from refusal_index.data.datasets.almanac import RELATIONS, entity_of
+from refusal_index.data.outcome import Question
+from refusal_index.findings.confidence_summary import summarise_confidence
+from refusal_index.plugins.almanac import states as embedded
+from refusal_index.plugins.confidence import record as confidence_record
+from refusal_index.plugins.confidence import transformers_states
+from refusal_index.plugins.confidence.record import groups_of, states_of, training_shortage
+from refusal_index.plugins.confidence.scores import allowed, prepare_confidence
+from refusal_index.protocol import Message
+from refusal_index.runs.settings import SettingError, Settings
+from tests.runs.models import ASKED, LOCAL, ROWS, answer
+
+TRAINED = ["likelihood-platt", "likelihood-isotonic", "topic", "p-ik", "text-classifier"]
+TALKS = {"q1": [Message("user", "Who wrote it?")], "q2": [Message("user", "When was it?")]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "run"
+    return ri.evaluate("almanac/base", limit=80, variants="high", out=out).path
+
+
+@pytest.fixture
+def run(made: Path) -> Path:
+    return Path(shutil.copytree(made, "run"))
+
+
+@pytest.fixture
+def computed(monkeypatch) -> list[int]:
+    """Return a list that grows by the number of conversations whenever states are computed."""
+    counts: list[int] = []
+
+    def counted(model, conversations, own=embedded.hidden_states):
+        counts.append(len(conversations))
+        return own(model, conversations)
+
+    monkeypatch.setattr(embedded, "hidden_states", counted)
+    return counts
+
+
+def of(topic: str | None, *ids: str) -> dict[str, Question]:
+    return {one: Question(one, "?", "!", topic=topic) for one in ids}
+
+
+@pytest.mark.slow
+def test_every_trained_method_scores_a_run_out_of_fold_with_the_entities_kept_together(run):
+    table = ri.confidence_scores(run, TRAINED)
+    assert table.group_by("method").len().sort("method").rows() == [(one, 80) for one in sorted(TRAINED)]
+    assert table["confidence"].null_count() == 0
+    assert table.group_by("question_id").agg(pl.col("fold").n_unique())["fold"].to_list() == [1] * 80
+    entities = table.with_columns(entity=pl.col("question_id").map_elements(entity_of, pl.String))
+    assert entities.group_by("entity").agg(pl.col("fold").n_unique())["fold"].max() == 1
+    assert ri.confidence_scores(run, TRAINED).equals(table), "the run's seed settles the folds"
+
+
+@pytest.mark.slow
+def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
+    assert set(ri.confidence_scores(run, ["text-classifier"])["method"]) == {"text-classifier", "topic"}
+    alone = ri.confidence_scores(run, ["likelihood"]).filter(pl.col("method") == "likelihood")
+    assert alone["fold"].null_count() == 80
+    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.of()).methods]
+    assert names == ["likelihood"]
+
+
+def test_all_leaves_out_what_is_trained_for_hours(run):
+    plan = prepare_confidence(run, ["all"], Settings.of())
+    assert {one.name for one in plan.methods} >= set(TRAINED)
+    assert "apricot" not in {one.name for one in plan.methods}
+
+
+def test_folds_by_topic_leave_the_topic_nothing_to_say(run):
+    table = ri.confidence_scores(run, ["topic"], group="topic")
+    assert table.group_by("fold").agg(pl.col("confidence").n_unique())["confidence"].to_list() == [1] * 5
+
+
+@pytest.mark.slow
+def test_states_are_computed_once_and_read_by_every_layer(run, computed):
+    areas = [ri.confidence_scores(run, ["p-ik"], layer=layer) for layer in (None, 2, 4)]
+    assert computed == [80]
+    assert areas[0].equals(areas[1])
+    assert not areas[0].equals(areas[2])
+    with np.load(run / "confidence" / "states.npz", allow_pickle=False) as held:
+        assert held["states"].shape == (80, 5, 192)
+        assert held["states"].dtype == np.float16
+
+
+def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
+    run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
+    ASKED.clear()
+    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of())}
+    with pytest.raises(
+        SettingError, match=r"text-classifier: needs 5 right and 5 wrong answers .* there are .*; this run"
+    ):
+        ri.confidence_scores(run, ["text-classifier"], model=answer)
+    assert not ASKED
+    assert "needs 5 right and 5 wrong" in str(reasons["text-classifier"])
+    assert reasons["topic"] == "needs topics, and no question of this run has one"
+    assert "needs hidden states" in str(reasons["p-ik"])
+
+
+def test_hidden_states_of_hf_need_their_packages(run, monkeypatch):
+    monkeypatch.setattr(
+        "refusal_index.plugins.confidence.method.find_spec", lambda name: None if name == "torch" else name
+    )
+    document = (run / "run.json").read_text().replace('"model": "almanac/base"', '"model": "hf/some/model"')
+    (run / "run.json").write_text(document)
+    reasons = {one.method.name: one.reason for one in allowed(run, Settings())}
+    assert reasons["p-ik"] == "needs torch; pip install 'refusal-index[transformers]'"
+
+
+def test_every_question_of_the_almanac_is_about_an_entity():
+    questions = load_dataset("almanac").questions
+    entities = {one.question_id: entity_of(one.question_id) for one in questions}
+    assert None not in entities.values()
+    assert len(set(entities.values())) == 640
+    assert {one.partition("-of-")[0] for one in entities} == RELATIONS
+    assert entity_of("almanac/genre-of-the-lord-of-mice") == "the-lord-of-mice"
+    assert entity_of("capital-of-peru") is None
+
+
+def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
+    ids = [f"river-of-t{number}" for number in range(6)]
+    clusters = pl.DataFrame({"question_id": ids, "cluster": ["a", "a", "b", "c", "d", "e"]})
+    known = of("rivers", *ids)
+    assert groups_of(clusters, known)["river-of-t1"] == "a"
+    assert groups_of(clusters.with_columns(cluster=pl.lit(None, pl.String)), known)["river-of-t1"] == "t1"
+    assert groups_of(clusters.drop("cluster"), known, "topic") == dict.fromkeys(ids, "rivers")
+    few = clusters.with_columns(cluster=pl.lit("a"))
+    assert groups_of(few, known)["river-of-t1"] == "t1", "one cluster makes no five folds"
+    other = {**of("x", "q1"), **of("y", "q2"), **of(None, "q3")}
+    outcomes = pl.DataFrame({"question_id": list(other)})
+    assert groups_of(outcomes, other) == {}, "two topics make no five folds"
+    assert groups_of(outcomes, other, n_folds=2) == {"q1": "x", "q2": "y"}
+    assert groups_of(clusters, known, "none") == {}
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ("topics", "group: expected one of auto, cluster, entity, topic, none, got 'topics'; did you mean 'topic'"),
+        ("entity", "group: expected questions whose entity is known, and it is known of none of these"),
+        ("cluster", "group: expected questions whose cluster is known"),
+    ],
+)
+def test_groups_that_are_not_known_are_refused(by, said):
+    with pytest.raises(SettingError, match=said):
+        groups_of(pl.DataFrame({"question_id": ["q1"]}), of("x", "q1"), by)
+
+
+def test_a_shortage_is_counted_by_question_over_all_variants():
+    wrong = [True, False, False, None] * 3
+    outcomes = pl.DataFrame({"question_id": ["a", "b", "c", "d"] * 3, "wrong": wrong})
+    assert training_shortage(outcomes, {}, n_folds=1) is None
+    assert "there are 2 right and 1 wrong" in str(training_shortage(outcomes, {}, n_folds=2))
+    assert "needs 2 groups" in str(
+        training_shortage(
+            outcomes.with_columns(wrong=pl.Series([True, False] * 6)), dict.fromkeys("abcd", "g"), n_folds=2
+        )
+    )
+
+
+def test_states_of_other_words_or_weights_are_not_used(tmp_path, computed):
+    path = tmp_path / "confidence" / "states.npz"
+    first = states_of("almanac/small", TALKS, path, ["q2", "q1"])
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(states_of("almanac/small", TALKS, path, ["q1"])[0], first[1])
+    assert computed == [2]
+    states_of("almanac/small", {**TALKS, "q2": [Message("user", "Where?")]}, path, ["q1"])
+    states_of("almanac/rash", TALKS, path, ["q1"])
+    assert computed == [2, 2, 2]
+
+
+def test_states_of_a_folder_of_weights_that_changed_are_not_used(tmp_path, monkeypatch):
+    called: list[str] = []
+
+    def planted(name, conversations):
+        called.append(name)
+        return np.ones((len(conversations), 2, 3), np.float32)
+
+    monkeypatch.setattr(transformers_states, "hidden_states", planted)
+    weights, path = tmp_path / "weights", tmp_path / "states.npz"
+    weights.mkdir()
+    for content in ("a", "a", "ab"):
+        if not (weights / "model").exists() or (weights / "model").read_text() != content:
+            (weights / "model").write_text(content)
+        states_of(f"hf/{weights}", TALKS, path, ["q1"])
+    assert called == [str(weights)] * 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half of it", b"\x93NUMPY"])
+def test_a_damaged_file_of_states_is_made_anew(tmp_path, computed, damage):
+    path = tmp_path / "states.npz"
+    path.write_bytes(damage)
+    states_of("almanac/small", TALKS, path, ["q1"])
+    states_of("almanac/small", TALKS, path, ["q1"])
+    assert computed == [2]
+
+
+def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
+    path = tmp_path / "states.npz"
+    states_of("almanac/small", TALKS, path, ["q1"])
+    with np.load(path) as held:
+        key = held["key"]
+    np.savez(path, key=key, states=np.array([print], dtype=object))
+    assert states_of("almanac/small", TALKS, path, ["q1"]).shape[0] == 1
+    assert computed == [2, 2]
+
+
+def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_path):
+    large = np.full((2, 1, 3), 1e5, np.float32)
+    monkeypatch.setattr(confidence_record, "_computed", lambda *_: large)
+    path = tmp_path / "states.npz"
+    for _ in range(2):
+        np.testing.assert_array_equal(states_of("hf/none", TALKS, path, ["q1", "q2"]), large)
+
+
+@pytest.mark.slow
+def test_the_figures_of_the_embedded_model():
+    # shared/facts.md, section 12: folds by question, as they were measured.
+    run = ri.evaluate("almanac/base", limit=2280, temperature=0.0, variants="low", out="run")
+    table = ri.confidence_scores(run, [*TRAINED, "likelihood"], group="none")
+    found = {one.method: one for one in summarise_confidence(table, pl.DataFrame(run.outcomes))}
+    measured = {"p-ik": 0.585, "topic": 0.57, "text-classifier": 0.59, "likelihood": 0.83, "likelihood-platt": 0.83}
+    for method, area in measured.items():
+        assert found[method].auroc.low < area < found[method].auroc.high, method
+    assert found["likelihood"].ece == pytest.approx(0.074, abs=0.005)
+    assert found["likelihood-platt"].ece < 0.047

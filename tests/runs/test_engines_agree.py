@@ -1,0 +1,91 @@
+"""One run by each client: the embedded model in this process, through Inspect, and over HTTP; row for row the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from inspect_ai.model import get_model
+
+import refusal_index as ri
+from refusal_index.plugins.almanac.batch_lines import ModelPool
+from refusal_index.plugins.almanac.batches import RequestLog
+from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.server import create_app, listening
+from tests.runs.test_two_engines import completions
+
+SERVED = "openai-api/almanac/base"
+SMALL = {"limit": 12, "variants": "low,high", "draws": 2}
+
+
+@contextmanager
+def embedded_server() -> Iterator[str]:
+    """Serve the embedded models in a thread, and give the address."""
+    addresses: list[str] = []
+    loop, started, stop = asyncio.new_event_loop(), Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with listening(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
+            addresses.append(url)
+            started.set()
+            await stop.wait()
+
+    thread = Thread(target=run_and_close, args=(loop, serve()))
+    thread.start()
+    assert started.wait(30)
+    try:
+        yield addresses[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+
+
+def run_and_close(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+    loop.run_until_complete(coroutine)
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with embedded_server() as url:
+        yield url
+
+
+@pytest.fixture
+def served(address, monkeypatch, tmp_path) -> str:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALMANAC_BASE_URL", address)
+    return address
+
+
+@pytest.mark.slow
+def test_the_same_table_and_the_same_requests_row_for_row(served):
+    models = {"embedded": "almanac/base", "provided": get_model("almanac/base", memoize=False), "served": SERVED}
+    embedded, provided, over_http = (ri.evaluate(model, out=out, **SMALL) for out, model in models.items())
+    assert embedded.outcomes.height == 12 * 2 * 2
+    assert embedded.outcomes.equals(provided.outcomes)
+    assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))
+    assert completions(embedded) == completions(provided) == completions(over_http)
+    assert [one.metrics for one in embedded.summary.variants] == [one.metrics for one in over_http.summary.variants]
+
+
+@pytest.mark.slow
+def test_what_one_began_the_other_finishes(tmp_path, monkeypatch):
+    """The name of the folder and all that it holds are the same, whoever asks."""
+    monkeypatch.chdir(tmp_path)
+    begun = ri.evaluate(get_model("almanac/base", memoize=False), out="run", **SMALL | {"variants": "low"})
+    finished = ri.evaluate("almanac/base", out="run", **SMALL)
+    whole = ri.evaluate("almanac/base", out="whole", **SMALL)
+    assert finished.outcomes.equals(whole.outcomes)
+    kept = {place: one for place, one in completions(finished).items() if place in completions(begun)}
+    assert kept == completions(begun), "nothing is asked again"
+
+
+@pytest.mark.nightly
+def test_the_default_run_is_the_same_row_for_row(served):
+    embedded, over_http = ri.evaluate(out="embedded"), ri.evaluate(SERVED, "almanac", limit=1000, out="http")
+    assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))

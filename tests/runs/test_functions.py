@@ -1,0 +1,218 @@
+"""Functions as models and graders, whatever they are and whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import linecache
+import sys
+from pathlib import Path
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.outcome import Question
+from refusal_index.models.failures import QUESTIONS_IN_A_ROW
+from refusal_index.models.functions import GradingFunction, load_function
+from refusal_index.runs.engine import ModelError, RunFailedError
+from refusal_index.runs.plan import open_store
+from refusal_index.runs.regrade import prepare_regrade, regrade
+from refusal_index.runs.settings import Settings
+from tests.runs import models
+from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
+
+MANY = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    "model", [models.answer, models.answer_async, models.awaited, "python:tests.runs.models:answer"]
+)
+def test_a_function_is_a_model_whether_it_awaits_or_not(model):
+    run = ri.evaluate(model, ROWS, **LOCAL)
+    assert cells(run) == TABLE
+    assert run.outcomes["model"].unique().to_list()[0].startswith("python:tests.runs.models:")
+    assert len(ASKED) == ASKED.total() == 8 + 4
+
+
+@pytest.mark.parametrize("model", [models.Pipeline(), models.AsyncPipeline(), lambda said: models.answer([*said])])
+def test_an_object_without_a_name_is_a_model_under_the_name_it_is_given(model):
+    run = ri.evaluate(model, ROWS, model_name="pipeline", **LOCAL)
+    assert cells(run) == TABLE
+    assert run.outcomes["model"].unique().to_list() == ["python:pipeline"]
+    assert "pipeline" in run.path.name
+
+
+def test_what_could_not_be_found_again_is_refused_by_name():
+    def inside(messages: object) -> str:
+        return ""
+
+    for one in (lambda _: "", inside, models.Pipeline(), models.Pipeline().__call__):
+        with pytest.raises(ModelError, match=r"model: expected a function that is defined at the top.*model_name"):
+            ri.evaluate(one, ROWS, **LOCAL)
+    with pytest.raises(ModelError, match=r"grader: expected a function .*grader_name"):
+        ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": lambda *_: True})
+    with pytest.raises(ModelError, match="model: expected a name, a model of Inspect's or a function, got int"):
+        ri.evaluate(3, ROWS, **LOCAL)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("python:", "expected python:MODULE:FUNCTION"),
+        ("python:tests.runs.models", "expected python:MODULE:FUNCTION"),
+        ("python:no.such.module:answer", r"no\.such\.module cannot be imported \(ModuleNotFoundError"),
+        ("python:tests.runs.models:answr", "expected a function, found None in tests.runs.models"),
+        ("python:tests.runs.models:ROWS", "expected a function, found"),
+    ],
+)
+def test_a_name_that_leads_to_no_function_is_told(name, told):
+    with pytest.raises(ModelError, match=told):
+        load_function(name)
+    with pytest.raises(ModelError, match=told):
+        ri.evaluate(name, ROWS, **LOCAL)
+
+
+def test_a_function_inside_a_class_is_found_by_its_path():
+    assert load_function("python:tests.runs.models:Pipeline.__call__")(None, [{"content": "What is 4 plus 4?"}])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (models.broken, "python:tests.runs.models:broken raised RuntimeError: the pipeline fell over"),
+        (models.silent, "python:tests.runs.models:silent returned None, expected the reply as text"),
+    ],
+)
+def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model, said):
+    with pytest.raises(RunFailedError) as caught:
+        ri.evaluate(model, MANY, **LOCAL | {"max_connections": 1})
+    message = str(caught.value)
+    assert f"failed for {QUESTIONS_IN_A_ROW} questions in a row" in message
+    assert said in message
+    assert "mend the function" in message
+    assert "\n" not in message
+    if model is models.broken:
+        assert ASKED["broken"] <= QUESTIONS_IN_A_ROW + 1
+
+
+def test_a_function_that_fails_here_and_there_leaves_its_questions_unscored_and_says_why():
+    def often(messages: list[dict[str, str]]) -> str:
+        if models.number_in(messages[-1]["content"]) % 3:
+            raise KeyError("not now")
+        return models.answer(messages)
+
+    run = ri.evaluate(often, MANY, model_name="often", **LOCAL | {"max_connections": 1})
+    assert len(run.missing) == 40
+    assert {one.error for one in run.missing} == {"python:often raised KeyError: 'not now'"}
+    assert run.outcomes["unscored_reason"].to_list()[:3] == [None, "request_failed", "request_failed"]
+    assert run.outcomes["refused"].null_count() == 40
+
+
+def edited(folder: Path, body: str) -> str:
+    (folder / "own_model.py").write_text(f"def answer(messages):\n    return {body!r}\n")
+    sys.modules.pop("own_model", None)
+    importlib.invalidate_caches()
+    linecache.clearcache()
+    return "python:own_model:answer"
+
+
+def test_an_edited_function_is_another_model(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    name = edited(tmp_path, "<answer>4</answer>")
+    first, kept = ri.evaluate(name, ROWS, **LOCAL), ri.evaluate(name, ROWS, out="kept", **LOCAL)
+    edited(tmp_path, "<answer>6 or so</answer>")
+    other = ri.evaluate(name, ROWS, **LOCAL)
+    assert other.path != first.path
+    with pytest.raises(RunFolderError, match=r"kept holds a run with other settings .*own_model"):
+        ri.evaluate(name, ROWS, out="kept", **LOCAL)
+    edited(tmp_path, "<answer>4</answer>")
+    assert ri.evaluate(name, ROWS, out="kept", **LOCAL).outcomes.equals(kept.outcomes)
+    monkeypatch.delitem(sys.modules, "own_model", raising=False)
+
+
+@pytest.mark.parametrize("grader", [models.judge, models.judge_async, "python:tests.runs.models:judge"])
+def test_a_function_grades(grader):
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": grader})
+    assert cells(run) == TABLE
+    assert run.document["grader"]["name"].startswith("python:tests.runs.models:judge")
+    assert run.document["grader"]["prompt_sha256"] is None, "no model is asked"
+    assert run.summary.variants[0].usage.requests == 12 + 4 + 4, "what the tag does not settle is graded"
+
+
+def test_a_function_may_find_that_an_answer_is_none():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": models.judge_in_words})
+    assert run.outcomes["refused"].to_list() == [False, True, True, True, False, True, True, True]
+    assert run.outcomes.filter(question_id="q5")["forced_grade"].to_list() == ["refused"]
+
+
+def test_two_functions_grade_and_where_they_differ_is_listed():
+    names = "python:tests.runs.models:judge,python:tests.runs.models:judge_in_words"
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": names})
+    assert run.disagreements == 2 + 3
+    assert set(run.outcomes["unscored_reason"].to_list()) == {None, "first_graders_disagree", "forced_graders_disagree"}
+
+
+def test_a_verdict_that_is_none_ends_the_run_and_is_named():
+    with pytest.raises(RunFailedError, match=r"judge_nonsense returned 'splendid', expected True, False or one of"):
+        ri.evaluate(models.answer, MANY[:60:2], **LOCAL | {"grader": models.judge_nonsense})
+
+
+@pytest.mark.parametrize(
+    ("told", "letter"),
+    [(True, "A"), (False, "B"), ("correct", "A"), ("incorrect", "B"), ("refused", "C")],
+)
+def test_what_a_grading_function_may_return(told, letter):
+    grading = GradingFunction(lambda *_: told, "own")
+    assert asyncio.run(grading(Question("q", "?", "!"), "x")) == letter
+
+
+def test_what_was_answered_and_graded_is_never_called_for_again():
+    settings = LOCAL | {"grader": models.judge}
+    first = ri.evaluate(models.answer, ROWS, **settings)
+    ASKED.clear()
+    again = ri.evaluate(models.answer, ROWS, **settings)
+    assert not ASKED
+    assert again.outcomes.equals(first.outcomes)
+    assert again.summary == first.summary
+    more = ri.evaluate(models.answer, ROWS, **settings | {"variants": "low,high"})
+    assert ASKED.total() - ASKED["judge"] == len(ROWS), "another variant shares the forced answers"
+    assert more.path == first.path
+    with open_store(more.folder) as store:
+        assert not store.failures()
+
+
+def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends():
+    run = ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
+    assert {one.error for one in run.missing} == {
+        "python:tests.runs.models:exhausted raised RuntimeError: StopIteration"
+    }
+
+
+def test_replies_that_were_lost_are_told_before_anything_is_bought_again():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    run.folder.replies.unlink()
+    with pytest.raises(ri.RefusalIndexError, match=r"expected the replies that outcomes\.parquet was made of"):
+        ri.evaluate(models.answer, ROWS, **LOCAL)
+
+
+def test_a_comparison_of_a_run_with_itself_and_a_ranking_of_one_are_told():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    with pytest.raises(ri.RefusalIndexError, match="expected two runs"):
+        ri.compare(run, run)
+    with pytest.raises(ri.RefusalIndexError, match="expected two runs or more, got 1"):
+        ri.rank(run)
+
+
+def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
+    def broken(_question, _text):
+        raise ValueError("down")
+
+    run = ri.evaluate(models.answer, ROWS, grader_name="broken", **LOCAL | {"grader": broken, "max_retries": 0})
+    assert set(run.outcomes["unscored_reason"]) == {"request_failed"}
+    prepared = prepare_regrade(run.path, Settings.of(grader="exact"))
+    again = asyncio.run(regrade(prepared))
+    assert not again.missing
+    assert again.outcomes["first_grade"].null_count() == 0

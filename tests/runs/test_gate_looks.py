@@ -1,0 +1,377 @@
+"""Candidates that are asked while they are judged: verdicts, where they stop, and what is refused before it is paid."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+import refusal_index as ri
+from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
+from refusal_index.render import to_text
+from refusal_index.runs.api import plan_of
+from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
+from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.writing import run_to_end
+from refusal_index.stats import GroupSequential
+from tests.runs.models import ASKED, number_in
+
+ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
+SETTINGS: dict[str, Any] = {
+    "variants": "normal",
+    "grader": "exact",
+    "max_retries": 0,
+    "temperature": 0.0,
+}
+TOLERANT = Policy(margins={"correct_rate": 0.2, "correct_given_attempted": 0.3, "refusal_index": 0.4})
+
+
+def model(wrong_of_seven: int, refused: tuple[int, ...] = (0, 1, 6)):
+    """Err on so many numbers of seven, and refuse some."""
+
+    def sums(messages: list[dict[str, str]]) -> str:
+        message = messages[-1]["content"]
+        ASKED[message] += 1
+        number, forced = number_in(message), "leaving the question open is not allowed" in message
+        if number % 7 in refused and not forced:
+            return "<answer>UNANSWERED</answer>"
+        return f"<answer>{'none' if number % 7 < wrong_of_seven else 2 * number}</answer>"
+
+    return sums
+
+
+BASE = model(3)
+
+
+def plan(function: Any = BASE, name: str = "candidate", **settings: Any) -> Plan:
+    return plan_of(function, ROWS, model_name=name, out=name, **SETTINGS | settings)
+
+
+@pytest.fixture(scope="module")
+def asked_base(tmp_path_factory):
+    """Return the folder of a run of the base model, which nobody changes."""
+    return ri.evaluate(BASE, ROWS, model_name="base", out=tmp_path_factory.mktemp("asked") / "base", **SETTINGS).path
+
+
+@pytest.fixture
+def baseline(asked_base):
+    return read_one(ri.open_run(shutil.copytree(asked_base, "base")), "baseline")
+
+
+def failed(found: Gated) -> set[str]:
+    return {one.named.guard.name for one in found.verdict.guards if one.test.verdict == "fail"}
+
+
+def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -> Gated:
+    return run_to_end(gate_while_asking(of, baseline, policy, **options))
+
+
+def test_the_same_model_passes_before_all_is_asked(baseline):
+    found = judged(plan(), baseline)
+    assert found.verdict.verdict == "pass"
+    assert found.run.stopped.asked == found.verdict.questions < 400
+    assert "the gate's verdict is pass" in found.run.stopped.why
+    assert f"Look {found.run.stopped.look} of 5, after {found.run.stopped.asked}" in found.verdict.looked
+    assert gate(found.run, "base", TOLERANT).to_document() == found.verdict.to_document()
+
+
+KNOWS = TOLERANT.changed(margins={"correct_rate": 0.1})
+
+
+def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
+    found = judged(plan(model(6)), baseline, KNOWS)
+    assert found.verdict.verdict == "fail"
+    assert found.run.stopped.look == 1
+    assert failed(found) == {"correct_rate"}
+
+
+@pytest.mark.parametrize("refused", [(), tuple(range(7))], ids=["answers everything", "refuses everything"])
+def test_a_model_without_an_index_never_passes_and_no_look_is_an_exception(baseline, refused):
+    found = judged(plan(model(3, refused)), baseline, Policy(margins={"refusal_rate": 0.99}))
+    assert found.verdict.verdict == "fail"
+    assert failed(found)
+    assert found.run.stopped.asked < 400
+
+
+def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
+    found = judged(plan(), baseline, Policy(margins={"refusal_index": 0.001}))
+    assert found.verdict.verdict == "inconclusive"
+    assert found.run.stopped is None
+    assert found.run.outcomes.height == 400
+
+
+def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline):
+    strict = TOLERANT.changed(margins={"refusal_index": 0.001})
+    found = judged(plan(), baseline, strict)
+    alone = gate("candidate", "base", strict)
+    assert alone.to_document() == found.verdict.to_document()
+    assert alone.level_at_look < 0.05
+    assert alone.looked.startswith("Look 5 of 5, after 400 of 400 questions")
+
+
+def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_often_than_stated():
+    rng, n = np.random.default_rng(0), 40_000
+    paths = rng.standard_normal((n, 5)).cumsum(axis=1) / np.sqrt(np.arange(1, 6))
+    planned = GroupSequential.planned(2000)
+    looked = (paths > [planned.critical_value(size) for size in planned.sizes]).any(axis=1)
+    last, _ = look_of({"gate_looks": {"of": 2000, "looks": 5}}, 0.05)
+    again = paths[:, -1] > -ndtri(last.level)
+    error = np.sqrt(0.05 * 0.95 / n)
+    assert (looked | again).mean() == pytest.approx(0.05, abs=3 * error)
+    assert (looked | (paths[:, -1] > -ndtri(0.05))).mean() > 0.05 + 3 * error
+
+
+def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
+    found = judged(plan(), baseline)
+    alone = gate(found.run.folder.outcomes, "base/outcomes.parquet", TOLERANT)
+    assert alone.to_document() == found.verdict.to_document()
+    Path("elsewhere.parquet").write_bytes(found.run.folder.outcomes.read_bytes())
+    assert gate("elsewhere.parquet", "base", TOLERANT).level_at_look is None
+
+
+def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last_look(baseline):
+    judged(plan(max_requests=60), baseline)
+    within = gate("candidate", "base", TOLERANT.changed(max_missing=0.99))
+    assert (within.verdict, within.within_look) == ("inconclusive", True)
+    whole = ri.evaluate(BASE, ROWS, model_name="candidate", out="candidate", **SETTINGS)
+    assert whole.outcomes.height == 400
+    design = GroupSequential.planned(400)
+    assert gate(whole, "base", TOLERANT).level_at_look == pytest.approx(ri.stats.AtLook(design, 400).level)
+
+
+def test_looks_that_are_planned_after_others_are_refused_before_anything_is_asked(baseline):
+    judged(plan(max_requests=60), baseline)
+    ASKED.clear()
+    with pytest.raises(SettingError, match=r"looks: expected 5 looks, as planned before .* got"):
+        judged(plan(looks=1), baseline)
+    assert not ASKED
+
+
+def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline):
+    def broken(messages: list[dict[str, str]]) -> str:
+        if len(ASKED) >= 150:
+            raise ConnectionError("the line is dead")
+        return BASE(messages)
+
+    ASKED.clear()
+    strict = TOLERANT.changed(margins={"refusal_index": 0.001})
+    found = judged(plan(broken, max_connections=1), baseline, strict)
+    assert found.run is None
+    assert ["the line is dead" in one for one in found.notes] == [True]
+    document = found.verdict.to_document()
+    assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
+    assert document["why"].startswith("the candidate could not be asked up to its next look, and nothing is decided: ")
+    assert "the line is dead" in document["why"]
+    assert "nothing is decided" in to_text(found.verdict.blocks()).replace("\n", " ")
+
+
+def test_the_level_of_each_look_is_that_of_the_design(baseline):
+    found = judged(plan(looks=4), baseline)
+    design = GroupSequential.planned(400, 4)
+    look = found.run.stopped.look
+    level = ri.stats.AtLook(design, design.sizes[look - 1]).level
+    assert found.verdict.level_at_look == pytest.approx(level)
+    assert gate("candidate", "base", TOLERANT).level_at_look == pytest.approx(level)
+
+
+def test_fixed_bounds_need_no_baseline():
+    found = judged(plan(), None, Policy(at_most={"refusal_rate": 0.7}, at_least={"correct_rate": 0.1}))
+    assert found.verdict.verdict == "pass"
+    assert found.run.stopped.asked < 400
+
+
+def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline):
+    found = judged(plan(max_requests=60), baseline)
+    assert found.run.ended
+    assert found.verdict.verdict == "inconclusive"
+    assert "asking ended before the next look" in found.verdict.why
+    assert judged(plan(), baseline).verdict.verdict == "pass"
+
+
+def test_between_two_looks_nothing_is_decided_however_clear(baseline):
+    clear = judged(plan(model(6)), baseline, KNOWS)
+    assert (clear.verdict.verdict, clear.run.stopped.look) == ("fail", 1)
+    lenient = KNOWS.changed(max_missing=0.9)
+    found = judged(plan(model(6), "again", max_requests=clear.verdict.questions), baseline, lenient)
+    assert found.run.ended
+    assert found.verdict.verdict == "inconclusive"
+    assert (found.verdict.guards, found.verdict.changed, found.verdict.looked) == ((), (), None)
+    assert found.verdict.more_questions is None
+
+
+def stopping_at(requests: int):
+    """End the process's work after so many requests, as a signal does."""
+
+    async def sums(messages: list[dict[str, str]]) -> str:
+        if ASKED.total() == requests:
+            os.kill(os.getpid(), signal.SIGINT)
+        return BASE(messages)
+
+    return sums
+
+
+def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(baseline):
+    ASKED.clear()
+    strict = TOLERANT.changed(margins={"refusal_rate": 0.03})
+    with pytest.raises(KeyboardInterrupt):
+        judged(plan(stopping_at(150), max_connections=1), baseline, strict)
+    folder = ri.open_run("candidate").folder
+    assert folder.read_outcomes().height == 80
+    found = gate("candidate", "base", TOLERANT)
+    assert found.missing["candidate"] == pytest.approx(0.8)
+    assert (found.verdict, found.guards) == ("inconclusive", ())
+    alone = gate("candidate", None, Policy(at_least={"correct_rate": 0}))  # its own folder says how many are absent
+    assert (alone.verdict, alone.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
+    Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
+    elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
+    assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
+    assert elsewhere.why.startswith("80 % of the candidate's questions")
+    folder.replies.unlink()  # run.json alone knows it, too
+    assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
+
+
+def test_further_draws_that_were_not_asked_to_their_end_are_missing(baseline):
+    warm = {"temperature": 0.7, "draws": 2, "repeat_questions": 100, "max_connections": 1}
+    whole = ri.evaluate(BASE, ROWS, model_name="twice", out="twice", **SETTINGS | warm)
+    assert gate(whole, whole, TOLERANT).missing == {"candidate": 0, "baseline": 0}
+    once = warm | {"draws": 1, "repeat_questions": None}
+    run = ri.evaluate(BASE, ROWS, model_name="once", out="once", **SETTINGS | once)
+    assert gate(run, run, TOLERANT).verdict == "pass"
+    requests = run.document["variants"][0]["usage"]["requests"]
+    ri.evaluate(BASE, ROWS, model_name="once", out="once", **SETTINGS | warm, max_requests=requests + 3)
+    found = gate("once", "once", TOLERANT)
+    assert found.missing["candidate"] > 0.9
+    assert found.verdict == "inconclusive"
+
+
+def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline):
+    asked = judged(plan(), baseline)
+    alone = gate("candidate", "base", TOLERANT)
+    assert alone.to_document() == asked.verdict.to_document()
+    ri.evaluate(BASE, ROWS, model_name="narrow", out="narrow", until="half-width=.3", **SETTINGS)
+    found = gate("narrow", "base", TOLERANT)
+    stop = ri.open_run("narrow").stopped
+    design = GroupSequential.planned(400)
+    assert found.level_at_look == pytest.approx(ri.stats.AtLook(design, stop.asked).level)
+    assert found.looked.startswith(f"Look {stop.look} of 5")
+    assert f"Of the baseline: {stop.sentence}" in to_text(gate("base", "narrow", TOLERANT).blocks())
+
+
+@pytest.mark.parametrize(
+    ("tampered", "said"),
+    [
+        ({"of": 400, "looks": 1000000}, "expected where a look was planned, got 1000000 looks"),
+        ({"of": 0, "looks": 5}, "expected of and looks, or null, got"),
+        ({"looks": 5}, "expected of and looks, or null, got"),
+    ],
+)
+def test_looks_that_were_tampered_with_are_named(baseline, tampered, said):
+    place = Path("base/run.json")
+    document = json.loads(place.read_text())
+    document["about"]["gate_looks"] = tampered
+    place.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match=f"about, gate_looks: {said}"):
+        gate("base", "base", TOLERANT)
+
+
+@pytest.mark.parametrize("changed", [{"looks": 1000000}, {"asked": 79}, {"look": 4}])
+def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
+    judged(plan(), baseline)
+    place = Path("candidate/run.json")
+    document = json.loads(place.read_text())
+    document["about"]["stopped"] |= changed
+    place.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match="about, stopped: expected where a look was planned"):
+        gate("candidate", "base", TOLERANT)
+
+
+def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
+    asked = {"variants": "normal", "limit": 100, "max_requests": 60}
+    run = ri.evaluate("almanac/base", out="some", **asked)
+    found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
+    assert found.guards[0].test.pvalue_beyond < 0.001
+    assert found.guards[0].named.candidate == 0, "of the refused no answer was demanded yet"
+    assert found.verdict == "inconclusive"
+    assert " of the candidate's questions" in found.why
+
+
+def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
+    dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", penalty=3.0, **SETTINGS)
+    bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
+    found = gate(dear, "base", Policy(at_least=bounds))
+    rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
+    (one,) = (one for one in found.guards if one.named.guard.name == "weighted_score")
+    assert one.named.candidate == pytest.approx(rate["weighted_score"])
+    assert one.named.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
+    margins = {"weighted_score": 0.1}
+    with pytest.raises(OutcomeTableError, match=r"penalty: expected the same .* weighted_score, got 3.0 and 1.0"):
+        gate(dear, "base", Policy(margins=margins))
+    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.guard.name in margins)
+    assert one.named.baseline == pytest.approx(rate["weighted_score"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"at_least": {"weighted_score": -20}}, "at_least, weighted_score: expected a number from -3 to 0, which is"),
+        ({"at_most": {"truthfulness_score": 1.5}}, "at_most, truthfulness_score: expected a number from -1 to 1,"),
+        ({"margins": {"weighted_score": 10}}, "margins, weighted_score: expected a number from 0 to 3, which is"),
+    ],
+)
+def test_a_limit_that_a_score_cannot_have_is_refused(limit, said):
+    dear = ri.evaluate(BASE, ROWS[:50], model_name="dear", out="dear", penalty=3.0, **SETTINGS)
+    with pytest.raises(PolicyError, match=said):
+        gate(dear, dear, Policy(**limit))
+    ASKED.clear()
+    with pytest.raises(PolicyError, match="expected a number from -1 to 0, which is what it can be with the run's pen"):
+        judged(plan(), None, Policy(at_least={"weighted_score": -20}))
+    assert not ASKED
+
+
+def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):
+    first = judged(plan(), baseline)
+    ASKED.clear()
+    again = judged(plan(), baseline)
+    assert not ASKED
+    assert again.verdict.to_document() == first.verdict.to_document()
+
+
+def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked(baseline):
+    ASKED.clear()
+    others = [{**row, "id": f"other{row['id']}"} for row in ROWS]
+    of = plan_of(BASE, others, model_name="candidate", out="candidate", **SETTINGS)
+    with pytest.raises(
+        OutcomeTableError, match="at least half of the 400 questions to ask in it, got 0 shared, of 400"
+    ):
+        judged(of, baseline)
+    assert not ASKED
+    assert not Path("candidate").exists()
+
+
+def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
+    assert variant_to_ask(Policy(), baseline) == "normal"
+    assert variant_to_ask(Policy(variant="high"), None) == "high"
+    with pytest.raises(PolicyError, match="expected one prompt variant to ask with, got none; name it with --variant"):
+        variant_to_ask(Policy(), None)
+
+
+@pytest.mark.nightly
+def test_embedded_models_are_judged_as_they_are():
+    asked = {"limit": 1000, "variants": "normal", "temperature": 0}
+    base = read_one(ri.evaluate("almanac/base", out="base", **asked), "baseline")
+    verdicts = {}
+    for name in ("base", "rash", "small"):
+        of = prepare(Settings.of(model=f"almanac/{name}", **asked), out=Path(name + "-candidate"))
+        found = judged(of, base, Policy())
+        verdicts[name] = found.verdict.verdict
+        assert found.run.stopped.asked < 1000
+    assert verdicts == {"base": "pass", "rash": "fail", "small": "fail"}

@@ -1,0 +1,259 @@
+"""What a folder is made of: every setting tells runs apart, or says why it need not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refusal_index as ri
+from refusal_index.data.datasets import load_dataset, sample
+from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.settings import as_json
+from refusal_index.runs import checks, plan
+from refusal_index.runs.force import prepare_force
+from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.settings import COMPARABILITY_VERSION, SETTINGS, Settings
+from refusal_index.runs.writing import ComparabilityError, rebuild
+from tests.runs import models
+from tests.runs.models import LOCAL, ROWS
+
+HARMFUL = {
+    "model": "almanac/base",
+    "grader": "openai/gpt-4o-mini",
+    "seed": 1,
+    "dataset": "own",
+    "limit": 5,
+    "prompts": "paraphrases",
+    "placement": "system",
+    "think": "/no_think",
+    "temperature": 0.0,
+    "top_p": 1.0,
+    "max_tokens": 10,
+    "reasoning_effort": "low",
+}
+HARMLESS = {
+    "data": ("again/own.csv",),
+    "column": {"question": "question"},
+    "variants": "low,high",
+    "draws": 3,
+    "repeat_questions": 4,
+    "engine": "batch",
+    "max_connections": 3,
+    "max_retries": 0,
+    "attempt_timeout": 9,
+    "max_choices": 2,
+    "logprobs": True,
+    "price": "1,2",
+    "grader_price": "3,4",
+    "retry": "first_empty",
+    "detach": True,
+    "ray_address": "auto",
+    "command": "true {requests} {replies}",
+    "engine_option": {"poll": "1"},
+    "batch_rate": 0.5,
+    "max_requests": 10,
+    "max_cost": 1.0,
+    "max_time": 60.0,
+    "until": "half-width=.1",
+    "looks": 3,
+    "penalty": 2.0,
+    "truthfulness_weights": (1.0, 0.5, 2.0),
+    "log_to": "wandb",
+    "assume_refusal": 0.1,
+    "reply_tokens": 7,
+    "seconds_per_request": 1.0,
+}
+"""Another value than the default for every setting."""
+
+
+@pytest.fixture(autouse=True)
+def every_tracker_is_installed(monkeypatch):
+    monkeypatch.setattr(checks, "is_installed", lambda _name: True)
+
+
+def planned(**values: Any) -> Plan:
+    if "max_cost" in values:
+        values = {"price": (1.0, 2.0), "grader_price": (1.0, 2.0), **values}
+    if "repeat_questions" in values:
+        values["draws"] = 3
+    return prepare(Settings.of(**{"model": "almanac/small", "limit": 6, **values}))
+
+
+def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
+    path = Path(folder)
+    path.mkdir(exist_ok=True)
+    rows = [{"question": text.format(n=n), "answer": str(2 * n)} for n in range(8)]
+    (path / "own.csv").write_text("question,answer\n" + "".join(f"{row['question']},{row['answer']}\n" for row in rows))
+    return [str(path / "own.csv")]
+
+
+def test_every_setting_is_known_to_tell_replies_apart_or_says_why_it_does_not():
+    assert {name for name, one in SETTINGS.items() if one.harmless is None} == set(HARMFUL)
+    assert {name for name, one in SETTINGS.items() if one.harmless} == set(HARMLESS)
+
+
+@pytest.mark.parametrize("name", [name for name in HARMFUL if name != "dataset"])
+def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name):
+    one, other = planned(), planned(**{name: HARMFUL[name]})
+    assert one.settings.value(name) != other.settings.value(name)
+    assert as_json(one.identity) != as_json(other.identity)
+    assert one.folder.path != other.folder.path
+
+
+OF_AN_ENGINE = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
+
+
+@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])
+def test_a_harmless_one_finds_the_same_folder_again(name):
+    one, other = planned(), planned(**{name: HARMLESS[name]})
+    assert one.settings.value(name) != other.settings.value(name)
+    assert as_json(one.identity) == as_json(other.identity)
+    assert one.folder.path == other.folder.path
+
+
+def test_of_ones_own_questions_it_is_they_that_count_and_not_where_they_were_read():
+    here, there, others = questions("here"), questions("there"), questions("others", "What is {n} and {n}?")
+    own = {"grader": "exact", "limit": None}
+    one = planned(data=here, **own)
+    assert one.folder.path != planned(grader="exact").folder.path
+    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": HARMLESS["column"]}):
+        assert as_json(planned(**same, **own).identity) == as_json(one.identity)
+    for different in ({"data": others}, {"data": here, "column": {"answer": "question"}}):
+        assert planned(**different, **own).folder.path != one.folder.path
+
+
+KNOWN_TO_ALL = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - OF_AN_ENGINE.keys()
+CHANGES = st.sets(st.sampled_from(sorted(KNOWN_TO_ALL)))
+
+
+@pytest.mark.parametrize(("name", "engine"), OF_AN_ENGINE.items())
+def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_another(name, engine):
+    own = planned(**{name: HARMLESS[name], "engine": engine})
+    assert as_json(own.identity) == as_json(planned().identity)
+    with pytest.raises(ri.RefusalIndexError, match=f"{name}: expected engine .*{engine}"):
+        planned(**{name: HARMLESS[name], "engine": "direct"})
+
+
+@settings(max_examples=10)  # each loads a dataset
+@given(CHANGES)
+def test_a_folder_is_found_again_exactly_if_all_that_changed_is_harmless(names):
+    values = HARMFUL | HARMLESS
+    same = as_json(planned(**{name: values[name] for name in names}).identity) == as_json(planned().identity)
+    assert same is not bool(names & HARMFUL.keys())
+
+
+@given(CHANGES, st.randoms())
+def test_what_settings_are_given_in_makes_no_difference(names, random):
+    values, order = HARMFUL | HARMLESS, sorted(names)
+    random.shuffle(order)
+    assert Settings.of(**{name: values[name] for name in order}) == Settings.of(
+        **{name: values[name] for name in sorted(names)}
+    )
+
+
+def test_the_same_settings_always_name_the_same_folder():
+    plan = prepare(Settings.of(model="almanac/small", limit=12))
+    assert plan.folder.path.name == "almanac-small-almanac-1dce1d02"
+
+
+def test_every_field_of_a_question_counts():
+    base = {"id": "q", "question": "Which?", "answer": "B", "choices": "A|B", "context": "c", "topic": "t"}
+    base |= {"aliases": "b|bb", "pattern": ".+"}
+    found = {questions_from([base]).questions_sha256}
+    for name, value in {
+        "id": "r",
+        "question": "What?",
+        "answer": "A",
+        "choices": "A|B|C",
+        "context": "d",
+        "topic": "u",
+        "aliases": "b",
+        "pattern": "[AB]",
+    }.items():
+        found.add(questions_from([base | {name: value}]).questions_sha256)
+    assert len(found) == 1 + len(base)
+
+
+def test_a_sample_of_another_seed_is_another_run_and_a_smaller_one_lies_within():
+    dataset = load_dataset("almanac")
+    small, large = (set(sample(dataset, size, 0).questions) for size in (5, 50))
+    assert small < large
+    assert planned(seed=1).dataset.questions_sha256 != planned().dataset.questions_sha256
+
+
+def test_the_comparability_version_is_part_of_it(monkeypatch):
+    before = planned()
+    monkeypatch.setattr(plan, "COMPARABILITY_VERSION", 2)
+    assert planned().folder.path != before.folder.path
+
+
+def test_runs_graded_by_patterns_are_a_version_ahead_and_those_of_the_former_dialect_are_kept_as_they_are():
+    """Their patterns are in the dialect of `regex`; they were in that of `re`."""
+    rows = [{**row, "pattern": ".*"} for row in ROWS]
+    run = ri.evaluate(models.answer, rows, out="run", **{**LOCAL, "grader": "regex"})
+    assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
+    run.folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
+    with pytest.raises(ComparabilityError, match=f"this release grades by version {COMPARABILITY_VERSION + 1}"):
+        rebuild(Path("run"))
+    anew = rebuild(Path("run"), regrade=True)
+    assert anew.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
+
+
+@pytest.fixture
+def of_another_version() -> ri.Run:
+    """Return a run whose folder says that it was graded by other rules, with results that tell whether it is so."""
+    run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
+    document = json.loads(run.folder.run_json.read_text())
+    document["settings"]["comparability_version"] = 0
+    run.folder.run_json.write_text(json.dumps(document))
+    run.folder.write_summary("as it was")
+    return run
+
+
+def test_a_folder_graded_by_other_rules_is_kept_as_it_is(of_another_version):
+    before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    with pytest.raises(ComparabilityError, match=r"run was made under comparability version 0.*kept as they are"):
+        rebuild(Path("run"))
+    assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
+    with pytest.raises(RunFolderError, match="comparability_version: there 0, here 1"):
+        ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
+
+
+def test_it_is_graded_anew_on_request_and_is_of_this_version_then(of_another_version):
+    models.ASKED.clear()
+    run = rebuild(Path("run"), regrade=True)
+    assert run.outcomes.equals(of_another_version.outcomes)
+    assert run.folder.read_settings()["comparability_version"] == 1
+    assert ri.evaluate(models.answer, ROWS, out="run", **LOCAL).outcomes.equals(run.outcomes)
+    assert not models.ASKED
+
+
+def test_rebuilding_needs_no_model_and_makes_no_folder_where_there_is_none():
+    run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
+    models.ASKED.clear()
+    for path in (run.folder.outcomes, run.folder.summary, run.folder.report):
+        path.unlink()
+    again = rebuild(Path("run"), penalty=2.0)
+    assert again.outcomes.equals(run.outcomes)
+    assert again.summary != run.summary
+    assert not models.ASKED
+    with pytest.raises(RunFolderError):
+        rebuild(Path("nowhere"))
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("header", ["grade", "grade,forced_grade"])
+def test_a_forced_pass_is_named_as_before_whatever_else_its_file_knows(tmp_path, header):
+    """The digest of what is forced: folders made before files could hold both passes are resumed still."""
+    path, further = tmp_path / "m1.csv", ",A" * header.count(",")
+    rows = "".join(f"{row}{further}\n" for row in ("a,Who?,I,no idea,C", "b,What?,It,that,B"))
+    path.write_text(f"id,problem,target,predicted_answer,{header}\n{rows}")
+    plan = prepare_force(path, Settings.of(model="mockllm/model", grader="exact"), out=tmp_path / "x").plan
+    digest = "ed8fe55f0577152289093afe20229e1c1b711eaaefa27547f2168867eb3fe40d"
+    assert plan.identity["first_pass"]["answers_sha256"] == digest

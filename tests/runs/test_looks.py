@@ -1,0 +1,272 @@
+"""Runs in looks: where they stop, what they hold then, and that they go on from there, whoever carries them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.files import held
+from refusal_index.data.stopping import Until
+from refusal_index.findings.summary import half_width_of
+from refusal_index.runs.api import plan_of
+from refusal_index.runs.engine import Event, Finished, WaitingError, unwatched
+from refusal_index.runs.gate import in_looks, sizes_of
+from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.sweep import carry_out_sweep, prepare_sweep
+from refusal_index.runs.writing import rebuild, run_to_end
+from tests.runs.models import ASKED, number_in
+from tests.tiers import others_nightly
+
+ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(300)]
+SETTINGS = {
+    "variants": "normal",
+    "grader": "exact",
+    "max_retries": 0,
+    "temperature": 0.0,
+    "model_name": "sums",
+}
+
+
+def reply(number: int, forced: bool) -> str:
+    """Err on three numbers of seven, and refuse two of these and one of the others."""
+    wrong = number % 7 < 3
+    if not forced and number % 7 in (0, 1, 6):
+        return "<answer>UNANSWERED</answer>"
+    return f"<answer>{'none' if wrong else 2 * number}</answer>"
+
+
+def sums(messages: list[dict[str, str]]) -> str:
+    message = messages[-1]["content"]
+    ASKED[message] += 1
+    return reply(number_in(message), "leaving the question open is not allowed" in message)
+
+
+async def interrupted(messages: list[dict[str, str]]) -> str:
+    if ASKED.total() == 80:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(30)
+    return sums(messages)
+
+
+def measure(**settings: object) -> ri.Run:
+    return ri.evaluate(sums, ROWS, **SETTINGS | settings)
+
+
+def test_it_stops_at_the_first_look_that_is_narrow_enough():
+    run = measure(until="half-width=.25", looks=6, out="run")
+    stop = run.stopped
+    assert (stop.asked, stop.of, stop.look, stop.looks) == (100, 300, 2, 6)
+    assert run.is_complete
+    assert run.ended is None
+    assert run.outcomes["question_id"].n_unique() == 100
+    assert half_width_of(run.summary) <= 0.25
+    earlier = measure(limit=50, out="earlier")
+    assert half_width_of(earlier.summary) > 0.25
+    assert f"{half_width_of(run.summary):.3f}" in stop.why
+
+
+def test_a_run_that_stopped_holds_what_a_run_of_so_many_questions_does():
+    stopped, small = measure(until="half-width=.25", looks=6, out="run"), measure(limit=100, out="small")
+    assert stopped.outcomes.sort("question_id").equals(small.outcomes.sort("question_id"))
+    assert stopped.summary.variants == small.summary.variants
+
+
+def test_where_it_stopped_is_said_wherever_its_numbers_are():
+    run = measure(until="half-width=.25", looks=6, out="run")
+    sentence = run.stopped.sentence
+    assert sentence.startswith(
+        "Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI"
+    )
+    assert sentence in repr(run).replace("\n", " ")
+    assert sentence in run.folder.report.read_text()
+    document = json.loads(run.folder.summary.read_text())
+    assert document["complete"] is True
+    assert document["stopped"] == run.stopped.to_document()
+    assert rebuild(run.path).document["stopped"] == document["stopped"]
+    assert ri.open_run(run.path).stopped == run.stopped
+
+
+@others_nightly("engine", ["direct", "batch"])
+def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
+    first = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    assert first.stopped.asked == 100
+    again = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    assert (again.stopped, again.summary) == (first.stopped, first.summary)
+    further = measure(until="half-width=.2", looks=3, out="run", engine=engine)
+    assert further.stopped.asked == 200
+    whole = measure(out="run", engine=engine)
+    assert whole.stopped is None
+    assert whole.document["stopped"] is None
+    assert whole.outcomes.height == 300
+    assert set(ASKED.values()) == {1}
+
+
+def test_files_hold_the_requests_of_the_look_that_is_due():
+    with pytest.raises(WaitingError, match=r"^50 requests are due"):
+        measure(until="half-width=.25", looks=6, out="run", engine="files")
+
+
+def test_an_end_that_is_never_reached_asks_all():
+    run = measure(until="half-width=.01", out="run")
+    assert run.stopped is None
+    assert run.outcomes.height == 300
+    plain = measure(out="plain")
+    assert run.summary == plain.summary
+    assert plain.short_of is plain.document["short_of"] is None
+
+
+def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
+    run = measure(until="half-width=.01", out="run")
+    half_width = half_width_of(run.summary)
+    told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
+    assert run.short_of == told
+    assert told in repr(run).replace("\n", " ")
+    assert told in run.folder.report.read_text()
+    assert json.loads(run.folder.summary.read_text())["short_of"] == told
+    assert rebuild(run.path).short_of == ri.open_run(run.path).short_of == told
+    for other in ({"until": f"half-width={half_width + 0.001}"}, {}):
+        again = measure(out="run", **other)
+        assert (again.short_of, again.document["short_of"]) == (None, None)
+        assert "Not reached" not in again.folder.report.read_text()
+
+
+def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
+    whole = measure(out="run")
+    half_width = half_width_of(whole.summary)
+    assert whole.reached is None
+    run = measure(until=f"half-width={half_width + 0.001}", out="run")
+    told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
+    assert (run.reached, run.short_of, run.stopped) == (told, None, None)
+    assert rebuild(run.path).reached == ri.open_run(run.path).reached == told
+    assert told in repr(run).replace("\n", " ")
+    assert measure(until=f"half-width={half_width - 0.001}", out="run").reached is None
+    assert measure(until="half-width=.25", looks=6, out="stopped").reached is None, "where it stopped says it"
+
+
+def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
+    run = measure(until="half-width=.01", out="run", max_requests=100)
+    assert run.ended
+    asked = run.outcomes["question_id"].n_unique()
+    assert run.short_of.endswith(f"after {asked} questions, of which not all have a grade.")
+    assert measure(until="half-width=.25", looks=6, out="run").short_of is None
+
+
+def test_each_question_is_told_to_be_finished_once():
+    told: list[Event] = []
+    measure(until="half-width=.01", looks=3, out="run", progress=told.append)
+    finished = Counter(one.question_id for one in told if isinstance(one, Finished))
+    assert len(finished) == 300
+    assert set(finished.values()) == {1}
+
+
+def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
+    settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "max_connections": 1, "out": "run"}
+    with pytest.raises(KeyboardInterrupt):
+        ri.evaluate(interrupted, ROWS, **settings)
+    assert ASKED.total() == 80, "in the second look"
+    ASKED["go on"] = 1000
+    run = ri.evaluate(interrupted, ROWS, **settings)
+    assert (run.stopped.asked, run.stopped.look) == (100, 2)
+    del ASKED["go on"]
+    assert set(ASKED.values()) == {1}
+    undisturbed = measure(until="half-width=.25", looks=6, out="undisturbed")
+    assert run.summary == undisturbed.summary
+
+
+def test_a_budget_that_ends_first_is_said_and_the_look_is_finished_later():
+    run = measure(until="half-width=.25", looks=6, out="run", max_requests=90)
+    assert "90" in run.ended
+    assert run.stopped is None
+    run = measure(until="half-width=.25", looks=6, out="run")
+    assert (run.ended, run.stopped.asked) == (None, 100)
+
+
+def test_a_budget_that_was_used_up_at_the_stop_leaves_it_stated():
+    asked = measure(until="half-width=.25", looks=6, out="run").document["variants"][0]["usage"]["requests"]
+    again = measure(until="half-width=.25", looks=6, out="run", max_requests=asked)
+    assert again.stopped.asked == 100
+
+
+def test_a_look_without_an_index_does_not_end_it():
+    def never(messages: list[dict[str, str]]) -> str:
+        return "<answer>none</answer>"
+
+    run = ri.evaluate(never, ROWS, until="half-width=.9", looks=4, out="run", **SETTINGS)
+    assert half_width_of(run.summary) is None
+    assert run.stopped is None
+    assert run.outcomes.height == 300
+
+
+def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
+    plan, seen = plan_of(sums, ROWS, **SETTINGS, out="run"), []
+    run = run_to_end(in_looks(plan, sizes_of(plan, 4), lambda run, asked: seen.append((asked, run.outcomes.height))))
+    assert seen == [(75, 75), (150, 150), (225, 225), (300, 300)]
+    assert run.outcomes.height == 300
+    run = run_to_end(in_looks(plan, sizes_of(plan, 4), lambda *_: "it is the last"))
+    assert run.stopped is None
+
+
+def test_repeated_draws_are_looked_at_too():
+    settings = SETTINGS | {"temperature": 0.7}
+    run = ri.evaluate(sums, ROWS, until="half-width=.25", looks=6, draws=2, repeat_questions=60, out="run", **settings)
+    drawn = run.outcomes.group_by("question_id").len()["len"].to_list()
+    assert run.stopped is not None
+    assert Counter(drawn)[2] == min(60, run.stopped.asked)
+
+
+@pytest.mark.slow
+def test_a_configuration_says_it_of_each_dataset(tmp_path):
+    Path("set.toml").write_text(
+        '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
+        '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
+    )
+    sweep = prepare_sweep("set.toml", Settings())
+
+    async def carried() -> list[ri.Run]:
+        with held(sweep.path):
+            return [one.run async for one in carry_out_sweep(sweep, lambda *_: nullcontext(unwatched))]
+
+    (run,) = run_to_end(carried())
+    assert run.stopped.asked < 200
+
+
+@pytest.mark.parametrize("given", ["half-width", "half-width=0", "half-width=5", "half-width=nan", "width=.1", 0.05])
+def test_an_end_that_is_none_is_named(given):
+    with pytest.raises(SettingError, match=r"until: expected half-width=NUMBER .* for instance half-width=.05, got"):
+        Settings.of(until=given)
+
+
+def test_an_end_is_read_however_it_is_written():
+    for given in ("half-width=.05", "half_width=0.05", Until(0.05)):
+        assert Settings.of(until=given).stopping.until == Until(0.05)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected", "tampered"),
+    [
+        *(
+            ("until", "a half_width above 0 and below 1", value)
+            for value in ({"half_width": 5}, {"half_width": "x"}, {"width": 0.1}, "half-width=.05")
+        ),
+        *(
+            ("stopped", "where it stopped", value)
+            for value in ({"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes")
+        ),
+    ],
+)
+def test_an_end_or_a_stop_that_was_tampered_with_is_named(key, expected, tampered):
+    run = measure(until="half-width=.25", looks=6, out="run")
+    document = json.loads(run.folder.run_json.read_text())
+    document["about"][key] = tampered
+    run.folder.run_json.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match=f"about, {key}: expected {expected}, or null, got"):
+        rebuild(run.path)

@@ -1,0 +1,337 @@
+"""What a store of replies adds up to: nothing counts twice, what is missing is said, and grading anew keeps apart."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.tabular import read_outcomes
+from refusal_index.findings.summary import summarise
+from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
+from refusal_index.runs import results, writing
+from refusal_index.runs.plan import open_store, prepare
+from refusal_index.runs.regrade import NOT_ANSWERED, prepare_regrade, regrade
+from refusal_index.runs.results import UnfinishedError, derive_into, each_asked
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+from refusal_index.runs.writing import rebuild, write_results
+from tests.models.conftest import derive, make_dataset
+from tests.runs import models
+from tests.runs.models import LOCAL, ROWS
+
+RIGHT, REFUSED = "<answer>0</answer>", "<answer>UNANSWERED</answer>"
+
+
+@pytest.fixture
+def folder() -> RunFolder:
+    plan = prepare(Settings.of(model="almanac/small", variants="low,high"), dataset=make_dataset(1), out=Path("run"))
+    with plan.folder.lock():
+        plan.folder.create_or_resume(plan.identity, about=plan.about)
+    return plan.folder
+
+
+def said(of: Pass, text: str, draw: int = 0, variant: str = "low", tokens: int = 10) -> Completion:
+    return Completion("q0", "" if of is Pass.FORCED else variant, draw, Reply(of, Asked.MODEL, text), 0, tokens, 1)
+
+
+@pytest.fixture
+def store():
+    with ReplyStore(None) as store:
+        yield store
+
+
+(QUESTION,) = make_dataset(1).questions
+
+
+def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.put([said(Pass.FIRST, RIGHT), said(Pass.FORCED, RIGHT), said(Pass.FIRST, RIGHT, 1)])
+    store.fail("low", "q0", "the provider fell over")
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "refused", "wrong", "unscored_reason") == [
+        (0, False, False, None),
+        (1, None, None, "request_failed"),
+        (2, None, None, "request_failed"),
+    ]
+    assert [(one.variant, one.question_id, one.error) for one in derived.missing] == [
+        ("low", "q0", "the provider fell over")
+    ]
+
+
+def test_a_question_that_failed_is_unscored_and_neither_refused_nor_wrong(folder, store):
+    store.ask("low", {QUESTION: 1})
+    with pytest.raises(UnfinishedError, match="run the same command again to resume"):
+        derive(folder, store)
+    store.fail("low", "q0", "no")
+    (row,) = derive(folder, store).outcomes.rows(named=True)
+    assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "request_failed")
+
+
+def rows_of(derived, *columns: str) -> list[tuple[object, ...]]:
+    return derived.outcomes.select(*columns).rows()
+
+
+def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
+    for variant in ("low", "high"):
+        store.ask(variant, dict.fromkeys(make_dataset(2).questions, 1))
+    store.put([said(Pass.FIRST, RIGHT), said(Pass.FIRST, RIGHT, variant="high")])
+    store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT))])
+    derived = derive(folder, store)
+    assert rows_of(derived, "variant", "question_id", "refused", "wrong", "unscored_reason") == [
+        ("low", "q0", False, False, None),
+        ("low", "q1", False, True, None),
+        ("high", "q0", False, False, None),
+        ("high", "q1", None, None, "not_finished"),
+    ]
+    assert [(one.variant, one.question_id) for one in derived.missing] == [("high", "q1")]
+    high = summarise(derived.outcomes).variants[1]
+    assert (high.variant, high.status, high.completeness.asked) == ("high", "incomplete", 2)
+
+
+def test_a_variant_of_which_nothing_was_answered_stands_in_the_table(folder, store):
+    for variant in ("low", "high"):
+        store.ask(variant, {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT)])
+    assert rows_of(derive(folder, store), "variant", "unscored_reason") == [("low", None), ("high", "not_finished")]
+
+
+@pytest.mark.parametrize(("failed", "reason"), [(False, "not_finished"), (True, "request_failed")])
+def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, failed, reason):
+    store.ask("low", {QUESTION: 1})
+    store.put([said(Pass.FIRST, REFUSED)])
+    if failed:
+        store.fail("low", "q0", "no")
+    derived = derive(folder, store)
+    (row,) = derived.outcomes.rows(named=True)
+    assert (row["refused"], row["wrong"], row["unscored_reason"]) == (True, None, reason)
+    assert (row["first_grade"], row["first_reply"], row["forced_reply"]) == ("refused", REFUSED, None)
+    assert derived.usage["low"].requests == 1
+
+
+def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wrong(store):
+    settings = Settings.of(model="almanac/small", grader="openai/any", variants="low")
+    plan = prepare(settings, dataset=make_dataset(1), out=Path("graded"))
+    with plan.folder.lock():
+        plan.folder.create_or_resume(plan.identity, about=plan.about)
+    store.ask("low", {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT)])
+    (row,) = derive(plan.folder, store).outcomes.rows(named=True)
+    assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "not_finished")
+    assert (row["first_grade"], row["first_reply"]) == ("unscored", RIGHT)
+
+
+def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still_to_come(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False), (1, None, None), (2, None, None)]
+    assert derived.usage["low"].requests == 3, "what was paid for counts, whether it is used yet or not"
+
+
+def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
+    store.ask("low", {QUESTION: 5})
+    store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "wrong", "unscored_reason") == [
+        *((draw, False, None) for draw in range(3)),
+        *((draw, None, "not_finished") for draw in (3, 4)),
+    ]
+    assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]
+
+
+def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.ask("high", {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT, variant="high")])
+    derived = derive(folder, store)
+    low, high = summarise(derived.outcomes).variants
+    assert [(one.asked, one.scored) for one in (low.completeness, low.further_draws)] == [(1, 0), (2, 0)]
+    assert (high.completeness.scored, high.further_draws) == (1, None)
+
+
+def planted(store: ReplyStore, number: int) -> None:
+    """Ask questions under two variants, some of them often, with refusals, failures and what is still to come."""
+    for variant, draws in (("high", 1), ("low", 3)):
+        questions = make_dataset(number).questions
+        store.ask(variant, {one: draws if place % 3 else 1 for place, one in enumerate(questions)})
+        for place, one in enumerate(questions):
+            texts = [RIGHT, REFUSED, "<answer>7</answer>", ""]
+            replies = [
+                Completion(one.question_id, name, draw, Reply(of, Asked.MODEL, texts[(place + draw) % 4]), 0, place, 1)
+                for draw in range(draws)
+                for of, name in ((Pass.FIRST, variant), (Pass.FORCED, ""))
+                if (place + draw + (of is Pass.FORCED)) % 11
+            ]
+            store.put(replies)
+            if place % 5 == 0:
+                store.retire(replies[:1])
+            if place % 13 == 0:
+                store.fail(variant, one.question_id, "no")
+
+
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_a_table_that_is_written_in_parts_is_the_one_that_is_made_at_once(folder, store, monkeypatch, rows):
+    planted(store, 40)
+    whole = derive(folder, store)
+    monkeypatch.setattr(results, "ROWS_OF_PART", rows)
+    again, written = derive(folder, store), derive_into(folder.path / "derived.parquet", folder, store)
+    assert whole.outcomes.height > 80
+    assert again.outcomes.equals(whole.outcomes)
+    assert read_outcomes(folder.path / "derived.parquet").equals(whole.outcomes)
+    assert written.outcomes.collect_schema() == whole.outcomes.schema
+    for name in ("usage", "missing", "disagreements"):
+        assert getattr(again, name) == getattr(written, name) == getattr(whole, name)
+    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]
+
+
+def test_rows_come_by_variant_then_id_then_draw(folder, store):
+    planted(store, 12)
+    found = derive(folder, store).outcomes.with_columns(place=pl.col("variant").replace_strict({"low": 0, "high": 1}))
+    assert found.select("place", "question_id", "draw").rows() == sorted(
+        found.select("place", "question_id", "draw").rows()
+    )
+
+
+def test_questions_come_by_variant_and_id_with_all_that_counts(store):
+    planted(store, 12)
+    asked = list(each_asked(store, ["low", "high"], TwoPass(GraderKind.EXACT)))
+    assert [(one.variant, one.question.question_id) for one, _, _ in asked] == [
+        (variant, question_id) for variant in ("low", "high") for question_id in sorted(store.questions())
+    ]
+    for conversation, said_of, error in asked:
+        place = conversation.question.question_id, conversation.variant
+        assert said_of == store.standing(*place)
+        assert error == store.failures().get(place[::-1])
+
+
+def test_nothing_is_written_of_a_run_of_which_nothing_was_answered(folder, store):
+    store.ask("low", {QUESTION: 1})
+    with pytest.raises(UnfinishedError):
+        derive_into(folder.path / "derived.parquet", folder, store)
+    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "run.json"]
+
+
+def test_results_whose_replies_have_gone_are_not_written_over(folder):
+    with open_store(folder) as store:
+        store.ask("low", dict.fromkeys(make_dataset(3).questions, 1))
+        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT)) for n in range(3)])
+        write_results(folder, store)
+    before = folder.outcomes.read_bytes()
+    connection = sqlite3.connect(folder.replies)
+    with connection:
+        connection.execute("DELETE FROM replies WHERE question_id != 'q0'")
+    connection.close()
+    with pytest.raises(StoreError, match="found none for 2 of its 3 scored outcomes, the first low, q1; restore"):
+        rebuild(folder.path)
+    assert folder.outcomes.read_bytes() == before
+    folder.outcomes.rename(folder.path / "elsewhere.parquet")
+    assert rebuild(folder.path).summary.variants[0].status == "incomplete"
+
+
+def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    connection = sqlite3.connect(run.folder.replies)
+    with connection:
+        connection.execute("DELETE FROM replies WHERE question_id = 'q1'")
+    connection.close()
+    run.folder.outcomes.unlink()
+    anew = regraded(run, "exact")
+    rows = anew.outcomes.filter(question_id="q1")
+    assert set(rows["unscored_reason"]) == {"request_failed"}
+    assert anew.outcomes.filter(pl.col("question_id") != "q1")["wrong"].null_count() == 0
+    assert {one.error for one in anew.missing} == {f"{NOT_ANSWERED}it was not asked to its end"}
+
+
+def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder, store):
+    for variant in ("low", "high"):
+        store.ask(variant, {QUESTION: 1})
+        store.put([said(Pass.FIRST, REFUSED, variant=variant)])
+    store.put([said(Pass.FORCED, RIGHT, tokens=1000)])
+    usage = derive(folder, store).usage
+    assert [(usage[name].requests, usage[name].input_tokens) for name in ("low", "high")] == [(2, 1010), (1, 10)]
+
+
+def test_variants_stand_in_the_order_of_their_prompt_set_whenever_they_were_asked(folder, store):
+    for variant in ("high", "low"):
+        store.ask(variant, {QUESTION: 1})
+        store.put([said(Pass.FIRST, RIGHT, variant=variant)])
+    assert derive(folder, store).outcomes["variant"].to_list() == ["low", "high"]
+
+
+def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(store):
+    plan = prepare(Settings.of(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run"))
+    store.ask("low", {QUESTION: 3})
+    assert [talk.draws for talk in plan.conversations("low", store)] == [3, 1]
+
+
+def regraded(run: ri.Run, grader: str) -> ri.Run:
+    settings = Settings.of(grader=grader)
+    return asyncio.run(regrade(prepare_regrade(run.path, settings, out=Path("regraded"))))
+
+
+def test_graded_anew_nobody_asks_the_model_and_what_is_a_refusal_now_has_no_forced_answer():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"variants": "low,high"})
+    models.ASKED.clear()
+    anew = regraded(run, "python:tests.runs.models:judge_in_words")
+    assert not models.ASKED
+    for variant in ("low", "high"):
+        rows = anew.outcomes.filter(variant=variant)
+        refused_now = rows.filter(pl.col("unscored_reason") == "forced_not_asked")
+        assert refused_now["question_id"].to_list() == ["q2", "q6"]
+        assert refused_now["forced_reply"].null_count() == 2
+        assert refused_now["refused"].to_list() == [True, True]
+    assert anew.changes is not None
+    assert anew.document["regrading"]["from"] == run.document["grader"]
+
+
+def test_that_another_variant_was_forced_says_nothing_of_one_that_answered():
+    def sometimes(messages: list[dict[str, str]]) -> str:
+        """Refuse under the last variant alone, answer with nothing otherwise."""
+        if "leaving the question open is not allowed" in messages[-1]["content"]:
+            return "<answer>forced</answer>"
+        return REFUSED if "Be very cautious" in messages[-1]["content"] else "<answer>none</answer>"
+
+    run = ri.evaluate(sometimes, ROWS[:2], model_name="sometimes", **LOCAL | {"variants": "low,highest"})
+    assert run.outcomes.filter(variant="low")["forced_reply"].null_count() == 2
+    anew = regraded(run, "python:tests.runs.models:judge_in_words").outcomes
+    low, highest = anew.filter(variant="low"), anew.filter(variant="highest")
+    assert low["unscored_reason"].to_list() == ["forced_not_asked"] * 2
+    assert low["forced_reply"].null_count() == 2
+    assert highest["forced_reply"].to_list() == ["<answer>forced</answer>"] * 2
+
+
+def test_a_large_table_stays_in_its_file_until_it_is_asked_for(folder, monkeypatch):
+    with open_store(folder) as store:
+        planted(store, 12)
+        small = write_results(folder, store)
+        monkeypatch.setattr(writing, "HELD", 10)
+        large = write_results(folder, store)
+    assert large.outcomes.equals(small.outcomes)
+    assert (large.summary, large.refusal_index("low").estimate) == (small.summary, small.refusal_index("low").estimate)
+    assert large.report("large.html").read_bytes() == small.report("small.html").read_bytes()
+    folder.outcomes.unlink()
+    assert small.rows.collect().height > 20
+    with pytest.raises(FileNotFoundError):
+        large.rows.collect()
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(folder):
+    kept = folder.path / "kept"
+    kept.mkdir()
+    (kept / "0.parquet").touch()
+    left = folder.path / ".outcomes.parquet.abcd.tmp.efgh.tmp"
+    left.mkdir()
+    (left / "0.parquet").touch()
+    (folder.path / ".outcomes.parquet.abcd.tmp").touch()
+    (folder.path / ".outcomes.parquet.link.tmp").symlink_to(kept)
+    with open_store(folder) as store:
+        planted(store, 4)
+        write_results(folder, store)
+    assert not list(folder.path.glob("*.tmp"))
+    assert [one.name for one in kept.iterdir()] == ["0.parquet"]

@@ -1,0 +1,266 @@
+"""Trackers that follow a run, by one that is made for the test: what they are told, and that none harms the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import types
+import warnings
+from typing import Any, ClassVar
+
+import pytest
+
+from refusal_index.plugins.trackers import tracker
+from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.runs import checks, tracking
+from refusal_index.runs.api import evaluate, plan_of
+from refusal_index.runs.engine import Replied, Underway, WaitingError
+from refusal_index.runs.settings import SettingError
+from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.tracking import Counts
+from tests.runs import models
+from tests.runs.models import LOCAL, ROWS, answer, stopping
+
+
+class Recorder:
+    """A tracker that takes note of all that it is told, and fails where it is told to."""
+
+    begun: ClassVar[list[Any]] = []
+    counts: ClassVar[list[Any]] = []
+    finished: ClassVar[list[Any]] = []
+    abandoned: ClassVar[list[Any]] = []
+    waiting: ClassVar[list[Any]] = []
+    fails = ""
+    error: type[BaseException] = RuntimeError
+
+    def __init__(self, subject):
+        self._fail("begin")
+        self.begun.append(subject)
+
+    def count(self, found):
+        self._fail("count")
+        self.counts.append(found)
+
+    def finish(self, run):
+        self._fail("finish")
+        self.finished.append(run)
+        return "there"
+
+    def abandon(self):
+        self.abandoned.append(True)
+
+    def wait(self):
+        self.waiting.append(True)
+
+    def _fail(self, where):
+        if self.fails == where:
+            raise self.error("the server\nis down: hush-hush-9")
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
+    made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
+    module = types.ModuleType("recording")
+    module.Made = made
+    monkeypatch.setitem(sys.modules, "recording", module)
+    monkeypatch.setitem(tracker.TRACKERS, "wandb", ("json", "recording:Made"))
+    monkeypatch.setattr(tracking, "EVERY", 0.0)
+    return made
+
+
+def run_with(events=None, model=answer, **settings):
+    heard = events if events is not None else []
+    return evaluate(
+        model, ROWS, model_name="team/sums", out="run", progress=heard.append, **{**LOCAL, "log_to": "wandb"} | settings
+    )
+
+
+def notes_of(events):
+    return [event.note for event in events if isinstance(event, Underway) and event.is_news]
+
+
+def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(recorder):
+    events = []
+    run = run_with(events, price="1,2")
+    refused, wrong = run.outcomes["refused"].sum(), run.outcomes["wrong"].sum()
+    last = recorder.counts[-1]
+    assert {name: last[f"progress/{name}"] for name in ("questions", "answered", "refused", "wrong", "unscored")} == {
+        "questions": 8,
+        "answered": 8 - refused,
+        "refused": refused,
+        "wrong": wrong,
+        "unscored": 0,
+    }
+    assert (last["progress/requests"], last["progress/cost"]) == (8 + refused, 0.0)
+    (finished,) = recorder.finished
+    assert finished.document == {**run.document}
+    assert notes_of(events) == ["wandb: there"]
+    (subject,) = recorder.begun
+    assert subject.config["decoding"]["temperature"] == 0.7
+
+
+def test_what_came_in_batches_costs_what_batches_cost():
+    plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **{**LOCAL, "price": "2,8", "batch_rate": 0.5})
+    counts, reply = Counts(plan), Reply(Pass.FIRST, Asked.MODEL, "Lima")
+    with ReplyStore(None) as store:
+        for in_batch in (False, True):
+            one = Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch)
+            assert counts.add(Replied(one), store)
+    found = counts.found()
+    assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 3.0]
+
+
+def test_what_was_set_aside_to_be_asked_again_still_counts_as_paid_for():
+    plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
+    counts = Counts(plan)
+    said = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Lima"), input_tokens=7)
+    with ReplyStore(None) as store:
+        store.put([said])
+        store.retire([said])
+        counts.begin(store)
+    assert [counts.found()[f"progress/{name}"] for name in ("requests", "input_tokens")] == [1, 7]
+
+
+def test_counts_grow_with_the_run(recorder):
+    run_with()
+    asked = [one["progress/questions"] for one in recorder.counts]
+    assert asked == sorted(asked)
+    assert asked[-1] == 8
+
+
+def test_repeated_draws_count_a_question_once_by_its_first(recorder):
+    run = run_with(draws=3)
+    first = run.outcomes.filter(draw=0)
+    last = recorder.counts[-1]
+    assert last["progress/questions"] == 8
+    assert last["progress/refused"] == first["refused"].sum()
+    assert last["progress/wrong"] == first["wrong"].sum()
+
+
+@pytest.mark.parametrize("where", ["begin", "count", "finish"])
+def test_a_tracker_that_fails_is_a_line_and_the_run_goes_on(recorder, monkeypatch, where):
+    monkeypatch.setenv("SOME_API_KEY", "hush-hush-9")
+    recorder.fails = where
+    events = []
+    run = run_with(events)
+    assert run.summary.variants[0].table.n == 8
+    assert run.folder.report.exists()
+    assert recorder.abandoned == ([] if where == "begin" else [True])
+    assert notes_of(events) == [
+        "wandb: RuntimeError: the server is down: [key]; the results are not lost: 'refusal-index export run --to "
+        "wandb' logs them"
+    ]
+
+
+def test_a_tracker_whose_client_exits_ends_no_run(recorder):
+    recorder.fails, recorder.error = "begin", SystemExit
+    events = []
+    assert run_with(events).is_complete
+    assert notes_of(events)[0].startswith("wandb: SystemExit: the server is down")
+
+
+def test_who_is_told_of_no_progress_is_warned(recorder):
+    recorder.fails = "begin"
+    with pytest.warns(UserWarning, match="the server is down"):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL, log_to="wandb")
+
+
+def test_a_tracker_that_works_warns_of_nothing(recorder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL, log_to="wandb")
+    assert len(recorder.finished) == 1
+
+
+def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
+    monkeypatch.setattr(tracking, "AT_THE_END", 0.2)
+    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
+    monkeypatch.setattr(recorder, "finish", lambda _self, _run: time.sleep(2))
+    events = []
+    run = run_with(events)
+    assert run.is_complete
+    waited, gave_up = notes_of(events)
+    assert waited == "wandb: it is waited for; the results lie in run already"
+    assert gave_up.startswith("wandb: it did not take the results in 0.2 seconds; the results are not lost")
+
+
+def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
+    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
+    released = threading.Event()
+    monkeypatch.setattr(recorder, "finish", lambda _self, _run: released.wait(30))
+    events = []
+
+    def tell(event):
+        events.append(event)
+        if isinstance(event, Underway) and "waited for; the results lie" in event.note:
+            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+    began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=tell, **LOCAL, log_to="wandb")
+    assert time.monotonic() - began < 20
+    released.set()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert (tmp_path / "run" / "summary.json").exists()
+    assert notes_of(events)[-1].startswith("wandb: it was waited for no longer; the results are not lost: 'refusal-in")
+
+
+def test_a_tracker_that_is_named_twice_follows_once(recorder):
+    events = []
+    run_with(events, log_to="wandb,wandb")
+    assert (len(recorder.begun), notes_of(events)) == (1, ["wandb: there"])
+
+
+def test_a_run_that_is_resumed_counts_what_was_answered_before(recorder):
+    with pytest.raises(KeyboardInterrupt):
+        run_with(model=stopping, max_connections=1)
+    assert recorder.abandoned == [True]
+    models.ASKED["go on"] = 100
+    run_with(model=stopping)
+    assert recorder.counts[-1]["progress/questions"] == 8
+    assert len({one.key for one in recorder.begun}) == 1
+
+
+def test_logging_is_no_part_of_what_a_run_is(recorder):
+    first = run_with()
+    again = evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
+    assert again.outcomes.equals(first.outcomes)
+    assert "log_to" not in first.folder.run_json.read_text()
+
+
+def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr(checks, "is_installed", lambda _name: False)
+    with pytest.raises(SettingError, match=r"log_to: mlflow is not installed; pip install 'refusal-index\[mlflow\]'"):
+        run_with(log_to="mlflow")
+    assert models.ASKED.total() == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_that_nobody_knows_is_told_before_anything_is_asked():
+    with pytest.raises(SettingError, match="log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean 'wandb'"):
+        run_with(log_to="wandbb")
+    assert models.ASKED.total() == 0
+
+
+def test_what_a_progress_callback_raises_ends_the_run_and_the_trackers_run(recorder):
+    def stop(event):
+        if isinstance(event, Replied) and recorder.counts:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=stop, **LOCAL, log_to="wandb")
+    assert recorder.abandoned == [True]
+
+
+def test_a_run_that_ends_as_it_was_told_to_has_not_failed(recorder):
+    def stop(event):
+        if isinstance(event, Replied) and recorder.counts:
+            raise WaitingError("1 batch is on its way")
+
+    with pytest.raises(WaitingError, match="on its way"):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=stop, **LOCAL, log_to="wandb")
+    assert (recorder.waiting, recorder.abandoned) == ([True], [])

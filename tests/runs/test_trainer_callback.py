@@ -1,0 +1,191 @@
+"""The callback within real trainers: the training is the same with it, and goes on without its endpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.run_sets import set_members
+from refusal_index.errors import RefusalIndexError
+from refusal_index.runs.settings import SettingError
+from tests.runs.training import trainer_of
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("accelerate")
+
+FEW: dict[str, Any] = {"limit": 4, "max_tokens": 6, "batch_size": 3}
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Any:
+    """One thread: results must not depend on how sums are split."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def trained(trainer: Any) -> list[dict[str, Any]]:
+    """Train, and return what was logged of the panel."""
+    trainer.train()
+    return [logs for logs in trainer.state.log_history if "normal/refusal_rate" in logs]
+
+
+def weights(trainer: Any) -> list[Any]:
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
+
+
+def test_it_asks_every_so_many_steps_and_at_the_end_and_logs_by_the_names_of_the_summary(tmp_path: Path):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=5, tiny=True)
+    trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
+    logs = trained(trainer)
+    assert [one["step"] for one in logs] == [2, 4, 5]
+    members = set_members(tmp_path / "panel")
+    assert [(one.step, one.model) for one in members] == [(2, "step 2"), (4, "step 4"), (5, "step 5")]
+    for one, member in zip(logs, members, strict=True):
+        (variant,) = json.loads((member.folder / "summary.json").read_text())["variants"]
+        for name, metric in variant["metrics"].items():
+            for key in ("estimate", "low", "high"):
+                called = f"normal/{name}" if key == "estimate" else f"normal/{name}/{key}"
+                assert one.get(called) == metric[key]
+    # The losses of the steps that it asked at are there, too.
+    assert [one["step"] for one in trainer.state.log_history if "loss" in one] == [1, 2, 3, 4, 5]
+
+
+def test_a_training_is_the_same_with_it_and_without(tmp_path: Path):
+    found = []
+    for asked in (False, True):
+        trainer = trainer_of(tmp_path / f"checkpoints-{asked}", steps=4, tiny=True, dropout=0.2)
+        if asked:
+            trainer.add_callback(ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW))
+        assert len(trained(trainer)) == (4 if asked else 0)
+        found.append((weights(trainer), torch.rand(1), random.random(), np.random.rand()))  # noqa: NPY002 - the one trainings use
+    (before, *drawn), (after, *drawn_after) = found
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert drawn == drawn_after
+
+
+def test_modules_that_were_frozen_in_another_mode_stay_in_it(tmp_path: Path):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
+    callback = ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW)
+    model = trainer.model.train()
+    model.model.embed_tokens.eval()
+    trainer.state.global_step = 7
+    callback.on_step_end(
+        trainer.args, trainer.state, trainer.control, model=model, processing_class=trainer.processing_class
+    )
+    assert not model.model.embed_tokens.training
+    assert model.lm_head.training
+    assert (tmp_path / "panel").exists()
+
+
+@pytest.mark.slow
+def test_it_asks_whenever_a_checkpoint_is_saved(tmp_path: Path):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=4, save=2, tiny=True)
+    trainer.add_callback(ri.RefusalIndexCallback(trainer, out=tmp_path / "panel", **FEW))
+    assert [one["step"] for one in trained(trainer)] == [2, 4]
+
+
+@pytest.mark.slow
+def test_the_same_training_again_resumes_and_another_is_another_run(tmp_path: Path):
+    for _ in range(2):
+        trainer = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True)
+        trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
+        assert len(trained(trainer)) == 1
+    assert len(list((tmp_path / "panel").glob("step-2-*"))) == 1
+    other = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True, learning_rate=1e-3)
+    other.add_callback(ri.RefusalIndexCallback(other, every=2, out=tmp_path / "panel", **FEW))
+    trained(other)
+    assert len(list((tmp_path / "panel").glob("step-2-*"))) == 2
+    assert len(set_members(tmp_path / "panel")) == 1
+
+
+def test_without_its_endpoint_the_training_goes_on_with_one_warning_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("GONE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("GONE_API_KEY", "sk-1234567890abcdefghij")
+    trainer = trainer_of(tmp_path / "checkpoints", steps=4, tiny=True)
+    trainer.add_callback(
+        ri.RefusalIndexCallback(
+            trainer, every=2, model="openai-api/gone/m", out=tmp_path / "panel", limit=25, max_retries=0
+        )
+    )
+    with caplog.at_level(logging.WARNING, "refusal_index"):
+        assert trained(trainer) == []
+    assert trainer.state.global_step == 4
+    told = [one.getMessage() for one in caplog.records if one.name.startswith("refusal_index")]
+    assert [one.split(":")[0] for one in told] == ["Refusal Index of step 2", "Refusal Index of step 4"]
+    assert all("is the server there?" in one and "\n" not in one and "sk-1234567890" not in one for one in told)
+    document = json.loads((tmp_path / "panel" / "summary.json").read_text())
+    assert [(one["step"], one["status"]) for one in document["runs"]] == [(2, "failed"), (4, "failed")]
+
+
+class Broken:
+    """What a model in training may do to whoever asks it."""
+
+    def generate(self, **_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_model_that_cannot_answer_does_not_end_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True)
+    monkeypatch.setattr(trainer.model, "generate", Broken().generate)
+    trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
+    with caplog.at_level(logging.WARNING, "refusal_index"):
+        assert trained(trainer) == []
+    assert "CUDA out of memory" in caplog.text
+    assert trainer.model.training
+
+
+def test_only_the_first_process_asks_and_sharded_models_are_told_where_to_turn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
+    callback = ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW)
+    given = {"model": trainer.model, "processing_class": trainer.processing_class}
+    trainer.state.global_step, trainer.state.is_world_process_zero = 1, False
+    callback.on_step_end(trainer.args, trainer.state, trainer.control, **given)
+    assert not (tmp_path / "panel").exists()
+    trainer.state.is_world_process_zero = True
+    next(trainer.model.parameters()).ds_id = 0
+    with caplog.at_level(logging.WARNING, "refusal_index"):
+        callback.on_step_end(trainer.args, trainer.state, trainer.control, **given)
+    assert "no process holds the whole model" in caplog.text
+    assert "refusal-index watch" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"every": 0}, "every: expected a number of steps or 'save', got 0"),
+        ({"every": "epoch"}, "every: expected a number of steps or 'save', got 'epoch'"),
+        ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, got 0"),
+        ({"temperature": 0.7}, "temperature: expected 0 for a model in memory"),
+        ({"limt": 3}, "limt"),
+        ({"dataset": "no-such-questions"}, "no-such-questions"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_before_the_training(tmp_path: Path, given: dict, message: str):
+    trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
+    with pytest.raises(RefusalIndexError, match=message):
+        ri.RefusalIndexCallback(trainer, **{"out": tmp_path / "panel", **given})
+    assert issubclass(SettingError, RefusalIndexError)
+    assert not (tmp_path / "panel").exists()
+
+
+def test_the_folder_of_a_run_is_not_taken_for_a_panel(tmp_path: Path):
+    (tmp_path / "run.json").write_text("{}")
+    trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
+    with pytest.raises(RunFolderError, match="is the folder of a single run"):
+        ri.RefusalIndexCallback(trainer, out=tmp_path)

@@ -1,0 +1,92 @@
+"""Several clients, one run: the same requests, the same table, and what was begun is finished."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from pathlib import Path
+
+import pytest
+from inspect_ai.model import get_model
+
+import refusal_index as ri
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.asks import ask_for
+from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
+from refusal_index.runs import store
+from refusal_index.runs.engine import Event, Opened
+from refusal_index.runs.plan import open_store, prepare
+from refusal_index.runs.settings import Settings
+from tests.runs import models
+from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
+from tests.tiers import one_fast
+
+SMALL = {"limit": 30, "variants": "low,high"}
+
+
+def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
+    with open_store(run.folder) as held:
+        return {
+            (one.question_id, one.variant, one.reply.of, one.draw): (one.reply, one.request_sha256, one.requests)
+            for one in held.replies()
+        }
+
+
+@one_fast("draws", [1, 2])
+def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws):
+    embedded, provided = (
+        ri.evaluate(model, out=out, draws=draws, **SMALL)
+        for out, model in (("embedded", "almanac/small"), ("provided", get_model("almanac/small", memoize=False)))
+    )
+    assert embedded.outcomes.height == 60 * draws
+    assert embedded.outcomes.equals(provided.outcomes)
+    assert completions(embedded) == completions(provided)
+    assert embedded.summary == provided.summary
+
+
+def test_what_was_answered_before_an_interruption_is_kept():
+    settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
+    with pytest.raises(KeyboardInterrupt):
+        ri.evaluate(models.stopping, ROWS, **settings)
+    with open_store(RunFolder(Path("run"))) as held:
+        assert len(list(held.replies())) == ASKED.total() == 5
+        assert not held.failures()
+    ASKED["go on"] = 100
+    run = ri.evaluate(models.stopping, ROWS, **settings)
+    assert cells(run) == TABLE * 2
+    assert ASKED.total() == 100 + 8 + 8 + 4, "nothing is asked again"
+    told: list[Event] = []
+    ri.evaluate(models.stopping, ROWS, progress=told.append, **settings)
+    assert not [event for event in told if not isinstance(event, Opened)]
+
+
+def test_no_key_of_the_store_depends_on_the_client():
+    """The protocol alone tells a reply's place: a later version of a library finds what an earlier one paid for."""
+    run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
+    with sqlite3.connect(run.folder.replies) as connection:
+        columns = connection.execute("SELECT name FROM pragma_table_info('replies') WHERE pk").fetchall()
+        text = " ".join(str(row) for row in connection.execute("SELECT * FROM replies"))
+    connection.close()
+    assert [name for (name,) in columns] == ["question_id", "variant", "pass", "asked", "draw", "attempt"]
+    assert "inspect" not in text
+    assert "inspect_ai" not in inspect.getsource(store)
+    assert not any("inspect" in name for name in Completion.__slots__)
+
+
+def test_each_request_has_the_seed_of_its_place_and_the_hash_of_all_that_is_asked():
+    plan = prepare(Settings.of(model="almanac/small", limit=5, variants="low,high", seed=3))
+    run = ri.evaluate("almanac/small", limit=5, variants="low,high", seed=3)
+    seen = {}
+    with open_store(run.folder) as replies:
+        for one in replies.replies():
+            assert one.request_sha256 not in seen, "every request of a run has its own"
+            seen[one.request_sha256] = one
+            assert (one.variant == "") == (one.reply.of is Pass.FORCED)
+            assert one.reply.asked is Asked.MODEL
+    with store.ReplyStore(None) as empty:
+        for variant in ("low", "high"):
+            for talk in plan.conversations(variant, empty):
+                (first,) = due(talk, [])
+                ask = ask_for(plan.settings, talk, first)
+                assert ask.seed == request_seed(3, talk.question.question_id, 0, variant, ask.request)
+                assert seen[ask.sha256].question_id == talk.question.question_id

@@ -1,0 +1,251 @@
+"""Checkpoints evaluated as they come: each once, resumed, half-written ones left alone, and what fails told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refusal_index.data.errors import RunFolderError
+from refusal_index.data.run_sets import SET_VERSION, set_document, set_members
+from refusal_index.plugins.almanac.models import model_folder
+from refusal_index.plugins.training.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.engine import Event, ModelError, Progress, Replied
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.settings import Limits, SettingError
+
+VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0}
+
+
+def checkpoint(place: Path, name: str = "small", *, old: bool = True) -> Path:
+    """The embedded model of a name as a checkpoint."""
+    shutil.copytree(model_folder(name), place)
+    for file in place.iterdir():
+        os.utime(file, (1_000_000, 1_000_000) if old else None)
+    return place
+
+
+class Asked:
+    """Counts what is asked."""
+
+    def __init__(self) -> None:
+        self.replies = 0
+
+    @contextmanager
+    def __call__(self, plan: Plan) -> Iterator[Progress]:
+        assert plan.folder.path.name == plan.title[0]
+
+        def told(event: Event) -> None:
+            self.replies += isinstance(event, Replied)
+
+        yield told
+
+
+def watched(
+    folder: Path,
+    out: Path,
+    *,
+    template: str = "almanac/{name}",
+    asked: Asked | None = None,
+    limit: int = 6,
+    **more: Any,
+) -> list[CheckpointResult]:
+    values = {**VALUES, "limit": limit}
+    planned = prepare_watch(folder, template, values, out=out, **{"every": 0.1, "until_idle": 0.0, **more})
+
+    async def all_of_them() -> list[CheckpointResult]:
+        return [one async for one in carry_out_watch(planned, asked or Asked(), Budget(Limits()))]
+
+    return asyncio.run(all_of_them())
+
+
+def test_each_checkpoint_is_a_run_of_one_panel_and_is_asked_once(tmp_path: Path):
+    for name in ("small", "base"):
+        checkpoint(tmp_path / "checkpoints" / name, name)
+    asked, out = Asked(), tmp_path / "panel"
+    found = watched(tmp_path / "checkpoints", out, asked=asked)
+    assert [(one.checkpoint.name, one.result.status) for one in found] == [("base", "complete"), ("small", "complete")]
+    assert asked.replies > 12
+    assert [(one.folder.name, one.model, one.step) for one in set_members(out)] == [
+        ("base", "base", 1),
+        ("small", "small", 2),
+    ]
+    again = Asked()
+    assert [one.result.status for one in watched(tmp_path / "checkpoints", out, asked=again)] == ["complete"] * 2
+    assert again.replies == 0
+    assert [one.step for one in set_members(out)] == [1, 2]
+
+
+def test_steps_come_from_the_names_and_fill_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served.py").write_text('def at_3(messages):\n    return "<answer>UNANSWERED</answer>"\n')
+    checkpoint(tmp_path / "checkpoints" / "checkpoint-20")
+    checkpoint(tmp_path / "checkpoints" / "checkpoint-3")
+    found = watched(tmp_path / "checkpoints", tmp_path / "panel", template="python:served:at_{step}")
+    assert found[0].result.status == "complete"
+    assert "python:served:at_20" in str(found[1].error)
+
+
+@pytest.mark.parametrize("template", ["{name}", "python:{name}:answer", "python:served:{name}"])
+def test_no_checkpoint_names_a_function_by_what_it_is_called(template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served.py").write_text('__import__("pathlib").Path("mark").touch()\nanswer = print\n')
+    name = "python:served:answer" if template == "{name}" else "served" if "{name}:" in template else "answer"
+    checkpoint(tmp_path / "checkpoints" / name)
+    with pytest.raises(TemplateError, match="expected a function that the template alone names, got 'python:served:"):
+        watched(tmp_path / "checkpoints", tmp_path / "panel", template=template)
+    assert not Path("mark").exists()
+
+
+def test_a_half_written_one_waits_and_is_told_at_the_end(tmp_path: Path):
+    place = checkpoint(tmp_path / "checkpoints" / "small")
+    (place / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes()[:5000])
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
+    assert one.result is None
+    assert one.left_out == "model.safetensors is not complete"
+
+
+def test_one_that_was_written_just_now_is_waited_for(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "small", old=False)
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", every=0.5)
+    assert one.result.status == "complete"
+
+
+@pytest.mark.slow
+def test_one_that_is_finished_while_it_is_watched_is_evaluated_then(tmp_path: Path):
+    place = checkpoint(tmp_path / "checkpoints" / "small")
+    whole = (place / "model.safetensors").read_bytes()
+    (place / "model.safetensors").write_bytes(whole[:5000])
+
+    def finish() -> None:
+        time.sleep(0.5)
+        (place / "model.safetensors").write_bytes(whole)
+
+    writer = threading.Thread(target=finish)
+    writer.start()
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", until_idle=3.0)
+    writer.join()
+    assert one.result.status == "complete"
+
+
+def test_one_that_cannot_be_loaded_is_a_line_and_the_rest_goes_on(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "huge")
+    checkpoint(tmp_path / "checkpoints" / "small")
+    first, second = watched(tmp_path / "checkpoints", tmp_path / "panel")
+    assert (first.checkpoint.name, first.result) == ("huge", None)
+    assert "almanac/huge" in str(first.error)
+    assert second.result.status == "complete"
+
+
+def test_other_weights_under_the_same_name_are_not_taken_for_those_before(tmp_path: Path):
+    place = checkpoint(tmp_path / "checkpoints" / "small")
+    watched(tmp_path / "checkpoints", tmp_path / "panel")
+    shutil.copy(model_folder("rash") / "model.safetensors", place / "model.safetensors")
+    os.utime(place / "model.safetensors", (1_000_000, 1_000_000))
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
+    assert "holds a run with other settings (weights: there" in str(one.error)
+
+
+def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "small")
+    watched(tmp_path / "checkpoints", tmp_path / "panel")
+    known = (tmp_path / "panel" / "summary.json").read_bytes()
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", limit=7)
+    assert (one.result.status, "with other settings" in str(one.error)) == ("failed", True)
+    assert (tmp_path / "panel" / "summary.json").read_bytes() == known
+
+
+def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
+    (tmp_path / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", template="vllm/{path}")
+    assert (one.checkpoint.step, one.left_out) == (5, "no config.json")
+    assert not (tmp_path / "panel").exists()
+
+
+def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp_path: Path):
+    place = checkpoint(tmp_path / "checkpoints" / "small")
+    with pytest.raises(
+        RunFolderError, match=f"is a checkpoint itself; name the folder that it lies in, {place.parent}"
+    ):
+        prepare_watch(place, "almanac/{name}", VALUES)
+    checkpoint(place / "base", "base")
+    prepare_watch(place, "almanac/{name}", VALUES)  # trainers save the last one around the others
+    watched(tmp_path / "checkpoints", tmp_path / "panel")
+    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder that a training writes"):
+        prepare_watch(tmp_path / "panel", "almanac/{name}", VALUES)
+
+
+@pytest.mark.parametrize("provider", ["vllm", "sglang"])
+def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+):
+    monkeypatch.setattr("refusal_index.plugins.training.watch.find_spec", lambda _name: None)
+    monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
+    with pytest.raises(ModelError, match=f"{provider} is not installed, .* or have {provider.upper()}_BASE_URL hold"):
+        prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "http://127.0.0.1:9/v1")
+    prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
+
+
+def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):
+    for name in ("small", "base"):
+        checkpoint(tmp_path / "checkpoints" / name, name)
+    watch = prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=tmp_path / "panel", every=0.1)
+    budget = Budget(Limits())
+
+    async def first() -> list[CheckpointResult]:
+        found = []
+        async for one in carry_out_watch(watch, Asked(), budget):
+            found.append(one)
+            budget.end("interrupted")
+        return found
+
+    assert len(asyncio.run(first())) == 1  # and it does not wait for ever
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("vllm/model", r"expected one of \{path\}, \{name\}, \{step\} in it, as in vllm/\{path\}"),
+        ("vllm/{paht}", r"in braces, got 'paht'; did you mean 'path'\?"),
+        ("vllm/{path", "expected one such as vllm/{path}"),
+        ("vllm/{}", "in braces, got ''"),
+        ("vllm/{path.parent}", "in braces, got 'path.parent'"),
+    ],
+)
+def test_a_template_that_makes_no_name_is_told_what_it_may_hold(tmp_path: Path, template: str, message: str):
+    with pytest.raises(TemplateError, match=message):
+        prepare_watch(tmp_path, template, VALUES)
+
+
+def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_path: Path):
+    with pytest.raises(SettingError, match="limt"):
+        prepare_watch(tmp_path, "almanac/{name}", {"limt": 3})
+    with pytest.raises(RunFolderError, match="expected the folder that a training writes"):
+        prepare_watch(tmp_path / "gone", "almanac/{name}", VALUES)
+    checkpoint(tmp_path / "small")
+    with pytest.raises(TemplateError, match="expected a number in the name of"):
+        prepare_watch(tmp_path, "almanac/{step}", VALUES)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "small")
+    out = tmp_path / "panel"
+    watched(tmp_path / "checkpoints", out)
+    with pytest.raises(RunFolderError, match="is the folder of a single run"):
+        prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=out / "small")
+    (out / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "config": {}, "runs": []}))
+    with pytest.raises(RunFolderError, match="is not the summary of checkpoints"):
+        prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=out)
+    assert "config" in set_document(out)
