@@ -86,6 +86,7 @@ def test_it_ends_in_order_where_its_terminal_is_closed():
     asking(until_interrupted(), budget)"""
     child, terminal = pty.fork()
     if not child:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
         os.set_inheritable(writing, True)
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(before=before, after="None"), "one"])  # noqa: S606
     os.read(reading, 1)
