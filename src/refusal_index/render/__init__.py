@@ -10,9 +10,9 @@ from refusal_index.render.blocks import (
     NOT_KNOWN,
     UNDEFINED,
     Block,
-    Shown,
     Table,
     escape,
+    shows,
     to_html,
     to_text,
 )
@@ -23,9 +23,9 @@ __all__ = [
     "NOT_KNOWN",
     "UNDEFINED",
     "Block",
-    "Shown",
     "Table",
     "escape",
+    "shows",
     "to_html",
     "to_text",
 ]

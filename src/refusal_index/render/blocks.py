@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from refusal_index.stats import Estimate, RankedRun
@@ -57,6 +57,9 @@ class Table:
 
 
 Block = str | Table
+T = TypeVar("T")
+Layout = Callable[[T], Iterator[Block]]
+"""From a result to what is shown of it."""
 
 
 def escape(text: str) -> str:
@@ -165,18 +168,15 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-class Shown:
-    """A result that shows itself: as text where it is printed, as a table in a notebook."""
+def shows(kind: type[T]) -> Callable[[Layout[T]], Layout[T]]:
+    """Make the results of a class print as the blocks of the decorated function, and show as tables in a notebook."""
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield what it says of itself."""
-        raise NotImplementedError
+    def register(layout: Layout[T]) -> Layout[T]:
+        setattr(kind, "__repr__", lambda found: to_text(layout(found)))  # noqa: B010 - of any class
+        setattr(kind, "_repr_html_", lambda found: to_html(layout(found)))  # noqa: B010 - of any class
+        return layout
 
-    def __repr__(self) -> str:
-        return to_text(self.blocks())
-
-    def _repr_html_(self) -> str:
-        return to_html(self.blocks())
+    return register
 
 
 def to_text(blocks: Iterable[Block]) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.stopping import Stop
 from refusal_index.findings.draws import CORRECTED, NO_REPEATED_QUESTIONS
-from refusal_index.render.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent, worded
+from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.render.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent, shows, worded
 from refusal_index.render.blocks import pvalue as shown_pvalue
-
-if TYPE_CHECKING:
-    from refusal_index.findings.gate import GateResult, GuardResult
 
 WORDS = {
     "answered_right": "right",
@@ -31,9 +29,10 @@ NO_CHANGES = {
 """Why no changed questions are listed."""
 
 
+@shows(GateResult)
 def gate_blocks(found: GateResult) -> Iterator[Block]:
     """Yield the verdict, the guards, what to do where it is open, and what changed most."""
-    yield f"{found.verdict.upper()}: {found.why}"
+    yield f"{found.verdict.upper()}: {sentence(found)}"
     yield ""
     yield judged(found)
     if found.guards:
@@ -46,6 +45,12 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
         yield ""
         yield "Changed by more than sampling noise, most changed first:"
         yield changed_table(found)
+
+
+def gate_document(found: GateResult) -> dict[str, Any]:
+    """Give all of a verdict as JSON holds it, with the reason in words."""
+    document = found.to_document()
+    return {"gate_version": document["gate_version"], "verdict": found.verdict, "why": sentence(found), **document}
 
 
 def sentence(found: GateResult) -> str:

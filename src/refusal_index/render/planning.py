@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from refusal_index.findings.labels import Labels, Source
 from refusal_index.findings.planning import CorrectedPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
+from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
 from refusal_index.render import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.render.blocks import interval, interval_of, number, percent, span, title, worded
 from refusal_index.stats import MisgradingRange, PredictionPowered, RepeatPlan, SamplePlan
@@ -291,3 +292,48 @@ def _range_status(spread: MisgradingRange) -> str:
 
 def _status(reason: str | None, otherwise: str = "ok") -> str:
     return otherwise if reason is None else worded(reason)
+
+
+def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
+    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
+    heading = "model, dataset, variant"
+    columns = (heading, "n", *COUNTS, *(METRIC_COLUMNS[metric] for metric in FIRST_PASS_METRICS), "force asks")
+    yield Table.of(columns, (_row(tally) for tally in found), left=(heading,))
+    for tally in found:
+        for remark in _remarks(tally):
+            yield from ("", f"{_title(tally)}: {remark}")
+
+
+def _row(tally: Tally) -> Iterator[str]:
+    metrics = {one.name: one.estimate for one in tally.metrics}
+    yield _title(tally)
+    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
+    yield f"{tally.to_force:,}"
+
+
+def _title(tally: Tally) -> str:
+    return title(tally.model, tally.dataset, tally.variant)
+
+
+def _remarks(tally: Tally) -> Iterator[str]:
+    if tally.unscored:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
+        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
+    if not tally.metrics:
+        yield "so many are unscored that C/A, F and the weighted score would mislead."
+    if tally.forced:
+        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
+    if tally.set_aside:
+        yield (
+            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
+            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
+            "forced_correct=NAME, or with grade and forced_grade."
+        )
+    if settled := tally.refused - tally.to_force - tally.forced:
+        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
+    if not tally.refused:
+        yield (
+            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
+            "with --refusal REGEX how a refusal is worded."
+        )

@@ -12,9 +12,10 @@ from typing import Any
 from refusal_index.data.errors import checked_path
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.data.settings import Prices
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.findings import ranking
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.draws import INDEX
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.plugins.studies.study import Study, StudyOptions
@@ -22,6 +23,8 @@ from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.wiki import BuildPaths
 from refusal_index.protocol.cost import Range
 from refusal_index.render import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.render import comparison as _comparison  # noqa: F401 - what is returned here prints itself
+from refusal_index.render import threshold as _threshold  # noqa: F401 - what is returned here prints itself
 from refusal_index.render.blocks import interval, number, percent, worded
 from refusal_index.render.display import used_blocks
 from refusal_index.render.summary import summary_blocks
@@ -232,7 +235,7 @@ def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> It
     yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
 
 
-def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
     """Compare two runs over the same questions, the first minus the second, with every difference's interval.
 
     Parameters
@@ -240,7 +243,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     first, second
         Runs, their folders, or outcome tables.
     options
-        As `refusal_index.findings.comparison.CompareOptions` takes them.
+        As `refusal_index.findings.matching.CompareOptions` takes them.
 
     Raises
     ------
@@ -251,17 +254,16 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     found = _compared([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    first_run, second_run = found
-    return compare_two(first_run, second_run, chosen)
+    return compare_pair(found, chosen)
 
 
-def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
     chosen = CompareOptions(**options)
     found = _compared([runs] if isinstance(runs, Run) else runs, chosen)
     if len(found) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(found)}")
-    return rank_all(found, chosen)
+    return ranking.rank(found, chosen)
 
 
 def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
