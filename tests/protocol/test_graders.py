@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.data import Grade, Question
+from refusal_index.data import Grade, Question, text
 from refusal_index.protocol import (
     TWO_PASSES,
     Asked,
