@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from refusal_index.data.errors import RunFolderError
-from refusal_index.data.run_sets import SET_VERSION, set_document, set_members
+from refusal_index.data.folder import SET_VERSION, set_document, set_members
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.training.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
 from refusal_index.runs.budget import Budget
