@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DISTRIBUTION = "refusal-index"
 
 
-class PluginError(RefusalIndexError, ImportError):
+class PluginError(RefusalIndexError, RuntimeError):
     """A plugin that cannot be loaded; the message names its distribution and says what to do."""
 
 
