@@ -16,6 +16,7 @@ from refusal_index.data.imports.first_pass import without_forced
 from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.data.tabular import write_outcomes
 from refusal_index.findings.cautions import Caution
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.protocol import (
     FORCED,
@@ -33,7 +34,7 @@ from refusal_index.runs.engine import Progress, unwatched
 from refusal_index.runs.first_passes import Imported, import_file
 from refusal_index.runs.plan import RUNS, Plan, about, identity
 from refusal_index.runs.results import first_pass_table, mixture
-from refusal_index.runs.settings import DEFAULT_GRADER, SettingError, Settings
+from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 from refusal_index.runs.writing import Run
 
 
