@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.settings import UNPRICED, Price, Prices
+from refusal_index.data.run_json import UNPRICED, Price, Prices
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from refusal_index.runs.budget import Budget

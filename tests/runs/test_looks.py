@@ -15,7 +15,7 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import held
-from refusal_index.data.stopping import Until
+from refusal_index.data.run_json import Until
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.api import plan_of

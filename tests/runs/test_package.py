@@ -45,8 +45,8 @@ data.errors.OutcomeTableError
 data.errors.RunFolderError
 data.errors.TableError
 data.imports.first_pass.FirstPassError
-data.patterns.PatternError
-data.settings.PriceError
+data.run_json.PriceError
+data.text.PatternError
 errors.RefusalIndexError
 findings.gate_policy.PolicyError
 models.failures.EndedError

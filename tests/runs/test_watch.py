@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from refusal_index.data.errors import RunFolderError
-from refusal_index.data.run_sets import SET_VERSION, set_document, set_members
+from refusal_index.data.folder import SET_VERSION, set_document, set_members
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder

@@ -17,7 +17,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.data.files import held
-from refusal_index.data.run_sets import SUMMARY
+from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
 from refusal_index.plugins.confidence.record import outdated_lines

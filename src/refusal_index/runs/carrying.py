@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.stopping import STOPPED, UNTIL
+from refusal_index.data.run_json import STOPPED, UNTIL
 from refusal_index.models.failures import CircuitBreaker
 from refusal_index.models.settings import FORGET
 from refusal_index.plugins.batches.spool import refuse_left

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from refusal_index.data.settings import MILLION, UNPRICED, Price, Prices
+from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ask_for, completed

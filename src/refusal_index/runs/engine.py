@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Protocol
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.settings import Prices
+from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.failures import RESUMES, CircuitBreaker, EndedError, Failure, RequestFailedError, patiently
 from refusal_index.models.requests import Ask, Send, ask_for, completed, variant_of

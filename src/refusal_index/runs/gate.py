@@ -20,10 +20,9 @@ from typing import Any
 from refusal_index.data.datasets import sample
 from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.data.files import write_atomically
-from refusal_index.data.folder import RunFolder, asked_under, run_around
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.folder import RunFolder, asked_under, run_around, set_members
+from refusal_index.data.run_json import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.data.stopping import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
 from refusal_index.findings.draws import CORRECTED
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of

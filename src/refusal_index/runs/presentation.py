@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.errors import checked_path
+from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.data.settings import Prices
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
 from refusal_index.findings.draws import INDEX

@@ -11,8 +11,9 @@ from typing import Any
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.files import replacing
-from refusal_index.data.folder import RunFolder, default_run_name
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
+from refusal_index.data.run_json import default_run_name
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from refusal_index.data.errors import shortened, suggestion
-from refusal_index.data.settings import Price, PriceError, Prices, TruthfulnessWeights
-from refusal_index.data.stopping import DEFAULT_LOOKS, MOST_LOOKS, Until
+from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, PriceError, Prices, TruthfulnessWeights, Until
 from refusal_index.models.settings import (
     RequestSettings,
     SettingError,

@@ -24,7 +24,7 @@ from typing import Any
 
 from refusal_index.data.errors import RunFolderError, shortened, suggestion
 from refusal_index.data.files import write_atomically
-from refusal_index.data.run_sets import SET_VERSION, SUMMARY, set_document
+from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Summary
 from refusal_index.models.requests import ModelError

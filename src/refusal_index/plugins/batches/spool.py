@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.files import sound_text
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.requests import Response, completed

@@ -13,7 +13,7 @@ from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import check_folder
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.data.settings import Prices
+from refusal_index.data.run_json import Prices
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.batches.wave import refuse_in_flight

@@ -36,7 +36,7 @@ from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_plain, sha256_of, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.data.settings import Prices
+from refusal_index.data.run_json import Prices
 from refusal_index.findings.confidence_record import MethodRecord, write_record
 from refusal_index.models.requests import ask_for
 from refusal_index.models.settings import SettingError

@@ -27,7 +27,7 @@ from refusal_index.data.confidence import (
 from refusal_index.data.errors import RunFolderError, listed, shortened
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports.confidence import ReadScores, read_score_table
-from refusal_index.data.settings import UNPRICED, Prices
+from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import write_record
 from refusal_index.findings.summary import Usage

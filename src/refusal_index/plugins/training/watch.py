@@ -44,8 +44,7 @@ from typing import Any
 
 from refusal_index.data.errors import RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.data.files import held, write_atomically
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_sets import SET_VERSION, SUMMARY, check_set_version, set_document
+from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set_version, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
