@@ -50,12 +50,14 @@ data.text.PatternError
 entry_points.PluginError
 errors.RefusalIndexError
 findings.gate_policy.PolicyError
-models.asks.IncompatibleError
 models.failures.EndedError
 models.failures.NoAnswerError
 models.failures.RequestFailedError
 models.failures.UnreadableReplyError
 models.functions.FunctionError
+models.inspect.IncompatibleError
+models.requests.ModelError
+models.settings.SettingError
 plugins.almanac.errors.AlmanacError
 plugins.almanac.errors.BatchLineError
 plugins.almanac.errors.ContextLengthError
@@ -80,11 +82,9 @@ plugins.wiki.frozen.BuildError
 protocol.graders.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError
-runs.engine.ModelError
 runs.engine.RunFailedError
 runs.engine.WaitingError
 runs.results.UnfinishedError
-runs.settings.SettingError
 runs.store.StoreGoneError
 runs.store_check.StoreError
 runs.sweep.ConfigError

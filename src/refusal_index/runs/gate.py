@@ -28,13 +28,13 @@ from refusal_index.findings.gate import GateResult, check_variant, decide, unjud
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
 from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
 from refusal_index.findings.summary import half_width_of
+from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.gate_files import to_junit, to_markdown
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import OpenRun, carry_out, opened
 from refusal_index.runs.engine import Event, Finished, Progress, RunFailedError, unwatched
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.settings import SettingError
 from refusal_index.runs.writing import Run
 from refusal_index.stats import AtLook, GroupSequential
 
