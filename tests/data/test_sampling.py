@@ -8,14 +8,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.outcome_table import read_outcomes, read_tables, write_outcomes
 from refusal_index.data.runs import read_runs
 from refusal_index.data.sampling import Sampling, outcome_matrix
-from refusal_index.data.tabular import OutcomeTableError, read_outcomes, read_tables, write_outcomes
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.summary import summarise, summary_document
 from refusal_index.render.blocks import to_text
+from refusal_index.render.comparison import pair_blocks
 from refusal_index.render.summary import summary_blocks
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 
@@ -189,8 +191,8 @@ def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
     found = two.variants[0].comparison
     for name in METRIC_NAMES:
         assert found[name].confidence_interval() == pytest.approx(expected[name].confidence_interval(), nan_ok=True)
-    assert "The questions come in 40 clusters (column 'family')." in str(two)
-    assert "weighted (column 'population') and worth" in str(two)
+    assert "The questions come in 40 clusters (column 'family')." in to_text(pair_blocks(two))
+    assert "weighted (column 'population') and worth" in to_text(pair_blocks(two))
     assert two.to_document()["variants"][0]["sampling"]["clusters"] == 40
     ranked = rank(runs, options)
     assert ranked.found.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value

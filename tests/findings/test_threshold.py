@@ -15,9 +15,8 @@ from tests.tiers import others_nightly
 
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, read_outcomes, write_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.data.schema import OPTIONAL, SCHEMA
-from refusal_index.data.tabular import read_outcomes, write_outcomes
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.operating_points import halves_of

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.data.settings import is_deterministic
 from refusal_index.findings.comparison import JOINTLY
 from refusal_index.findings.draws import CORRECTED, INDEX, corrected_indices, is_defined
 from refusal_index.findings.matching import (
