@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.findings.summary import SUMMARY_VERSION
 from refusal_index.plugins.trackers import tracker
+from refusal_index.render.summary import SUMMARY_VERSION
 from refusal_index.runs import checks
 from tests.cli.conftest import Command
 from tests.cli.making import LOW

@@ -24,10 +24,10 @@ from refusal_index.data.folder import RunFolder, asked_under, run_around
 from refusal_index.data.run_sets import set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.data.stopping import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
-from refusal_index.findings.draws import CORRECTED
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
 from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
+from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.summary import half_width_of
 from refusal_index.redaction import redacted_in
 from refusal_index.render.gate_files import to_junit, to_markdown
