@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.stopping import Stop
+from refusal_index.data.run_json import Stop
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate import GateResult, GuardResult
 from refusal_index.findings.metrics import CORRECTED, METRICS

@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
-from refusal_index.data.stopping import Stop
+from refusal_index.data.run_json import Stop
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.summary import VariantSummary, short_of
