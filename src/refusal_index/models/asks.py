@@ -28,6 +28,7 @@ from refusal_index.protocol import (
     Request,
     StopReason,
     TokenLogprob,
+    forced_variant,
     request_seed,
     write_logprobs,
 )
@@ -178,8 +179,8 @@ def _believable(tokens: int) -> int:
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:
-    """Return the variant that a reply belongs to: that of a forced pass belongs to all."""
-    return "" if of.is_shared else conversation.variant
+    """Return the variant that a reply is stored under."""
+    return forced_variant(conversation.variant) if of.is_shared else conversation.variant
 
 
 DISTRIBUTION = "refusal-index"
