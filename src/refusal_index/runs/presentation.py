@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.errors import checked_path
+from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.data.settings import Prices
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
 from refusal_index.findings.draws import INDEX
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.wiki import BuildPaths
@@ -27,7 +28,6 @@ from refusal_index.render.display import used_blocks
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.registry import BATCH, FILES
-from refusal_index.runs.settings import SettingError, unknown
 from refusal_index.runs.sweep import CellResult, index_of
 from refusal_index.runs.writing import Run
 

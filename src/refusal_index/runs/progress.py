@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from refusal_index.data.settings import Prices
+from refusal_index.data.run_json import Prices
 from refusal_index.plugins.wiki import Tried, Usage
 from refusal_index.protocol import Completion
 from refusal_index.render import escape

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.settings import Decoding, Sending, SettingError
 from refusal_index.plugins.batches.wave import refuse_in_flight
 from refusal_index.plugins.wiki import (
     BuildPaths,
@@ -30,7 +31,6 @@ from refusal_index.plugins.wiki.engine import Builder, BuildPlan, BuildStoppedEr
 from refusal_index.runs.engine import Engine, RunFailedError
 from refusal_index.runs.plan import versions
 from refusal_index.runs.registry import BATCH, check_engines_own, check_sends
-from refusal_index.runs.settings import Decoding, Sending, SettingError
 from refusal_index.runs.store import ReplyStore
 
 BUILD_VERSION = 1

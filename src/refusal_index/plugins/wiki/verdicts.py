@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
-from refusal_index.data.files import sound_text
+from refusal_index.data.text import sound_text
 from refusal_index.plugins.wiki.candidates import Candidate
 
 QUESTION_WORDS = 30
