@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from refusal_index import stats
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun, compared_runs
-from refusal_index.data.tabular import Identification, outcome_table
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import compare_two, rank_all
 from refusal_index.findings.gate import decide

@@ -107,7 +107,11 @@ def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command
     Path("folder.csv").mkdir()
     for target, out in (
         *(("csv", place) for place in ("file/x.csv", "nofolder/x.csv", "folder.csv")),
-        *((target, place) for target in ("every-eval-ever", "hf-eval-results", "inspect") for place in ("file", "/dev/null")),
+        *(
+            (target, place)
+            for target in ("every-eval-ever", "hf-eval-results", "inspect")
+            for place in ("file", "/dev/null")
+        ),
     ):
         result = command("export", "r", "--to", target, "--out", out)
         assert result.exit_code == 2, out

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import yaml
 
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.outcome_table import write_outcomes
 from tests.cli.test_gate import write
 
 ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text())
@@ -118,7 +118,7 @@ def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 3)]
+    ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 0)]
 )
 def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, judged, candidate, verdict, status):
     judged(candidate)
@@ -166,11 +166,18 @@ def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path, judged):
     assert outputs(tmp_path)["refusal-index"] == ""
 
 
-def test_an_inconclusive_verdict_passes_the_job_where_that_is_wanted(tmp_path, judged):
+@pytest.mark.parametrize(("inconclusive", "status"), [("warn", 0), ("fail", 3)])
+def test_an_inconclusive_verdict_warns_unless_it_is_to_fail_the_job(tmp_path, judged, inconclusive, status):
     judged("slightly")
-    given = {"candidate": "slightly.parquet", "baseline": "base.parquet", "inconclusive": "pass"}
-    assert run_step("Judge it", tmp_path, **given).returncode == 0
+    done = run_step("Judge it", tmp_path, candidate="slightly.parquet", inconclusive=inconclusive)
+    assert done.returncode == status
+    assert ("::warning title=" in done.stdout) == (inconclusive == "warn")
     assert outputs(tmp_path)["verdict"] == "inconclusive"
+
+
+def test_another_value_for_inconclusive_is_refused(tmp_path):
+    done = run_step("Judge it", tmp_path, candidate="any.parquet", inconclusive="pass")
+    assert (done.returncode, done.stderr) == (2, "error: inconclusive: expected warn or fail, got another value\n")
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.tabular import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.findings.labels import audit_sheet, labelled_arrays, read_labels, write_sheet
 from refusal_index.render import METRIC_COLUMNS
 from refusal_index.render.blocks import worded

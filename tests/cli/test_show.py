@@ -12,7 +12,7 @@ from refusal_index.cli import console
 from refusal_index.cli.runs import show_run
 from refusal_index.data import Outcome, Question
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.summary import Summary, Usage, summarise
 from refusal_index.render.summary import summary_blocks, usage_text
 from refusal_index.runs.results import Missing

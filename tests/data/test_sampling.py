@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.outcome_table import read_outcomes, read_tables, write_outcomes
 from refusal_index.data.runs import read_runs
 from refusal_index.data.sampling import Sampling, outcome_matrix
-from refusal_index.data.tabular import OutcomeTableError, read_outcomes, read_tables, write_outcomes
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import compare_two, rank_all
 from refusal_index.findings.summary import summarise, summary_document

@@ -15,8 +15,8 @@ from refusal_index import stats
 from refusal_index.data.datasets import dataset_names
 from refusal_index.data.imports.first_pass import NOT_GRADED
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
-from refusal_index.data.schema import SCHEMA
-from refusal_index.data.stopping import STOPPED
+from refusal_index.data.outcome_table import SCHEMA
+from refusal_index.data.run_json import STOPPED
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import summarise, summary_document, with_confidence

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.draws import corrected_indices, draws_summary
 from refusal_index.findings.sensitivity import outcome_counts, sensitivity
 from refusal_index.findings.summary import Summary, summarise, summary_to_json

@@ -13,8 +13,8 @@ import pytest
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import compare_two, rank_all
 from refusal_index.findings.draws import corrected_indices

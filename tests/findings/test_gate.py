@@ -18,8 +18,8 @@ from scipy.stats import fisher_exact
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import Asked
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun, compared_runs
-from refusal_index.data.tabular import Identification, outcome_table
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_guards import change_limit, most_changed, permutation_pvalue
 from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy

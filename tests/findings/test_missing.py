@@ -26,7 +26,7 @@ from tests.findings.test_summary import (
 from refusal_index import refusal_index_many
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.findings.summary import VariantSummary, is_complete, summarise, summary_to_json
 from refusal_index.render.summary import lacking, summary_table

@@ -12,7 +12,7 @@ import pytest
 from scipy.special import ndtri
 from tests.render.making import report_run
 
-from refusal_index.data.schema import SCHEMA
+from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.findings.summary import Summary, summarise, summary_to_json
 from refusal_index.render.report.headline import spoilers

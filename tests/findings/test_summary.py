@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import MISSING_LIMIT
-from refusal_index.data.settings import Price, Prices
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.run_json import Price, Prices
 from refusal_index.findings.cautions import FORCED_REFUSAL_LIMIT
 from refusal_index.findings.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics

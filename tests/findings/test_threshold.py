@@ -15,9 +15,8 @@ from tests.tiers import others_nightly
 
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, read_outcomes, write_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.data.schema import OPTIONAL, SCHEMA
-from refusal_index.data.tabular import read_outcomes, write_outcomes
 from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.operating_points import halves_of
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers

@@ -7,8 +7,8 @@ import pytest
 from refusal_index.data.imports import ReadOptions, read_first_passes, self_contained, to_outcomes
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.runs import read_runs
-from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import compare_two
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise

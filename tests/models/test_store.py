@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data.outcome import Question
-from refusal_index.models.asks import Ask, Response
 from refusal_index.models.failures import CircuitBreaker
+from refusal_index.models.requests import Ask, Response
 from refusal_index.protocol import (
     Asked,
     Completion,

@@ -14,7 +14,7 @@ import pytest
 
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.findings.summary import Usage, summarise, summary_to_json
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
 from refusal_index.render.report.figures import mosaics, plane

@@ -17,9 +17,9 @@ import refusal_index as ri
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.settings import SettingError
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.settings import SettingError
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 

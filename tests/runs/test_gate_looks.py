@@ -16,11 +16,12 @@ from scipy.special import ndtri
 import refusal_index as ri
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
+from refusal_index.models.settings import SettingError
 from refusal_index.render import to_text
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import run_to_end
 from refusal_index.stats import GroupSequential
 from tests.runs.models import ASKED, number_in

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.folder import set_members
 from refusal_index.data.runs import read_runs
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.panel import panels_of, steps_of_trainings

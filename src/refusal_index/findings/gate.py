@@ -19,9 +19,9 @@ from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID, Asked, missing_share
 from refusal_index.data.rates import never_forced
+from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
-from refusal_index.data.settings import is_deterministic
 from refusal_index.findings.comparison import CompareOptions, VariantComparison, compare_pair
 from refusal_index.findings.gate_guards import (
     ChangedQuestion,

@@ -13,7 +13,7 @@ from typing import Any, Self
 from refusal_index.data.errors import RunFolderError, listed, shortened, suggestion
 from refusal_index.data.files import read_plain
 from refusal_index.data.rates import MISSING_LIMIT
-from refusal_index.data.stopping import MOST_LOOKS, GateLooks, Stop
+from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop
 from refusal_index.errors import RefusalIndexError
 from refusal_index.render.blocks import METRIC_COLUMNS
 from refusal_index.stats import AtLook, GroupSequential

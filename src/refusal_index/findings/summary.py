@@ -17,6 +17,7 @@ import polars.selectors as cs
 from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.files import plain, read_json
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome_table import GROUP, OPTIONAL
 from refusal_index.data.rates import (
     Completeness,
     ForcedRefusals,
@@ -27,6 +28,7 @@ from refusal_index.data.rates import (
     forced_refusals,
     variant_metrics,
 )
+from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Until
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import (
     COLUMNS,
@@ -38,9 +40,6 @@ from refusal_index.data.sampling import (
     sampled_table,
     sampling_summary,
 )
-from refusal_index.data.schema import GROUP, OPTIONAL
-from refusal_index.data.settings import UNPRICED, Prices
-from refusal_index.data.stopping import STOPPED, Until
 from refusal_index.findings.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
 from refusal_index.findings.draws import (

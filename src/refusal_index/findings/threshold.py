@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.runs import ComparedRun
-from refusal_index.data.tabular import write_outcomes
 from refusal_index.findings.operating_points import Halves, OperatingPoint, Worth, halves_of, operating_points
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
 from refusal_index.render import Block, Shown

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.redaction import redacted, remember, secrets_in_url
-from refusal_index.runs.engine import ModelError
 
 OPENAI, COMPATIBLE = "openai", "openai-api"
 OPENAI_URL = "https://api.openai.com/v1"

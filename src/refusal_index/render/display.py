@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.stopping import Stop
+from refusal_index.data.run_json import Stop
 from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.summary import Summary
 from refusal_index.render import Block, Table, escape, to_html, to_text

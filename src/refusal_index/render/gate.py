@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.stopping import Stop
+from refusal_index.data.run_json import Stop
 from refusal_index.findings.draws import CORRECTED, NO_REPEATED_QUESTIONS
 from refusal_index.render.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent, worded
 from refusal_index.render.blocks import pvalue as shown_pvalue

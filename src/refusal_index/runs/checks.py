@@ -9,13 +9,14 @@ from typing import Any
 from refusal_index.data.outcome import Question
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import is_function_name, load_function, source_sha256
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.almanac.models import context_length, model_names, token_counter
 from refusal_index.plugins.trackers.tracker import TRACKERS, is_installed, not_installed
 from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
-from refusal_index.runs.settings import DEFAULT_GRADER, SettingError, Settings, unknown
+from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 
 UNSCORED = "unscored"
 """Every reason to ask again."""
@@ -52,7 +53,7 @@ def check_trackers(settings: Settings) -> None:
 
     >>> check_trackers(Settings.of(log_to="wandbb"))
     Traceback (most recent call last):
-    refusal_index.runs.settings.SettingError: log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean ...
+    refusal_index.models.settings.SettingError: log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean ...
     """
     for name in settings.log_to:
         if name not in TRACKERS:

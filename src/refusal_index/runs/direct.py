@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from refusal_index.models.accounts import COMPATIBLE
-from refusal_index.models.asks import Ask, Response, completed
-from refusal_index.models.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, told
+from refusal_index.models.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, patiently, told
 from refusal_index.models.functions import (
     RETRIES,
     FunctionError,
@@ -17,11 +16,11 @@ from refusal_index.models.functions import (
     plain_ask,
     unanswered,
 )
-from refusal_index.models.retrying import patiently
+from refusal_index.models.requests import Ask, Client, ModelError, Response, completed
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.almanac.in_memory import embedded
 from refusal_index.protocol import Asked, Completion
-from refusal_index.runs.engine import Assignment, Client, ModelError, carry_concurrently
+from refusal_index.runs.engine import Assignment, carry_concurrently
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from refusal_index.data.settings import MILLION, UNPRICED, Price, Prices
+from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
 from refusal_index.models.accounts import COMPATIBLE
-from refusal_index.models.asks import ask_for, completed
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.requests import ask_for, completed
 from refusal_index.plugins.almanac import ALMANAC, chat
 from refusal_index.plugins.almanac.in_memory import embedded
 from refusal_index.plugins.almanac.models import count_tokens, model_names

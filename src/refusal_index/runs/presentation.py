@@ -1,25 +1,25 @@
-"""A set of runs, a dry run and a build as text.
+"""A set of runs and a dry run as text.
 
 What one does with finished runs from Python: compare and rank them, draw studies, choose thresholds, export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_index.data.errors import checked_path
+from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.data.settings import Prices
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
 from refusal_index.findings.draws import INDEX
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.trackers.registry import export_runs
-from refusal_index.plugins.wiki import BuildPaths
 from refusal_index.protocol.cost import Range
 from refusal_index.render import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.render.blocks import interval, number, percent, worded
@@ -27,7 +27,6 @@ from refusal_index.render.display import used_blocks
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.registry import BATCH, FILES
-from refusal_index.runs.settings import SettingError, unknown
 from refusal_index.runs.sweep import CellResult, index_of
 from refusal_index.runs.writing import Run
 
@@ -216,20 +215,6 @@ def _about_cost(prices: Prices) -> str:
     if prices.grader and not prices.model:
         return "; what the model costs is not known (--price)"
     return ""
-
-
-def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
-    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
-    counts, file = record["counts"], record["file"]
-    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
-    rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
-    yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
-    for role, used in record["usage"].items():
-        tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
-        yield f"{role}: {used['requests']:,} requests, {tokens}"
-    if file["questions"] < wanted:
-        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
-    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
 
 
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:

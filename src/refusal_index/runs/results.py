@@ -23,8 +23,8 @@ from refusal_index.data.files import TEMPORARY_SUFFIX
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FirstPass, from_outcomes, to_outcomes
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outcome, Question
-from refusal_index.data.settings import UNPRICED, Prices
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.cautions import Caution
 from refusal_index.findings.summary import Usage

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.files import sound_text
 from refusal_index.data.outcome import LETTERS, Question
+from refusal_index.data.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.settings import MOST_DRAWS

@@ -20,10 +20,9 @@ from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFol
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
-from refusal_index.data.schema import SCHEMA
-from refusal_index.data.settings import UNPRICED, Prices, is_deterministic
-from refusal_index.data.stopping import STOPPED, Stop
-from refusal_index.data.tabular import csv_text
+from refusal_index.data.outcome_table import SCHEMA
+from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic
+from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes

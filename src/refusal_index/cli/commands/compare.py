@@ -50,8 +50,8 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
+    from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.sampling import Sampling
-    from refusal_index.data.settings import TruthfulnessWeights
     from refusal_index.findings.comparison import CompareOptions
     from refusal_index.findings.comparison_results import compare_two, rank_all
     from refusal_index.render import METRIC_COLUMNS

@@ -53,8 +53,8 @@ def score(
     the questions unscored, 2 bad input.
     """
     from refusal_index.data.folder import RunFolder
+    from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.data.tabular import read_tables
     from refusal_index.findings.summary import is_complete, summarise, summary_document, with_confidence
     from refusal_index.render.summary import summary_blocks
 

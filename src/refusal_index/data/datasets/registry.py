@@ -14,7 +14,7 @@ from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix
 from refusal_index.data.datasets.own import Reading
 from refusal_index.data.errors import TableError, shortened, suggestion
 from refusal_index.data.outcome import Question
-from refusal_index.data.settings import Problems, Row, is_in_memory
+from refusal_index.data.tables import Problems, Row, is_in_memory
 
 _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
     "almanac": almanac.load,

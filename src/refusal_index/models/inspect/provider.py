@@ -29,12 +29,12 @@ from openai import DefaultAioHttpClient
 from refusal_index.data.errors import nearest
 from refusal_index.models.accounts import OPENAI
 from refusal_index.models.inspect.guard import guard, unstyled
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import Decoding
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.llama import Completion, TokenLogprob
 from refusal_index.plugins.almanac.runtime import shared_runtime
-from refusal_index.runs.engine import ModelError
-from refusal_index.runs.settings import Decoding
 
 NAME = ALMANAC
 REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime

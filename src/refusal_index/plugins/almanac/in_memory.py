@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from refusal_index.models.asks import Ask, Response, Send
 from refusal_index.models.functions import AnsweringFunction, FunctionError
+from refusal_index.models.requests import Ask, Response, Send
 from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.runtime import shared_runtime

@@ -27,9 +27,9 @@ from refusal_index.data.imports.graded import (
     translated,
 )
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
-from refusal_index.data.tabular import read_outcomes
-from refusal_index.models.asks import CARRIED
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.models.inspect.multi_choice import STOP_REASONS
+from refusal_index.models.requests import CARRIED
 from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.protocol import StopReason
 

@@ -22,9 +22,9 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from refusal_index.data.rates import contingency_table
+from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
-from refusal_index.data.settings import is_deterministic
 from refusal_index.findings.draws import CORRECTED, INDEX, corrected_indices, is_defined
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import (

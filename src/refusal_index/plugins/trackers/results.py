@@ -15,8 +15,7 @@ import polars as pl
 
 from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import read_plain
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_sets import set_members
+from refusal_index.data.folder import RunFolder, set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import INCOMPLETE, SUMMARY_VERSION, summarise, summary_document, with_confidence

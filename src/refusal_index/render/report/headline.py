@@ -13,7 +13,7 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
-from refusal_index.data.stopping import Stop
+from refusal_index.data.run_json import Stop
 from refusal_index.findings.draws import INDEX, LARGE_SPREAD, PooledSummary
 from refusal_index.findings.summary import VariantSummary, short_of
 from refusal_index.render.blocks import listed
