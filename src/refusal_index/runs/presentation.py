@@ -1,11 +1,11 @@
-"""A set of runs, a dry run and a build as text.
+"""A set of runs and a dry run as text.
 
 What one does with finished runs from Python: compare and rank them, draw studies, choose thresholds, export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_t
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.trackers.registry import export_runs
-from refusal_index.plugins.wiki import BuildPaths
 from refusal_index.protocol.cost import Range
 from refusal_index.render import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.render.blocks import interval, number, percent, worded
@@ -218,20 +217,6 @@ def _about_cost(prices: Prices) -> str:
     return ""
 
 
-def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
-    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
-    counts, file = record["counts"], record["file"]
-    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
-    rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
-    yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
-    for role, used in record["usage"].items():
-        tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
-        yield f"{role}: {used['requests']:,} requests, {tokens}"
-    if file["questions"] < wanted:
-        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
-    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
-
-
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
     """Compare two runs over the same questions, the first minus the second, with every difference's interval.
 
@@ -345,7 +330,7 @@ def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: st
     runs
         Runs, their folders, folders of sets, or outcome tables.
     to
-        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"mlflow"`` or ``"wandb"``.
+        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
     out
         The file or folder to write; a tracker takes none, as its own settings say where it logs.
 
