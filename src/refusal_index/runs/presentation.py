@@ -332,7 +332,7 @@ def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: st
     runs
         Runs, their folders, folders of sets, or outcome tables.
     to
-        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"mlflow"`` or ``"wandb"``.
+        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
     out
         The file or folder to write; a tracker takes none, as its own settings say where it logs.
 
