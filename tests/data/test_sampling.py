@@ -15,10 +15,10 @@ from refusal_index.data.sampling import Sampling, outcome_matrix
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank
-from refusal_index.findings.summary import summarise, summary_document
+from refusal_index.findings.summary import summarise
 from refusal_index.render.blocks import to_text
 from refusal_index.render.comparison import pair_blocks
-from refusal_index.render.summary import summary_blocks
+from refusal_index.render.summary import summary_blocks, summary_document
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 
 N = 400
@@ -128,7 +128,7 @@ def test_few_clusters_and_a_single_one_are_said() -> None:
     few = summarise(read_outcomes(rows(cluster=pl.col("population").cast(pl.String))))
     (variant,) = few.variants
     assert variant.warnings[0].code == "few_clusters"
-    assert "3 clusters (column 'cluster'): below 30" in variant.warnings[0].message
+    assert variant.warnings[0].values == {"clusters": 3, "column": "cluster", "limit": 30}
     (variant,) = summarise(read_outcomes(rows(cluster=pl.lit("all")))).variants
     assert variant.warnings[0].code == "one_cluster"
     assert variant.sampling.degrees_of_freedom is None
@@ -195,7 +195,7 @@ def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
     assert "weighted (column 'population') and worth" in to_text(pair_blocks(two))
     assert two.to_document()["variants"][0]["sampling"]["clusters"] == 40
     ranked = rank(runs, options)
-    assert ranked.found.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value
+    assert ranked.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value
     assert ranked.to_document()["sampling"]["cluster"] == "family"
 
 

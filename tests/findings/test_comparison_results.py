@@ -27,7 +27,7 @@ from refusal_index.findings.planning import (
     slopes_shown,
 )
 from refusal_index.findings.ranking import rank
-from refusal_index.render import to_text
+from refusal_index.render.blocks import to_text
 from refusal_index.render.comparison import CORRECTED_RI, DETERMINISTIC, pair_blocks, ranking_blocks
 from refusal_index.stats import (
     METRIC_NAMES,

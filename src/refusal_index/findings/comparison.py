@@ -12,7 +12,6 @@ import polars as pl
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
-from refusal_index.findings.draws import CORRECTED, INDEX
 from refusal_index.findings.matching import (
     CompareOptions,
     all_defined,
@@ -25,6 +24,8 @@ from refusal_index.findings.matching import (
     repeats_ri_of,
     stacked,
 )
+from refusal_index.findings.metrics import CORRECTED, INDEX
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import (
     Comparison,
     CorrectedDifference,
@@ -57,8 +58,8 @@ class VariantComparison:
         return found if self.corrected is None else {**found, CORRECTED: self.corrected}
 
 
-@dataclass(frozen=True)
-class PairComparison:
+@dataclass(frozen=True, repr=False)
+class PairComparison(Shown):
     """Two runs compared, the first minus the second.
 
     Attributes

@@ -35,6 +35,7 @@ from refusal_index.findings.gate_guards import (
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
@@ -73,8 +74,8 @@ class GuardResult:
         }
 
 
-@dataclass(frozen=True)
-class GateResult:
+@dataclass(frozen=True, repr=False)
+class GateResult(Shown):
     """What a gate decided, and why.
 
     Attributes

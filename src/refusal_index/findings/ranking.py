@@ -12,7 +12,7 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.findings.comparison import JOINTLY
-from refusal_index.findings.draws import CORRECTED, INDEX, corrected_indices, is_defined
+from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.matching import (
     CompareOptions,
     all_defined,
@@ -25,11 +25,13 @@ from refusal_index.findings.matching import (
     repeats_ri_of,
     stacked,
 )
+from refusal_index.findings.metrics import CORRECTED, INDEX
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import Ranking, rank_corrected, rank_joint, rank_runs
 
 
-@dataclass(frozen=True)
-class RunRanking:
+@dataclass(frozen=True, repr=False)
+class RunRanking(Shown):
     """Three runs or more, ranked.
 
     Attributes

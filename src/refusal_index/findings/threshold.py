@@ -16,6 +16,7 @@ from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.operating_points import Halves, OperatingPoint, Worth, halves_of, operating_points
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import RiskThreshold, UtilityThreshold, risk_controlling_threshold, utility_threshold
 
 BOUND_LEVEL = 0.9
@@ -86,8 +87,8 @@ class ThresholdOptions:
         return PRICE if self.penalty is None else self.penalty
 
 
-@dataclass(frozen=True)
-class Threshold:
+@dataclass(frozen=True, repr=False)
+class Threshold(Shown):
     """A cut of a score, and what it is worth on the half of the questions that it was not chosen on.
 
     Attributes

@@ -8,13 +8,13 @@ from refusal_index.data.rates import MISSING_LIMIT, never_forced
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import describe, first_draws
 from refusal_index.findings.comparison import Difference, PairComparison, both_numbers
-from refusal_index.findings.draws import CORRECTED, INDEX
 from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.sensitivity import missing_ranges
-from refusal_index.render import METRIC_COLUMNS, Block, Table, shows
-from refusal_index.render.blocks import interval, interval_of, number, p_text, percent, pvalue, span, title, worded
+from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.confidence import ONE_BY_ONE
+from refusal_index.render.format import interval, interval_of, number, p_text, percent, pvalue, reason_text, span, title
 from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
 
@@ -41,7 +41,7 @@ def pair_blocks(found: PairComparison) -> Iterator[Block]:
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric], variant, *_with_holm(_cells(difference, level), holm))
+        (METRICS[metric].column, variant, *_with_holm(_cells(difference, level), holm))
         for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
@@ -91,7 +91,7 @@ def _primary(found: PairComparison, adjusted: Sequence[float | None]) -> str:
     if not found.has_primary:
         return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
     metric, variant, difference = next(found.rows())
-    name = METRIC_COLUMNS[metric]
+    name = METRICS[metric].column
     which = f"{name} {variant}" if len(found.variants) > 1 else name
     its = "it has no p-value" if difference.pvalue is None else "its p-value stands as it is"
     return (
@@ -142,7 +142,7 @@ def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:
 
 def _ranked_blocks(found: RunRanking) -> Iterator[Block]:
     runs, ranking = found.runs, found.ranking
-    level, name = percent(ranking.confidence_level), METRIC_COLUMNS[ranking.metric]
+    level, name = percent(ranking.confidence_level), METRICS[ranking.metric].column
     columns = ("model", name if found.variant else f"{name}, jointly", f"{level} interval", "letters")
     ranked = ((runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
     yield from ("", Table.of(columns, ranked, left=("model", "letters")), "")
@@ -228,8 +228,9 @@ def _unranked(found: RunRanking) -> Iterator[str]:
         )
     for run in found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
-        yield f"{found.runs[run.row].label} is not ranked: {told}{worded(run.status)} ({worded(run.reason)})."
+        yield f"{found.runs[run.row].label} is not ranked: {told}{reason_text(run.status)} ({reason_text(run.reason)})."
     if tested := found.ranking.boundary_pairs:
+        yield f"{found.runs[run.row].label} is not ranked: {told}{reason_text(run.status)} ({reason_text(run.reason)})."
         each = (
             f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
             for one in tested
@@ -283,10 +284,10 @@ def _reasons(pair: PairComparison) -> Iterator[str]:
     for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
         if difference.status != "ok":
             key = difference.status, _named(runs, difference.reason)
-            grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
+            grouped.setdefault(key, []).append(METRICS[name].column)
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
-        if METRIC_COLUMNS[INDEX] in names and any(one.method == "power_divergence" for one in found):
+        if METRICS[INDEX].column in names and any(one.method == "power_divergence" for one in found):
             advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
@@ -294,4 +295,4 @@ def _reasons(pair: PairComparison) -> Iterator[str]:
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
     first, second = (run.label for run in runs)
     said = (reason or "").replace("first:", f"{first}: ").replace("second:", f"{second}: ")
-    return worded(said)
+    return reason_text(said)

@@ -7,10 +7,12 @@ from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.run_json import Stop
-from refusal_index.findings.draws import CORRECTED, NO_REPEATED_QUESTIONS
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate import GateResult, GuardResult
-from refusal_index.render.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent, shows, worded
-from refusal_index.render.blocks import pvalue as shown_pvalue
+from refusal_index.findings.metrics import CORRECTED, METRICS
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import UNDEFINED, listed, number, percent, reason_text
+from refusal_index.render.format import pvalue as shown_pvalue
 
 WORDS = {
     "answered_right": "right",
@@ -135,7 +137,7 @@ def changed_table(found: GateResult) -> Table:
 
 def guard_name(one: GuardResult) -> str:
     """Return what a guard is called, as in tables of metrics."""
-    return METRIC_COLUMNS.get(one.named.guard.name, one.named.guard.name.replace("_", " "))
+    return METRICS[one.named.guard.name].column
 
 
 def allowed(one: GuardResult) -> str:
@@ -152,7 +154,7 @@ def reason_of(one: GuardResult) -> str:
         where = " in both runs" if one.named.against_baseline else ""
         return f"no question was sampled more than once{where} (run --draws 2)"
     said = (one.named.reason or "it has no interval").replace("first:", "candidate: ").replace("second:", "baseline: ")
-    return worded(said)
+    return reason_text(said)
 
 
 def judged(found: GateResult) -> str:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
+from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.planning import CorrectedPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
-from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
-from refusal_index.render import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.render.blocks import interval, interval_of, number, percent, span, title, worded
+from refusal_index.render.blocks import Block, Table
+from refusal_index.render.format import (
+    NOT_KNOWN,
+    UNDEFINED,
+    interval,
+    interval_of,
+    number,
+    percent,
+    reason_text,
+    span,
+    title,
+)
 from refusal_index.stats import MisgradingRange, PredictionPowered, RepeatPlan, SamplePlan
 
 
@@ -21,13 +31,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
         f"RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
-        yield from (f"  no plan: {plan.sizes[0].status} ({worded(plan.sizes[0].reason)})", "")
+        yield from (f"  no plan: {plan.sizes[0].status} ({reason_text(plan.sizes[0].reason)})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
     columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
-        widths = ", ".join(f"{METRIC_COLUMNS[metric]} +-{width:.3f}" for metric, width in plan.other_metrics.items())
+        widths = ", ".join(f"{METRICS[metric].column} +-{width:.3f}" for metric, width in plan.other_metrics.items())
         yield f"  with {n:,} questions also: {widths}"
     if expected.refusal_index is not None and options.difference is not None:
         yield from _difference(plan, expected.refusal_index - options.difference, options)
@@ -70,7 +80,7 @@ def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> I
         f"(refusals) and {found.error_slope:.3g} (errors)"
     )
     if found.sizes[0].half_width is None:
-        yield from (f"  no plan: {worded(found.sizes[0].reason)}", "")
+        yield from (f"  no plan: {reason_text(found.sizes[0].reason)}", "")
         return
     of_budget = "" if options.budget is None else f" with {options.budget:,.0f} requests under one prompt"
     yield f"  half-width of the {level} interval to be expected{of_budget}"
@@ -99,7 +109,7 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
         return
     start = f"  to tell it apart from a model with RI {lower:.3f}"
     if plan.apart.n is None:
-        yield f"{start}: no plan ({worded(plan.apart.reason)})"
+        yield f"{start}: no plan ({reason_text(plan.apart.reason)})"
         return
     yield (
         f"{start} with a chance of {percent(options.power)}: {plan.apart.n:,} "
@@ -116,7 +126,7 @@ def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
     yield number(needed.difference)
     yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({worded(needed.reason)})"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({reason_text(needed.reason)})"
     yield (
         UNDEFINED
         if plan.fewest is None
@@ -171,7 +181,7 @@ def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> It
 def _metrics_table(found: Decisions, options: DecisionOptions) -> Table:
     rows = (
         (
-            METRIC_COLUMNS[one.name],
+            METRICS[one.name].column,
             number(found.as_scored[one.name].estimate),
             span(one.low, one.high),
             *_powered(found.powered.get(one.name), options.confidence_level),
@@ -287,53 +297,8 @@ def _range(spread: MisgradingRange) -> str:
 
 def _range_status(spread: MisgradingRange) -> str:
     only_far = spread.status == "undefined" and spread.ends[0].estimate is not None
-    return f"{worded(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
+    return f"{reason_text(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
 
 
 def _status(reason: str | None, otherwise: str = "ok") -> str:
-    return otherwise if reason is None else worded(reason)
-
-
-def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
-    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
-    heading = "model, dataset, variant"
-    columns = (heading, "n", *COUNTS, *(METRIC_COLUMNS[metric] for metric in FIRST_PASS_METRICS), "force asks")
-    yield Table.of(columns, (_row(tally) for tally in found), left=(heading,))
-    for tally in found:
-        for remark in _remarks(tally):
-            yield from ("", f"{_title(tally)}: {remark}")
-
-
-def _row(tally: Tally) -> Iterator[str]:
-    metrics = {one.name: one.estimate for one in tally.metrics}
-    yield _title(tally)
-    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
-    yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
-    yield f"{tally.to_force:,}"
-
-
-def _title(tally: Tally) -> str:
-    return title(tally.model, tally.dataset, tally.variant)
-
-
-def _remarks(tally: Tally) -> Iterator[str]:
-    if tally.unscored:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
-        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
-    if not tally.metrics:
-        yield "so many are unscored that C/A, F and the weighted score would mislead."
-    if tally.forced:
-        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
-    if tally.set_aside:
-        yield (
-            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
-            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
-            "forced_correct=NAME, or with grade and forced_grade."
-        )
-    if settled := tally.refused - tally.to_force - tally.forced:
-        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
-    if not tally.refused:
-        yield (
-            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
-            "with --refusal REGEX how a refusal is worded."
-        )
+    return otherwise if reason is None else reason_text(reason)

@@ -9,7 +9,8 @@ import polars as pl
 from refusal_index.findings.operating_points import OperatingPoint, Worth
 from refusal_index.findings.scored_answers import rule_of
 from refusal_index.findings.threshold import Threshold
-from refusal_index.render.blocks import Block, Table, interval_of, listed, number, percent, shows
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import interval_of, listed, number, percent
 from refusal_index.stats import Estimate, RiskThreshold, UtilityThreshold
 
 

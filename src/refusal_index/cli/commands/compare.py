@@ -54,13 +54,13 @@ def compare(
     from refusal_index.data.sampling import Sampling
     from refusal_index.findings.comparison import compare_pair
     from refusal_index.findings.matching import CompareOptions
+    from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.ranking import rank
-    from refusal_index.render import METRIC_COLUMNS
     from refusal_index.render.comparison import pair_blocks, ranking_blocks
 
     options = CompareOptions(
         variant=variant,
-        metric=one_of("--metric", metric, list(METRIC_COLUMNS)),
+        metric=one_of("--metric", metric, list(METRICS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
