@@ -14,9 +14,9 @@ from refusal_index.data.runs import read_runs
 from refusal_index.data.sampling import Sampling, outcome_matrix
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import compare_two, rank_all
-from refusal_index.findings.summary import summarise, summary_document
+from refusal_index.findings.summary import summarise
 from refusal_index.render.blocks import to_text
-from refusal_index.render.summary import summary_blocks
+from refusal_index.render.summary import summary_blocks, summary_document
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 
 N = 400
@@ -126,7 +126,7 @@ def test_few_clusters_and_a_single_one_are_said() -> None:
     few = summarise(read_outcomes(rows(cluster=pl.col("population").cast(pl.String))))
     (variant,) = few.variants
     assert variant.warnings[0].code == "few_clusters"
-    assert "3 clusters (column 'cluster'): below 30" in variant.warnings[0].message
+    assert variant.warnings[0].values == {"clusters": 3, "column": "cluster", "limit": 30}
     (variant,) = summarise(read_outcomes(rows(cluster=pl.lit("all")))).variants
     assert variant.warnings[0].code == "one_cluster"
     assert variant.sampling.degrees_of_freedom is None

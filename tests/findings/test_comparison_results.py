@@ -26,7 +26,7 @@ from refusal_index.findings.planning import (
     scenarios_of,
     slopes_shown,
 )
-from refusal_index.render import to_text
+from refusal_index.render.blocks import to_text
 from refusal_index.render.comparison import CORRECTED_RI, DETERMINISTIC
 from refusal_index.stats import (
     METRIC_NAMES,

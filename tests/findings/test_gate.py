@@ -23,7 +23,7 @@ from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_guards import change_limit, most_changed, permutation_pvalue
 from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy
-from refusal_index.render import to_text
+from refusal_index.render.blocks import to_text
 from refusal_index.render.gate import guard_table
 from refusal_index.stats import (
     AtLook,

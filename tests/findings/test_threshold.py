@@ -21,7 +21,7 @@ from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.operating_points import halves_of
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.findings.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold
-from refusal_index.render import to_text
+from refusal_index.render.blocks import to_text
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,

@@ -17,7 +17,7 @@ import refusal_index as ri
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.models.settings import SettingError
-from refusal_index.render import to_text
+from refusal_index.render.blocks import to_text
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare

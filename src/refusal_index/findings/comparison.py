@@ -13,7 +13,8 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, chosen_variant, match, shared_variants
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-from refusal_index.findings.draws import CORRECTED, INDEX, corrected_indices, is_defined, repeats_ri
+from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
+from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.stats import (
     TRUTHFULNESS_WEIGHTS,
     Adjustment,

@@ -21,10 +21,9 @@ from refusal_index.findings.comparison import (
     rank,
 )
 from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
-from refusal_index.findings.draws import CORRECTED, INDEX
+from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.sensitivity import missing_ranges
-from refusal_index.render import Block, Shown
-from refusal_index.render.comparison import pair_blocks, ranking_blocks
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import CorrectedDifference, MetricDifference, holm
 
 JOINTLY = "jointly"
@@ -51,10 +50,6 @@ class TwoRuns(Shown):
     pair: PairComparison
     options: CompareOptions
     confidence: tuple[ScoreComparison, ...] = ()
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield what came out of it as text."""
-        return pair_blocks(self)
 
     def rows(self) -> Iterator[tuple[str, str, Difference]]:
         """Yield every difference with the metric's name and the variant's, RI first, the corrected RI below it.
@@ -149,10 +144,6 @@ class RankedRuns(Shown):
     runs: tuple[ComparedRun, ...]
     found: RunRanking
     options: CompareOptions
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield what came out of it as text."""
-        return ranking_blocks(self)
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row a run, the highest first: its number, interval, status and letters."""

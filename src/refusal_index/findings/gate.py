@@ -9,7 +9,7 @@ unless the answer was demanded already.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,8 +34,7 @@ from refusal_index.findings.gate_guards import (
     payoffs_of,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
-from refusal_index.render import Block, Shown
-from refusal_index.render.gate import gate_blocks, sentence
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
@@ -146,6 +145,8 @@ class GateResult(Shown):
     @property
     def why(self) -> str:
         """The reason in one sentence."""
+        from refusal_index.render.gate import sentence  # noqa: PLC0415 - shows this class
+
         return sentence(self)
 
     @property
@@ -161,10 +162,6 @@ class GateResult(Shown):
     def settings_that_differ(self) -> tuple[str, ...]:
         """Settings other than the model in which the runs differ."""
         return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield what came out of it as text."""
-        return gate_blocks(self)
 
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""

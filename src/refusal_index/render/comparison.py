@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from refusal_index.data.rates import MISSING_LIMIT, never_forced
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import describe, first_draws
 from refusal_index.findings.comparison import CompareOptions, Difference, PairComparison, both_numbers
-from refusal_index.findings.draws import CORRECTED, INDEX
+from refusal_index.findings.comparison_results import RankedRuns, TwoRuns
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.sensitivity import missing_ranges
-from refusal_index.render import METRIC_COLUMNS, Block, Table
-from refusal_index.render.blocks import interval, interval_of, number, p_text, percent, pvalue, span, title, worded
+from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.confidence import ONE_BY_ONE
+from refusal_index.render.format import interval, interval_of, number, p_text, percent, pvalue, reason_text, span, title
 from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
-
-if TYPE_CHECKING:
-    from refusal_index.findings.comparison_results import RankedRuns, TwoRuns
 
 CORRECTED_RI = (
     "Corrected RI: RI estimated for the models' probabilities of refusing and of being wrong, from repeated samples of "
@@ -29,6 +26,7 @@ MEASURES = {"auroc": "AUROC", "brier": "Brier"}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
+@shows(TwoRuns)
 def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     """Yield what came out of a comparison of two runs, and whether they were asked alike."""
     runs, variants, level = found.runs, found.pair.variants, found.options.confidence_level
@@ -42,7 +40,7 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric], variant, *_with_holm(_cells(difference, level), holm))
+        (METRICS[metric].column, variant, *_with_holm(_cells(difference, level), holm))
         for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
@@ -92,7 +90,7 @@ def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
     if not found.has_primary:
         return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
     metric, variant, difference = next(found.rows())
-    name = METRIC_COLUMNS[metric]
+    name = METRICS[metric].column
     which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
     its = "it has no p-value" if difference.pvalue is None else "its p-value stands as it is"
     return (
@@ -101,6 +99,7 @@ def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
     )
 
 
+@shows(RankedRuns)
 def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
     runs, ranking = found.runs, found.found.ranking
@@ -142,7 +141,7 @@ def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:
 
 def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
     runs, ranking = found.runs, found.found.ranking
-    level, name = percent(ranking.confidence_level), METRIC_COLUMNS[ranking.metric]
+    level, name = percent(ranking.confidence_level), METRICS[ranking.metric].column
     columns = ("model", name if found.found.variant else f"{name}, jointly", f"{level} interval", "letters")
     ranked = ((runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
     yield from ("", Table.of(columns, ranked, left=("model", "letters")), "")
@@ -228,7 +227,7 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
         )
     for run in found.found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
-        yield f"{found.runs[run.row].label} is not ranked: {told}{worded(run.status)} ({worded(run.reason)})."
+        yield f"{found.runs[run.row].label} is not ranked: {told}{reason_text(run.status)} ({reason_text(run.reason)})."
     if tested := found.found.ranking.boundary_pairs:
         each = (
             f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
@@ -282,10 +281,10 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
     for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
         if difference.status != "ok":
             key = difference.status, _named(runs, difference.reason)
-            grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
+            grouped.setdefault(key, []).append(METRICS[name].column)
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
-        if METRIC_COLUMNS[INDEX] in names and any(one.method == "power_divergence" for one in found):
+        if METRICS[INDEX].column in names and any(one.method == "power_divergence" for one in found):
             advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
@@ -293,4 +292,4 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
     first, second = (run.label for run in runs)
     said = (reason or "").replace("first:", f"{first}: ").replace("second:", f"{second}: ")
-    return worded(said)
+    return reason_text(said)

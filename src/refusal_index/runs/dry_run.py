@@ -19,7 +19,7 @@ from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import ask_for, completed
 from refusal_index.protocol import Asked, Conversation, Pass, Procedure, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
-from refusal_index.render import escape
+from refusal_index.render.blocks import escape
 from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.registry import BATCH, DIRECT

@@ -23,10 +23,10 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder, asked_under, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.findings.draws import CORRECTED
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
 from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
+from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in

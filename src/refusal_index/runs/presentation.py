@@ -9,21 +9,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import refusal_index.render.comparison  # shows comparisons
+import refusal_index.render.threshold  # noqa: F401 - shows thresholds
 from refusal_index.data.errors import checked_path
 from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
-from refusal_index.findings.draws import INDEX
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.protocol.cost import Range
-from refusal_index.render import METRIC_COLUMNS, UNDEFINED, Block, Table
-from refusal_index.render.blocks import interval, number, percent, worded
+from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
+from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.registry import BATCH, FILES
@@ -60,7 +62,7 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 def _indices(results: Sequence[CellResult], level: float) -> Table:
     left = ("model", "dataset", "status", "variants")
-    columns = ("model", "dataset", f"{METRIC_COLUMNS[INDEX]}, jointly", f"{percent(level)} interval", *left[2:])
+    columns = ("model", "dataset", f"{METRICS[INDEX].column}, jointly", f"{percent(level)} interval", *left[2:])
     return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
 
 
@@ -72,7 +74,7 @@ def _index(result: CellResult) -> Iterator[str]:
     yield number(index["estimate"])
     yield interval(index["low"], index["high"])
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
-    yield status if index["reason"] is None else f"{status} ({worded(index['reason'])})"
+    yield status if index["reason"] is None else f"{status} ({reason_text(index['reason'])})"
     yield ", ".join(index["variants"])
 
 
@@ -330,7 +332,7 @@ def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: st
     runs
         Runs, their folders, folders of sets, or outcome tables.
     to
-        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"mlflow"`` or ``"wandb"``.
+        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
     out
         The file or folder to write; a tracker takes none, as its own settings say where it logs.
 

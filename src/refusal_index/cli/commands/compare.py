@@ -53,12 +53,13 @@ def compare(
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.sampling import Sampling
     from refusal_index.findings.comparison import CompareOptions
-    from refusal_index.findings.comparison_results import compare_two, rank_all
-    from refusal_index.render import METRIC_COLUMNS
+    from refusal_index.findings.comparison_results import TwoRuns, compare_two, rank_all
+    from refusal_index.findings.metrics import METRICS
+    from refusal_index.render.comparison import pair_blocks, ranking_blocks
 
     options = CompareOptions(
         variant=variant,
-        metric=one_of("--metric", metric, list(METRIC_COLUMNS)),
+        metric=one_of("--metric", metric, list(METRICS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
@@ -76,6 +77,6 @@ def compare(
     if json:
         console.document(compared.to_document())
     else:
-        console.show(compared.blocks())
+        console.show(pair_blocks(compared) if isinstance(compared, TwoRuns) else ranking_blocks(compared))
     if found.left_out:
         raise typer.Exit(INCOMPLETE)

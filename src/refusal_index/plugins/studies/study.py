@@ -46,7 +46,7 @@ from refusal_index.data.sampling import first_draws, further_draws
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
-from refusal_index.render import escape
+from refusal_index.render.blocks import escape
 from refusal_index.render.comparison import BIASED
 
 
