@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import refusal_index.render.comparison  # shows comparisons
 import refusal_index.render.threshold  # noqa: F401 - shows thresholds
@@ -21,7 +21,6 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.protocol.cost import Range
 from refusal_index.render.blocks import Block, Table
@@ -32,6 +31,9 @@ from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.registry import BATCH, FILES
 from refusal_index.runs.sweep import CellResult, index_of
 from refusal_index.runs.writing import Run
+
+if TYPE_CHECKING:
+    from refusal_index.plugins.studies.study import Study
 
 DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
 SHOWN = 3
@@ -268,7 +270,7 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     RefusalIndexError
         If there is no such study, or the runs do not allow it.
     """
-    from refusal_index.plugins.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415 - they draw: long to import
+    from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_spec  # noqa: PLC0415 - imports Matplotlib
 
     if name not in STUDY_NAMES:
         raise unknown("name", name, STUDY_NAMES)
