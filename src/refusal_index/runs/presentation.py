@@ -14,8 +14,9 @@ import refusal_index.render.threshold  # noqa: F401 - shows thresholds
 from refusal_index.data.errors import checked_path
 from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.findings import ranking
+from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
@@ -217,7 +218,7 @@ def _about_cost(prices: Prices) -> str:
     return ""
 
 
-def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
     """Compare two runs over the same questions, the first minus the second, with every difference's interval.
 
     Parameters
@@ -225,7 +226,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     first, second
         Runs, their folders, or outcome tables.
     options
-        As `refusal_index.findings.comparison.CompareOptions` takes them.
+        As `refusal_index.findings.matching.CompareOptions` takes them.
 
     Raises
     ------
@@ -236,17 +237,16 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     found = compared_runs([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    first_run, second_run = found
-    return compare_two(first_run, second_run, chosen)
+    return compare_pair(found, chosen)
 
 
-def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
     chosen = CompareOptions(**options)
     found = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
     if len(found) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(found)}")
-    return rank_all(found, chosen)
+    return ranking.rank(found, chosen)
 
 
 def threshold(

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.findings.comparison import CompareOptions, compare_pair, rank
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import rank
 from refusal_index.render.format import listed, reason_text
 from refusal_index.render.report.confidence import ConfidenceView, confidence_view
 from refusal_index.render.report.figures import Mosaic, Plane, mosaics, plane
