@@ -19,13 +19,13 @@ from refusal_index.data.imports.graded import (
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
     WORDS,
-    Translations,
     Vocabulary,
     flag,
     read_grade,
     translated,
 )
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
+from refusal_index.data.tables import Translations
 from refusal_index.models.asks import CARRIED
 from refusal_index.models.inspect.multi_choice import STOP_REASONS
 from refusal_index.protocol import StopReason
