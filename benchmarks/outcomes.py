@@ -26,8 +26,7 @@ import numpy as np
 import polars as pl
 from benchmarks.estimator import processor
 
-from refusal_index.data.schema import SCHEMA, SCHEMA_VERSION
-from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import SCHEMA, SCHEMA_VERSION, read_outcomes, write_outcomes
 from refusal_index.findings.summary import summarise
 
 MODELS, QUESTIONS = 16, 4326

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.findings.summary import summarise
 from refusal_index.stats import SampledTable, metrics
 

@@ -12,7 +12,7 @@ import pytest
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.tabular import Identification, outcome_table, write_outcomes
+from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     PlanningScenario,
     expected_half_width,

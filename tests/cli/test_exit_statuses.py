@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.run_sets import SET_VERSION
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.folder import SET_VERSION
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.plugins.studies import study
 from refusal_index.plugins.studies.study import study_spec
 from tests.data.test_run_sets import make_run

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.cli.serving import finish, start
 from tests.models.fake_api import FakeApi, is_grading

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 import yaml
 
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.outcome_table import write_outcomes
 from tests.cli.test_gate import write
 
 ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text())

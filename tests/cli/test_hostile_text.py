@@ -14,8 +14,8 @@ import pytest
 
 from refusal_index.cli import console
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.settings import Prices
-from refusal_index.data.tabular import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.data.run_json import Prices
 from refusal_index.runs.engine import Begun, Opened
 from refusal_index.runs.progress import counting, progress_bar
 from tests.tiers import others_nightly

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.stats import f_score
 
 ANSWERS = "problem,target,predicted_answer,grade\n" + "".join(

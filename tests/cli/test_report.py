@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from refusal_index.cli import app
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.outcome_table import write_outcomes
 from tests.render.making import rows
 
 

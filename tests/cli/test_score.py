@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from refusal_index.runs.store_check import with_checksum
 from tests.cli.making import LOW

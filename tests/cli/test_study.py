@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.plugins.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 

@@ -27,7 +27,7 @@ from refusal_index.data.confidence import (
     write_confidence,
 )
 from refusal_index.data.imports.confidence import MINUS_LOG_PROBABILITY, has_no_range, read_score_table, reading_of
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 
 HOSTILE = (
     *("=1+1", "+A1", "-2", "@SUM(A1)", "'quoted", "'=1", "\t=1", "\uff1d1", "[bold]b[/a]", "\x1b[31mred", "a\x00b"),

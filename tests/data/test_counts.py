@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import NOT_STATED, completeness, contingency_table, forced_refusals, variant_groups
-from refusal_index.data.tabular import Identification, outcome_table
 
 maybe = st.sampled_from([True, False, None])
 

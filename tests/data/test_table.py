@@ -19,19 +19,17 @@ from hypothesis import strategies as st
 from tests.tiers import dear_examples
 
 from refusal_index.data import Grade, Outcome, Question, files
-from refusal_index.data.errors import NotWrittenError
-from refusal_index.data.tabular import (
+from refusal_index.data.errors import NotWrittenError, OutcomeTableError
+from refusal_index.data.outcome_table import (
     SCHEMA,
     SCHEMA_VERSION,
     Identification,
-    OutcomeTableError,
-    csv_text,
     outcome_table,
     read_outcomes,
     read_tables,
-    undo_safe,
     write_outcomes,
 )
+from refusal_index.data.tables import csv_text, undo_safe
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson")
 HOSTILE = (

@@ -10,7 +10,8 @@ import pytest
 
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset
 from refusal_index.data.datasets.own import questions_from
-from refusal_index.data.tabular import OutcomeTableError, read_outcomes
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.outcome_table import read_outcomes
 
 RECORDS = [
     {"id": 7, "Problem": " Who? ", "gold": "B", "choices": ["Ann", "Bob"], "context": "Bob was it.", "ok": True},

@@ -11,10 +11,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data import Question, tabular
+from refusal_index.data import Question, tables
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset, sample
 from refusal_index.data.datasets.own import reading
-from refusal_index.data.settings import Problems
+from refusal_index.data.tables import Problems
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:
@@ -383,7 +383,7 @@ def test_a_parquet_file_is_read_part_by_part(tmp_path, monkeypatch):
     path, frame = tmp_path / "x.parquet", pl.DataFrame({"question": [f"q{n}" for n in range(25)], "answer": ["A"] * 25})
     frame.write_parquet(path, row_group_size=7)
     whole = load_dataset("own", data=path).questions
-    monkeypatch.setattr(tabular, "ROWS_OF_PARQUET", 10)
+    monkeypatch.setattr(tables, "ROWS_OF_PARQUET", 10)
     assert load_dataset("own", data=path).questions == whole
     assert len(whole) == 25
     (problem,) = problems(file(tmp_path, "question,answer\n" + "q,A\n" * 12 + "q,\n"))

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.rates import completeness, contingency_table
-from refusal_index.data.tabular import read_outcomes
 from refusal_index.stats import refusal_index
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "bixbench"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refusal_index.data.run_sets import SET_VERSION, set_members
+from refusal_index.data.folder import SET_VERSION, set_members
 
 
 @pytest.mark.parametrize(

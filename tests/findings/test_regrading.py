@@ -7,7 +7,7 @@ import json
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.labels import changes_document, grade_changes
 
 RIGHT, WRONG, REFUSED, UNKNOWN = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from refusal_index.data import Grade, Question
 from refusal_index.data.imports import FirstPass, to_outcomes
-from refusal_index.data.tabular import write_outcomes
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.protocol import FORCED
 from refusal_index.runs.force import ForcePlan, force, prepare_force
 from refusal_index.runs.results import Derived, UnfinishedError, model_name

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.data import Grade, Question, patterns
+from refusal_index.data import Grade, Question, text
 from refusal_index.protocol import (
     TWO_PASSES,
     Asked,
@@ -49,7 +49,7 @@ def test_a_pattern_may_let_more_through():
 @pytest.mark.parametrize("of", TWO_PASSES)
 def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(of, monkeypatch):
     """It hung for good."""
-    monkeypatch.setattr(patterns, "SECONDS", 0.1)
+    monkeypatch.setattr(text, "SECONDS", 0.1)
     endless = Question("q", "Who?", "a", pattern="(a|aa)+$")
     replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
     outcome = next_step(endless, [*replies, Reply(of, Asked.MODEL, "a" * 60 + "!")], GraderKind.REGEX)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.data.files import sound_text
+from refusal_index.data.text import sound_text
 from refusal_index.protocol import TokenLogprob, read_logprobs, write_logprobs
 
 LOGPROBS = st.floats(-1e4, 0)

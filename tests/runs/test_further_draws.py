@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.trackers.results import read_folder
 from refusal_index.runs.api import plan_of

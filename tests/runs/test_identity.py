@@ -14,7 +14,7 @@ import refusal_index as ri
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import RunFolderError
-from refusal_index.data.settings import as_json
+from refusal_index.data.run_json import as_json
 from refusal_index.runs import checks, plan
 from refusal_index.runs.force import prepare_force
 from refusal_index.runs.plan import Plan, prepare

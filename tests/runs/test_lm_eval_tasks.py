@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from refusal_index.data.datasets import DatasetError, load_dataset
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.plugins import lm_eval as lm_eval_tasks
 from refusal_index.plugins.lm_eval import FLAGS, graded, prompt, target
 from refusal_index.protocol import load_prompt_set

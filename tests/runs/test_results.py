@@ -11,7 +11,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.findings.summary import summarise
 from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
 from refusal_index.runs import results, writing

@@ -14,8 +14,8 @@ from tests.studies.outcomes_made import HOSTILE, check_files
 from tests.studies.scores_made import with_scores
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun
-from refusal_index.data.tabular import Identification, outcome_table
 from refusal_index.plugins.studies.response_to_penalty import make, printed, targets_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import best_refusal_rate, utility_threshold

@@ -14,7 +14,7 @@ from refusal_index.cli.console import OptionError, option
 from refusal_index.runs.settings import REMOVED, SETTINGS, Setting, not_a_setting
 
 if TYPE_CHECKING:
-    from refusal_index.data.settings import TruthfulnessWeights
+    from refusal_index.data.run_json import TruthfulnessWeights
 
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
@@ -120,7 +120,7 @@ def check_place(out: Path) -> None:
     RefusalIndexError
         If the suffix is of no kind of table.
     """
-    from refusal_index.data.settings import file_format
+    from refusal_index.data.tables import file_format
 
     file_format(out)
     if out.exists() or out.is_symlink():

@@ -19,9 +19,8 @@ import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, listed, shortened
 from refusal_index.data.files import read_plain, write_atomically
-from refusal_index.data.schema import OPTIONAL
-from refusal_index.data.settings import file_format
-from refusal_index.data.tabular import csv_text
+from refusal_index.data.outcome_table import OPTIONAL
+from refusal_index.data.tables import csv_text, file_format
 
 CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {

@@ -21,9 +21,9 @@ import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
+from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcomes
 from refusal_index.data.sampling import sampled_table
-from refusal_index.data.schema import GRADES, GROUP, SCHEMA
-from refusal_index.data.tabular import TextTable, read_outcomes, read_text
+from refusal_index.data.tables import TextTable, read_text
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.design import AnyTable

@@ -12,11 +12,10 @@ import polars as pl
 
 from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, suggestion
-from refusal_index.data.folder import Asked, RunFolder
+from refusal_index.data.folder import Asked, RunFolder, member_of_set, set_members
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.rates import variant_groups
-from refusal_index.data.run_sets import member_of_set, set_members
 from refusal_index.data.sampling import OWN_COLUMNS, OutcomeMatrix, Sampling, outcome_matrix
-from refusal_index.data.tabular import read_outcomes
 
 NEARLY_ALL = 0.9
 """Share of the questions of the largest of several runs that all of them must have to be cut down to."""

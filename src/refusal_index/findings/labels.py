@@ -19,10 +19,10 @@ import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.files import write_atomically
+from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, variant_groups
 from refusal_index.data.sampling import first_draws
-from refusal_index.data.schema import GRADES, GROUP, KEY
-from refusal_index.data.tabular import TextTable, csv_text, read_text, undo_safe
+from refusal_index.data.tables import TextTable, csv_text, read_text, undo_safe
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from refusal_index.data.outcome import LETTERS, Grade, Question
-from refusal_index.data.patterns import matches
+from refusal_index.data.text import matches
 from refusal_index.errors import RefusalIndexError
 from refusal_index.protocol.grading import declines, exact_grade, same
 from refusal_index.protocol.replies import DECORATION

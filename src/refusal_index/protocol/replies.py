@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any, NoReturn, TypeGuard
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.files import sound_text
 from refusal_index.data.outcome import Question
+from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from refusal_index.data.settings import Prices, Tokens
+from refusal_index.data.run_json import Prices, Tokens
 from refusal_index.models.failures import RESUMES
 from refusal_index.protocol import Asked, Completion
 from refusal_index.runs.settings import Limits
@@ -19,7 +19,7 @@ class Took:
 
     Examples
     --------
-    >>> from refusal_index.data.settings import Price
+    >>> from refusal_index.data.run_json import Price
     >>> from refusal_index.protocol import Pass, Reply
     >>> reply, took = Reply(Pass.FIRST, Asked.MODEL, "Lima"), Took()
     >>> for in_batch in (False, True):

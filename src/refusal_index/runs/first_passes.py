@@ -18,7 +18,7 @@ from refusal_index.data.imports import (
 from refusal_index.data.imports.known import INSPECT
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.imports.two_files import with_forced
-from refusal_index.data.settings import present_columns
+from refusal_index.data.tables import present_columns
 
 
 @dataclass(frozen=True)

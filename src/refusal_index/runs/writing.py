@@ -20,10 +20,9 @@ from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFol
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
-from refusal_index.data.schema import SCHEMA
-from refusal_index.data.settings import UNPRICED, Prices, is_deterministic
-from refusal_index.data.stopping import STOPPED, Stop
-from refusal_index.data.tabular import csv_text
+from refusal_index.data.outcome_table import SCHEMA
+from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic
+from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes
@@ -36,12 +35,12 @@ from refusal_index.findings.summary import (
     reached,
     short_of,
     summarise,
-    summary_document,
     with_confidence,
 )
 from refusal_index.plugins.confidence.record import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -422,10 +421,10 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
-    """Add what must be said where the two passes may be of two models."""
+    """Add the caution that the two passes may be of two models."""
     if "first_pass" not in settings:
         return summary
-    said = tuple(mixture(settings["first_pass"]["model"], settings["model"]))
+    said = mixture(settings["first_pass"]["model"], settings["model"])
     variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
     return replace(summary, variants=variants)
 

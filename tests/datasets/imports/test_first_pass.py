@@ -12,7 +12,7 @@ from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, 
 from refusal_index.data.imports.first_pass import self_contained, to_outcomes
 from refusal_index.data.imports.known import of_one_model, questions_to_force
 from refusal_index.data.imports.source import SourceFile
-from refusal_index.data.tabular import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.findings.tally import tallies
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741

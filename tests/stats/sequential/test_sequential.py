@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
 from tests.tiers import dear_examples, others_nightly
 
-from refusal_index.data import stopping
+from refusal_index.data import run_json
 from refusal_index.stats import AtLook, GroupSequential
 from refusal_index.stats import sequential as designs
 from refusal_index.stats.sequential import (
@@ -93,7 +93,7 @@ def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does()
 
 
 def test_settings_that_cannot_load_statistics_have_the_same_numbers_of_looks() -> None:
-    assert (stopping.DEFAULT_LOOKS, stopping.MOST_LOOKS) == (designs.DEFAULT_LOOKS, designs.MOST_LOOKS)
+    assert (run_json.DEFAULT_LOOKS, run_json.MOST_LOOKS) == (designs.DEFAULT_LOOKS, designs.MOST_LOOKS)
 
 
 def test_few_questions_have_fewer_looks() -> None:

@@ -72,7 +72,7 @@ def plan(
     With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and with
     --corrected how many of them twice, for the narrowest interval; --questions is then the most there are.
     """
-    from refusal_index.data.settings import is_deterministic
+    from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.planning import (
         PlanOptions,
         plan_apart,

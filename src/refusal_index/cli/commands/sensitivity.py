@@ -38,8 +38,8 @@ def sensitivity(
     case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
     or estimated from a labelled slice.
     """
+    from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.runs import read_outcomes_of
-    from refusal_index.data.settings import TruthfulnessWeights
     from refusal_index.findings.labels import read_labels
     from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
     from refusal_index.render.planning import decisions_blocks

@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from refusal_index.data.errors import TableError
-from refusal_index.data.files import check_ids
 from refusal_index.data.outcome import Question
+from refusal_index.data.text import check_ids
 
 FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})

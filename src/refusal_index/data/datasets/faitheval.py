@@ -24,7 +24,7 @@ from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderNam
 from refusal_index.data.datasets.download import fetched
 from refusal_index.data.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.data.files import sha256_of
-from refusal_index.data.settings import Row, read_content
+from refusal_index.data.tables import Row, read_content
 
 HUB = "https://huggingface.co/datasets/Salesforce"
 LICENCE = "see the publisher's page"

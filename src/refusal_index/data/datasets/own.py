@@ -15,62 +15,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
-from refusal_index.data.errors import TableError, nearest, shortened, suggestion
-from refusal_index.data.files import sha256_of, sound_text, wrong_id
+from refusal_index.data.errors import TableError, shortened
+from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
-from refusal_index.data.patterns import SECONDS, PatternError, compiled, matches
-from refusal_index.data.settings import Problems, Row, Source, opened, present_columns
-from refusal_index.data.tabular import TRUTH, iter_rows, no_rows, read_rows
+from refusal_index.data.tables import (
+    TRUTH,
+    Problems,
+    Row,
+    Source,
+    iter_rows,
+    missing_column,
+    no_rows,
+    opened,
+    present_columns,
+    read_rows,
+    resolve_columns,
+)
+from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
 from refusal_index.redaction import KeySearch
-
-Names = Mapping[str, Sequence[str]]
-"""Usual column names by role, in lower case; they are found in any case."""
-
-
-def resolve_columns(
-    source: Source, present: Collection[str], given: Mapping[str, str], usual: Names, *, strict: bool = False
-) -> dict[str, str]:
-    """Find the column of every role that has one.
-
-    Raises TableError if a role is not known, or a column that was named is not there.
-
-    - `source`: for messages.
-    - `present`: the columns that are there.
-    - `given`: column by role, as the user says; the other roles are looked for under their usual names.
-    - `usual`: the roles with their usual names; the first that is there counts.
-    - `strict`: whether two columns of usual names for one role are an error.
-
-    >>> usual = {"question": ("question", "problem"), "grade": ("grade", "verdict")}
-    >>> source = Source("x.csv", "csv", "answer", TableError)
-    >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)
-    {'question': 'Problem', 'grade': 'my_grade'}
-    """
-    for role, column in given.items():
-        if role not in usual:
-            said = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
-            raise source.error(said + suggestion(role, usual))
-        if column not in present:
-            raise missing_column(source, present, role, column)
-    taken = () if strict else given.values()  # what was pointed out as something else
-    free = [column for column in present if column not in taken]
-    found = {}
-    for role, names in usual.items():
-        columns = [column for name in names for column in free if column.casefold() == name]
-        if role in given:
-            found[role] = given[role]
-        elif strict and len(columns) > 1:
-            said = f"both {columns[0]!r} and {columns[1]!r} could hold the {role}; say which, for instance "
-            raise source.wrong(f"{said}{role}={columns[0]}")
-        elif columns:
-            found[role] = columns[0]
-    return found
-
-
-def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
-    """Return the error for a column that is not there."""
-    guess = nearest(column, present)
-    advice = f"{suggestion(column, present) or ';'} say which column it is with --column {role}={guess or 'NAME'}"
-    return source.lacks(f"a column {column!r} with the {role}", present, advice)
 
 
 def check_columns(rows: Sequence[Row], needed: Collection[str], dataset: str) -> None:

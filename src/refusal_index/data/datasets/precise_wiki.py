@@ -14,7 +14,7 @@ from refusal_index.data.datasets.dataset import Dataset, DatasetError
 from refusal_index.data.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import sha256_of
-from refusal_index.data.settings import Row, Source, present_columns, read_content
+from refusal_index.data.tables import Row, Source, present_columns, read_content
 
 LICENCE = "the texts are Wikipedia's (CC BY-SA)"
 NEEDED = ("question", "answer")

@@ -17,7 +17,7 @@ from refusal_index.data.datasets.download import fetched
 from refusal_index.data.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import sha256_of
-from refusal_index.data.settings import Row, read_content
+from refusal_index.data.tables import Row, read_content
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/simple-evals/simple_qa_test_set.csv"
 SHA256 = "feee3f7e7db3617e94e8fcf1977b756ec420ef8568f4e0fcbbe0e92e9d5fc032"

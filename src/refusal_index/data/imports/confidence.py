@@ -19,15 +19,24 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
-from refusal_index.data.datasets.own import Names, resolve_columns
 from refusal_index.data.errors import listed, shortened, suggestion
-from refusal_index.data.files import sound_text
 from refusal_index.data.imports.first_pass import FirstPassError
 from refusal_index.data.imports.graded import GRADED, flag, read_grade
 from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
 from refusal_index.data.outcome import Grade
-from refusal_index.data.settings import Row, Source, file_format, present_columns, read_content
-from refusal_index.data.tabular import NOTHING, read_rows, undo_safe
+from refusal_index.data.tables import (
+    NOTHING,
+    Names,
+    Row,
+    Source,
+    file_format,
+    present_columns,
+    read_content,
+    read_rows,
+    resolve_columns,
+    undo_safe,
+)
+from refusal_index.data.text import sound_text
 
 ROUNDING = 1e-6
 """How far outside its range a number may lie: a cosine of single precision can be 1.0000001."""

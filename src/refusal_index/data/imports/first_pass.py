@@ -10,8 +10,7 @@ import polars as pl
 
 from refusal_index.data.datasets.dataset import DatasetError
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
-from refusal_index.data.schema import OPTIONAL
-from refusal_index.data.tabular import Identification, outcome_table
+from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
 
 NOT_GRADED = "first_not_graded"
 """Reason of a question that nobody graded, or of an answer of which nobody said whether it is right."""

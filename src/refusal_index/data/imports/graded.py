@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_index.data.datasets.own import content_ids, missing_column, resolve_columns
+from refusal_index.data.datasets.own import content_ids
 from refusal_index.data.errors import TableError, shortened
 from refusal_index.data.imports.first_pass import (
     NOT_GRADED,
@@ -22,8 +22,7 @@ from refusal_index.data.imports.first_pass import (
 )
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Grade, Outcome, Question
-from refusal_index.data.settings import Row, present_columns
-from refusal_index.data.tabular import NOTHING, TRUTH
+from refusal_index.data.tables import NOTHING, TRUTH, Row, missing_column, present_columns, resolve_columns
 
 Vocabulary = Mapping[str, Grade]
 

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 import regex
 
 from refusal_index.data.datasets.dataset import Dataset
-from refusal_index.data.datasets.own import resolve_columns
 from refusal_index.data.errors import suggestion
 from refusal_index.data.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
 from refusal_index.data.imports.graded import USUAL_NAMES, Translations, read_graded
 from refusal_index.data.imports.lm_eval import looks_like_lm_eval, read_lm_eval
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.data.patterns import SECONDS, PatternError, compiled
-from refusal_index.data.schema import REQUIRED
-from refusal_index.data.settings import present_columns
-from refusal_index.data.tabular import read_outcomes
+from refusal_index.data.outcome_table import REQUIRED, read_outcomes
+from refusal_index.data.tables import present_columns, resolve_columns
+from refusal_index.data.text import SECONDS, PatternError, compiled
 
 INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
 FORMATS = (INSPECT, LM_EVAL, GRADED, OUTCOMES)

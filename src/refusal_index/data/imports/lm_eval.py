@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.datasets.own import resolve_columns
 from refusal_index.data.errors import shortened
 from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.data.imports.graded import (
@@ -25,7 +24,7 @@ from refusal_index.data.imports.graded import (
 )
 from refusal_index.data.imports.source import SourceFile, with_paths
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.data.settings import Row
+from refusal_index.data.tables import Row, resolve_columns
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 OURS = "refusal_index"

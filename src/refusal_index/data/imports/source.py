@@ -15,8 +15,7 @@ from typing import Any
 
 from refusal_index.data.files import sha256_of
 from refusal_index.data.imports.first_pass import FirstPassError
-from refusal_index.data.settings import Row, Source, file_format, present_columns, read_content
-from refusal_index.data.tabular import read_rows
+from refusal_index.data.tables import Row, Source, file_format, present_columns, read_content, read_rows
 
 ZIP, PARQUET, GZIP = b"PK\x03\x04", b"PAR1", b"\x1f\x8b"
 SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")

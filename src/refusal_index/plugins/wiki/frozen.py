@@ -11,7 +11,7 @@ from typing import Any
 
 from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import sha256_of, write_atomically
-from refusal_index.data.settings import as_json, refuse_other_settings
+from refusal_index.data.run_json import as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.wiki.drawing import Drawing
 from refusal_index.plugins.wiki.verdicts import BuildPrompts, Tried

@@ -15,7 +15,7 @@ import polars as pl
 from refusal_index.data.datasets.dataset import DatasetError
 from refusal_index.data.errors import suggestion
 from refusal_index.data.files import sha256_of
-from refusal_index.data.tabular import TextTable, read_text
+from refusal_index.data.tables import TextTable, read_text
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "title": ("title",),

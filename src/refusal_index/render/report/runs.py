@@ -14,10 +14,10 @@ import polars.selectors as cs
 
 from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome_table import OPTIONAL
+from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-from refusal_index.data.schema import OPTIONAL
-from refusal_index.data.settings import is_deterministic
 from refusal_index.findings.draws import PooledSummary
 from refusal_index.findings.summary import SCORED, Summary, VariantSummary, recorded_usage, summarise, with_confidence
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate

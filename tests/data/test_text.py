@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from refusal_index.data import patterns
-from refusal_index.data.patterns import PatternError, compiled, matches
+from refusal_index.data import text
+from refusal_index.data.text import PatternError, compiled, matches
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_pattern_means_what_it_means_to_regex(pattern, text, matched):
 
 @pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(a+)+$", r"(\w|\w\w)*x", r"(.*a){25}", r"(x+x+)+y"])
 def test_nested_repetitions_end_in_time(pattern, monkeypatch):
-    monkeypatch.setattr(patterns, "SECONDS", 0.1)
+    monkeypatch.setattr(text, "SECONDS", 0.1)
     started = time.process_time()
     with suppress(TimeoutError):
         assert not matches(pattern, "a" * 60 + "!")

@@ -1,11 +1,7 @@
-r"""Tables as users provide them, and the outcome table: CSV, JSON Lines, Parquet, data frames, dictionaries.
+r"""The reader of tables that users provide: CSV, JSON Lines, Parquet, data frames, dictionaries.
 
-The one reader of all of them. It knows where each row stands, so that every message can name the place; what the cells
+It knows where each row stands, so that every message can name the place; what the cells
 mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
-
-Every engine fills it and every study starts from it. Two columns are enough to score, `refused` and `wrong`; the rest
-says which question it was and why. Three file formats hold it, told apart by the suffix: Parquet, CSV and JSON Lines,
-the last two also compressed as ``.gz``. What was written is read back exactly.
 
 A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
 ``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
@@ -28,18 +24,137 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, TableError, nearest, other_separator, shortened
-from refusal_index.data.files import sound_text, write_atomically
-from refusal_index.data.outcome import Outcome, Question
-from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
-from refusal_index.data.schema import GRADED, GRADES, GROUP, KEY, OPTIONAL, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
-from refusal_index.data.settings import Problems, Row, Source, file_format, opened, present_columns
+from refusal_index.data.errors import (
+    OutcomeTableError,
+    TableError,
+    listed,
+    nearest,
+    other_separator,
+    shortened,
+    suggestion,
+)
+from refusal_index.data.text import sound_text
+
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+"""Format by suffix; those of text may be followed by .gz."""
+
+UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
+"""What rows are counted by, where it is not by rows."""
+
+Problems = list[TableError]
+"""Gathers what is wrong row by row."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from."""
+
+    name: str  # the file, or what data in memory are called
+    # ``"csv"``, ``"jsonl"`` and ``"parquet"`` for files, ``"json"`` for a document of several rows, ``"memory"``
+    kind: str
+    holds: str  # what one row is, in words
+    error: type[TableError]  # what is raised where something is wrong
+
+    @classmethod
+    def of(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
+        """Return a file as a source, or raise where its suffix is not known."""
+        return cls(str(path), file_format(path, error), holds, error)
+
+    def place(self, *lines: int, most: int = 10) -> str:
+        """Name rows in words.
+
+        >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
+        'x.csv, lines 2, 4'
+        """
+        shown = ", ".join(map(str, lines[:most]))
+        more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
+        return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
+
+    def wrong(self, said: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
+        """Return the error that says what is wrong, with these rows, in this column, or with the whole."""
+        place = self.place(*lines) if lines else self.name
+        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {said}")
+        error.line, error.column = lines[0] if lines else 0, column
+        return error
+
+    def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
+        """Return the error for columns that are not there."""
+        return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
+
+    def broken(self, said: str) -> TableError:
+        """Return the error for content that is not even a table."""
+        return self.error(f"{self.name} cannot be {said}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: the line on which it begins, or else its number from 1, and its cells by column."""
+
+    source: Source
+    line: int
+    cells: Mapping[str, Any]
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return self.source.place(self.line)
+
+    def wrong(self, said: str, column: str | None = None) -> TableError:
+        """Return the error that says what is wrong with it."""
+        return self.source.wrong(said, [self.line], column)
+
+
+def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
+    """Tell the format of a file from its suffix, or raise."""
+    name = Path(path).name.lower()
+    found = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
+    if found is None or (found == "parquet" and name.endswith(".gz")):
+        *most, last = SUFFIXES
+        raise error(
+            f"{path}: expected a file that ends in {', '.join(most)} or {last} (text perhaps followed by .gz), got "
+            f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
+        )
+    return found
+
+
+def opened(path: Path, error: type[TableError]) -> BinaryIO:
+    """Open a file, or raise."""
+    try:
+        return path.open("rb")
+    except OSError as problem:
+        raise cannot_be_read(path, problem, error) from problem
+
+
+def cannot_be_read(path: Path, problem: OSError, error: type[TableError]) -> TableError:
+    """Return the error for a file that the operating system does not give."""
+    missing = isinstance(problem, FileNotFoundError)
+    why = "there is no such file or folder" if missing else problem.strerror
+    return error(f"{path} cannot be read: {why}; check the path")
+
+
+def read_content(path: Path, error: type[TableError]) -> bytes:
+    """Read a whole file, or raise."""
+    with opened(path, error) as file:
+        return file.read()
+
+
+def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return every column of any of the rows."""
+    return tuple(dict.fromkeys(column for row in rows for column in row.cells))
+
+
+def is_in_memory(data: object) -> bool:
+    """Tell a data frame, or dictionaries, from the paths of files."""
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return len(data) > 0 and isinstance(data[0], Mapping)
+    return not isinstance(data, str | Path | None)
+
 
 TRUTH = {
     **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
@@ -369,280 +484,58 @@ def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
     raise row.wrong(said, column)
 
 
-def parse(raw: TextTable, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Understand every column, fill in those that may be left out, and check the rows.
+Names = Mapping[str, Sequence[str]]
+"""Usual column names by role, in lower case; they are found in any case."""
 
-    - `sampling`: which columns to take for `cluster` and `weight`.
+
+def resolve_columns(
+    source: Source, present: Collection[str], given: Mapping[str, str], usual: Names, *, strict: bool = False
+) -> dict[str, str]:
+    """Find the column of every role that has one.
+
+    Raises TableError if a role is not known, or a column that was named is not there.
+
+    - `source`: for messages.
+    - `present`: the columns that are there.
+    - `given`: column by role, as the user says; the other roles are looked for under their usual names.
+    - `usual`: the roles with their usual names; the first that is there counts.
+    - `strict`: whether two columns of usual names for one role are an error.
+
+    >>> usual = {"question": ("question", "problem"), "grade": ("grade", "verdict")}
+    >>> source = Source("x.csv", "csv", "answer", TableError)
+    >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)
+    {'question': 'Problem', 'grade': 'my_grade'}
     """
-    _check_version(raw)
-    for name in REQUIRED:
-        _require(raw, name)
-    _refuse_misspelt(raw)
-    own = [_column(raw, name) for name in SCHEMA if name not in COLUMNS]
-    sampled = (_sampled_column(raw, name, sampling) for name in COLUMNS)
-    # In tables of other tools a column that is called so may hold anything.
-    probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
-    table = pl.DataFrame([*own, *sampled, *(_probabilities(raw, name) for name in probabilities)])
-    table = table.select(*SCHEMA, *probabilities)
-    check_rows(table, raw.where)
-    return table
+    for role, column in given.items():
+        if role not in usual:
+            said = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
+            raise source.error(said + suggestion(role, usual))
+        if column not in present:
+            raise missing_column(source, present, role, column)
+    taken = () if strict else given.values()  # what was pointed out as something else
+    free = [column for column in present if column not in taken]
+    found = {}
+    for role, names in usual.items():
+        columns = [column for name in names for column in free if column.casefold() == name]
+        if role in given:
+            found[role] = given[role]
+        elif strict and len(columns) > 1:
+            said = f"both {columns[0]!r} and {columns[1]!r} could hold the {role}; say which, for instance "
+            raise source.wrong(f"{said}{role}={columns[0]}")
+        elif columns:
+            found[role] = columns[0]
+    return found
 
 
-def _column(raw: TextTable, name: str) -> pl.Series:
-    kind = SCHEMA[name]
-    if name == "schema_version":
-        return pl.repeat(SCHEMA_VERSION, len(raw.lines), dtype=kind, eager=True).alias(name)
-    if name not in raw.columns:
-        return _absent(raw, name)
-    if kind == pl.Boolean:
-        return _booleans(raw, name)
-    if kind == pl.Int64:
-        return _whole_numbers(raw, name).fill_null(0)
-    if name in GRADED:
-        return _grades(raw, name)
-    return _question_ids(raw) if name == "question_id" else raw.frame[name]
+def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
+    """Return the error for a column that is not there."""
+    guess = nearest(column, present)
+    advice = f"{suggestion(column, present) or ';'} say which column it is with --column {role}={guess or 'NAME'}"
+    return source.lacks(f"a column {column!r} with the {role}", present, advice)
 
-
-def _sampled_column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
-    column = sampling.column(name)
-    if column not in raw.columns:
-        if getattr(sampling, name) is None:
-            return _absent(raw, name)
-        raise raw.source.lacks(f"a column {column!r} for --{name}", raw.columns, "; name one of these")
-    found = raw.frame[column] if name == "cluster" else _numbers(raw, column)
-    if getattr(sampling, name) is not None and found.null_count() == found.len():
-        raise raw.source.wrong(
-            f"expected a {name} for every question, got an empty column; name another", column=column
-        )
-    return found.alias(name)
-
-
-def _absent(raw: TextTable, name: str) -> pl.Series:
-    height = len(raw.lines)
-    if name == "question_id":
-        # with the file's name, so that rows of different files are never taken for the same question
-        numbers = pl.int_range(1, height + 1, eager=True).cast(pl.String)
-        return (f"{Path(raw.source.name).name} row " + numbers).alias(name)
-    return pl.repeat(0 if name == "draw" else None, height, dtype=SCHEMA[name], eager=True).alias(name)
-
-
-def _tidied(raw: TextTable, name: str) -> pl.Series:
-    """Text in lower case without surrounding space, null where nothing is left or a word says so."""
-    text = raw.frame[name].str.strip_chars().str.to_lowercase()
-    return text.set(text.is_in(NOTHING), None)
-
-
-def _booleans(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    values = text.replace_strict(TRUTH, default=None, return_dtype=pl.Boolean)
-    expected = "true, false, 1, 0, yes, no or nothing"
-    _refuse_first(raw, name, text.is_not_null() & values.is_null(), expected, "an unscored question has an empty cell")
-    return values
-
-
-def _whole_numbers(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a whole number", "write digits only")
-    return numbers
-
-
-def _probabilities(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.cast(pl.Float64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a probability", "write it as a decimal fraction")
-    return numbers
-
-
-def _numbers(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.cast(pl.Float64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a number", "write it with a point, as in 2.5")
-    return numbers
-
-
-def _grades(raw: TextTable, name: str) -> pl.Series:
-    grades = _tidied(raw, name)
-    bad = grades.is_not_null() & ~grades.is_in(GRADES)
-    _refuse_first(raw, name, bad, f"one of {', '.join(GRADES)} or nothing", "translate the grades first")
-    return grades
-
-
-def _question_ids(raw: TextTable) -> pl.Series:
-    ids = raw.frame["question_id"]
-    advice = "give every question an id, or leave the column out to number the rows"
-    _refuse_first(raw, "question_id", ids.is_null(), "an id", advice)
-    return ids
-
-
-def _refuse_first(raw: TextTable, name: str, bad: pl.Series, expected: str, advice: str) -> None:
-    row = bad.arg_max()
-    if row is None or not bad[row]:
-        return
-    got = raw.frame[name][row]
-    shown = "an empty cell" if got is None else shortened(got)
-    raise raw.source.wrong(f"expected {expected}, got {shown}; {advice}", [raw.lines[row]], name)
-
-
-def _check_version(raw: TextTable) -> None:
-    if "schema_version" not in raw.columns:
-        return
-    found = _whole_numbers(raw, "schema_version").drop_nulls()
-    other = found.filter(found != SCHEMA_VERSION)
-    if len(other):
-        raise raw.source.wrong(
-            f"expected schema_version {SCHEMA_VERSION}, got {other[0]}; read the file with the release that wrote it"
-        )
-
-
-def _require(raw: TextTable, name: str) -> None:
-    if name not in raw.columns:
-        guess = nearest(name, raw.columns)
-        advice = f"; rename {guess!r} to {name!r}" if guess else f"; add a column {name!r} of true and false"
-        raise raw.source.lacks(f"a column {name!r}", raw.columns, advice)
-
-
-def _refuse_misspelt(raw: TextTable) -> None:
-    """Stop where a column that tells rows apart is misspelt: ignored, it would merge what belongs apart."""
-    missing = [name for name in KEY if name not in raw.columns]
-    for found in raw.columns:
-        meant = None if found in SCHEMA else nearest(found.strip(), missing, cutoff=0.8)
-        if meant:
-            raise raw.source.wrong(
-                f"column {found!r} looks like {meant!r}, which is missing; "
-                f"rename it to {meant!r}, or to something less similar if it is something else"
-            )
-
-
-__all__ = [
-    "GROUP",
-    "KEY",
-    "SCHEMA",
-    "SCHEMA_VERSION",
-    "Identification",
-    "OutcomeTableError",
-    "outcome_table",
-    "read_outcomes",
-    "read_tables",
-    "write_outcomes",
-]
 
 # Spreadsheets of some languages take the full-width forms of the first four for formulas too.
 _DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
-
-
-@dataclass(frozen=True)
-class Identification:
-    """Whose outcome it is: the columns that come before the question."""
-
-    # model, dataset, variant: who was asked what under which prompt
-    model: str | None
-    dataset: str | None
-    variant: str | None
-    draw: int = 0  # number of the repetition, from 0
-
-
-def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
-    """Build the table from records, in their order.
-
-    Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
-
-    - `rows`: for each outcome whose it is, the question and what became of it.
-    - returned: with the columns of `SCHEMA`.
-
-    >>> asked = Identification("almanac/base", "almanac", "normal")
-    >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
-    >>> table.select("question_id", "refused", "wrong").rows()
-    [('q1', False, False)]
-    """
-    columns = zip(*(_record(*row) for row in rows), strict=True)  # which Polars takes much faster than rows
-    table = pl.DataFrame(dict(zip(SCHEMA, columns, strict=False)), schema=dict(SCHEMA))
-    check_rows(table, lambda row: f"row {row + 1}")
-    return table
-
-
-def _record(asked: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
-    values = (
-        *(asked.model, asked.dataset, asked.variant, question.question_id, asked.draw, outcome.refused, outcome.wrong),
-        *(_value(outcome.first_grade), _value(outcome.forced_grade), outcome.unscored_reason),
-        *(question.topic, None, None, question.text, question.gold),
-        *(outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
-    )
-    return tuple(value if not isinstance(value, str) or value.isascii() else sound_text(value) for value in values)
-
-
-def _value(grade: str | None) -> str | None:
-    return None if grade is None else str(grade)
-
-
-def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Read an outcome table.
-
-    Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
-    expects, a row twice or a row that contradicts itself, is empty, or has another `schema_version`.
-
-    - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
-      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,
-      0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
-      those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
-      elsewhere. Columns of other names are ignored.
-    - `sampling`: the columns to take for `cluster` and `weight`, of any name.
-    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
-    """
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS))))
-    raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
-    if raw.source.kind == "csv" and "schema_version" in raw.columns:
-        raw = replace(raw, frame=undo_safe(raw.frame))
-    return parse(raw, sampling)
-
-
-def read_tables(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Read outcome tables into one; where several do not say which model they are about, their file names do.
-
-    Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
-    """
-    tables = [read_outcomes(path, sampling) for path in paths]
-    if len(paths) > 1:
-        tables = [
-            table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
-        ]
-    together = pl.concat(tables, how="diagonal")  # columns of `OPTIONAL` need not be in all
-    places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
-    check_rows(together, lambda row: "{}, row {}".format(*places[row]))
-    return together
-
-
-def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
-    """Write an outcome table, replacing the file at once or not at all.
-
-    Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
-    is not known.
-
-    - `table`: with the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
-    - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
-    """
-    path = Path(path)
-    kind = file_format(path)
-    _check_columns(table)
-    check_rows(table, lambda row: f"row {row + 1}")
-    if kind == "parquet":
-        whole = io.BytesIO()
-        table.write_parquet(whole)
-        write_atomically(path, whole.getvalue())
-        return
-    content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
-    # A fixed time stamp: the same table gives the same bytes.
-    write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
-
-
-def _check_columns(table: pl.DataFrame) -> None:
-    expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
-    if table.schema != pl.Schema(expected):
-        other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
-        raise OutcomeTableError(
-            f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
-            "build it with outcome_table or read_outcomes"
-        )
 
 
 def csv_text(table: pl.DataFrame) -> str:

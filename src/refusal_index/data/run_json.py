@@ -1,4 +1,4 @@
-"""The settings, sources, prices and score weights that `run.json` records."""
+"""What `run.json` records: the settings of a run, how it was made, when it stops, prices and score weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, TableError, listed, shortened
+from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted_in
 
@@ -76,119 +76,224 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
     return shortened(settings[key], 40) if key in settings else "nothing"
 
 
-SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-"""Format by suffix; those of text may be followed by .gz."""
+Holds = Callable[[Any], bool]
 
-UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
-"""What rows are counted by, where it is not by rows."""
 
-Problems = list[TableError]
-"""Gathers what is wrong row by row."""
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"input", "output"}
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _is_weights(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_amount, value)) and any(value)
+
+
+def _is_stop(value: Any) -> bool:
+    counts = ("asked", "of", "look", "looks")
+    if not isinstance(value, Mapping) or value.keys() != {*counts, "why"}:
+        return False
+    return all(_is_whole(value[name]) and value[name] > 0 for name in counts) and _is_text(value["why"])
+
+
+def _is_until(value: Any) -> bool:
+    if not isinstance(value, Mapping) or value.keys() != {"half_width"}:
+        return False
+    return _is_amount(value["half_width"]) and 0 < value["half_width"] < 1
+
+
+def _is_gate_looks(value: Any) -> bool:
+    if not isinstance(value, Mapping) or value.keys() != {"of", "looks"}:
+        return False
+    return all(_is_whole(count) and count > 0 for count in value.values())
+
+
+def _or_null(holds: Holds) -> Holds:
+    return lambda value: value is None or holds(value)
+
+
+A_TEXT, WHOLE, OBJECT = ("text", _is_text), ("a whole number", _is_whole), ("an object", _is_object)
+AMOUNT = ("a number from 0", _is_amount)
+PRICE = ("input and output, or null", _or_null(_is_price))
+
+SETTINGS: Mapping[str, tuple[str, Holds]] = {
+    "model": A_TEXT,
+    "dataset": OBJECT,
+    "dataset.name": A_TEXT,
+    "dataset.sha256": A_TEXT,
+    "grader": ("an object or null", _or_null(_is_object)),
+    "grader.name": A_TEXT,
+    "grader.second": ("text or null", _or_null(_is_text)),
+    "prompts": OBJECT,
+    "prompts.variants": ("a list of names", _is_names),
+    "seed": WHOLE,
+    "comparability_version": WHOLE,
+    "first_pass": OBJECT,
+    "first_pass.model": ("text or null", _or_null(_is_text)),
+    "regraded_from": OBJECT,
+    "regraded_from.grader": ("an object or null", _or_null(_is_object)),
+}
+ABOUT: Mapping[str, tuple[str, Holds]] = {
+    "run_id": A_TEXT,
+    "penalty": AMOUNT,
+    "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
+    "stopped": ("where it stopped, or null", _or_null(_is_stop)),
+    "until": ("a half_width above 0 and below 1, or null", _or_null(_is_until)),
+    "gate_looks": ("of and looks, or null", _or_null(_is_gate_looks)),
+    "price": PRICE,
+    "grader_price": PRICE,
+    "batch_rate": ("a number from 0, or null", _or_null(_is_amount)),
+    **{f"{price}.{way}": AMOUNT for price in ("price", "grader_price") for way in ("input", "output")},
+}
+NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
+"""What the results of a run cannot be made without."""
+
+
+def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if a value of a section of `run.json` is not of its type; what is missing is not looked for.
+
+    - `path`: of the file.
+    - `section`: ``"settings"`` or ``"about"``.
+    """
+    for key, (expected, holds) in (SETTINGS if section == "settings" else ABOUT).items():
+        found, value = _find(document, key)
+        if found and not holds(value):
+            raise RunFolderError(
+                f"{path}: {section}, {key}: expected {expected}, got {shortened(value)}; restore the file"
+            )
+
+
+def check_complete(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if settings lack what the results of a run cannot be made without."""
+    needed = list(NEEDED)
+    needed += ["first_pass.model"] if "first_pass" in settings else []
+    needed += ["regraded_from.grader"] if "regraded_from" in settings else []
+    lacking = [key for key in needed if not _find(settings, key)[0]]
+    if lacking:
+        raise RunFolderError(f"{path}: settings: expected {', '.join(needed)}, lacks {lacking[0]}; restore the file")
+
+
+def _find(document: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+    """Return whether a key is there, the parts of which name what lies within each other, and its value."""
+    value: Any = document
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value
+
+
+STOPPED = "stopped"
+"""Where `run.json` and `summary.json` say it."""
+
+UNTIL = "until"
+"""Where `run.json` says what a run was told to wait for."""
+
+GATE_LOOKS = "gate_looks"
+"""Where `run.json` says how a gate judges a run while it is asked."""
+
+DEFAULT_LOOKS, MOST_LOOKS = 5, 100
+"""How often a run looks whether it may stop; settings have them from here, since `stats` would load SciPy."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where rows come from."""
+class _Noted:
+    """What the folder of a run notes under a key of its own."""
 
-    name: str  # the file, or what data in memory are called
-    # ``"csv"``, ``"jsonl"`` and ``"parquet"`` for files, ``"json"`` for a document of several rows, ``"memory"``
-    kind: str
-    holds: str  # what one row is, in words
-    error: type[TableError]  # what is raised where something is wrong
+    key: ClassVar[str]
 
     @classmethod
-    def of(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
-        """Return a file as a source, or raise where its suffix is not known."""
-        return cls(str(path), file_format(path, error), holds, error)
+    def read(cls, about: Mapping[str, Any]) -> Self | None:
+        """Take it from what a run's folder says of how it was made; None where it does not say so."""
+        return cls(**about[cls.key]) if about.get(cls.key) else None
 
-    def place(self, *lines: int, most: int = 10) -> str:
-        """Name rows in words.
-
-        >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
-        'x.csv, lines 2, 4'
-        """
-        shown = ", ".join(map(str, lines[:most]))
-        more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
-        return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
-
-    def wrong(self, said: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
-        """Return the error that says what is wrong, with these rows, in this column, or with the whole."""
-        place = self.place(*lines) if lines else self.name
-        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {said}")
-        error.line, error.column = lines[0] if lines else 0, column
-        return error
-
-    def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
-        """Return the error for columns that are not there."""
-        return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
-
-    def broken(self, said: str) -> TableError:
-        """Return the error for content that is not even a table."""
-        return self.error(f"{self.name} cannot be {said}")
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row: the line on which it begins, or else its number from 1, and its cells by column."""
+@dataclass(frozen=True)
+class Until(_Noted):
+    """What ends a run before all of its questions are asked.
 
-    source: Source
-    line: int
-    cells: Mapping[str, Any]
+    Raises ValueError unless the half-width is a number above 0 and below 1.
+
+    >>> print(Until.parse("half-width=.05"))
+    half-width=0.05
+    """
+
+    key = UNTIL
+    half_width: float  # of the interval of its Refusal Index: the run stops once it is no more
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.half_width) and 0 < self.half_width < 1):
+            raise ValueError(f"expected a half-width above 0 and below 1, got {self.half_width!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read it as a command line has it; raises ValueError for anything else."""
+        name, _, value = text.partition("=")
+        if name.strip().replace("_", "-") != "half-width":
+            raise ValueError(f"expected half-width=NUMBER, got {text!r}")
+        return cls(float(value))
+
+    def __str__(self) -> str:
+        return f"half-width={self.half_width:g}"
+
+
+@dataclass(frozen=True)
+class GateLooks(_Noted):
+    """How a gate judges a run while it is asked: a test at each look, so that no later one has all of alpha."""
+
+    key = GATE_LOOKS
+    # of, looks: how many questions there are, and after how many portions of them it looks
+    of: int
+    looks: int
+
+    def __str__(self) -> str:
+        return f"{self.looks} look{'' if self.looks == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Stop(_Noted):
+    """Where a run stopped, all that it had asked until then being complete."""
+
+    key = STOPPED
+    # asked, of: questions, and how many there would have been
+    asked: int
+    of: int
+    # look, looks: after which of how many planned looks
+    look: int
+    looks: int
+    why: str
 
     @property
-    def place(self) -> str:
-        """Where it stands, in words."""
-        return self.source.place(self.line)
+    def sentence(self) -> str:
+        """Say it.
 
-    def wrong(self, said: str, column: str | None = None) -> TableError:
-        """Return the error that says what is wrong with it."""
-        return self.source.wrong(said, [self.line], column)
-
-
-def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
-    """Tell the format of a file from its suffix, or raise."""
-    name = Path(path).name.lower()
-    found = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
-    if found is None or (found == "parquet" and name.endswith(".gz")):
-        *most, last = SUFFIXES
-        raise error(
-            f"{path}: expected a file that ends in {', '.join(most)} or {last} (text perhaps followed by .gz), got "
-            f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
-        )
-    return found
-
-
-def opened(path: Path, error: type[TableError]) -> BinaryIO:
-    """Open a file, or raise."""
-    try:
-        return path.open("rb")
-    except OSError as problem:
-        raise cannot_be_read(path, problem, error) from problem
-
-
-def cannot_be_read(path: Path, problem: OSError, error: type[TableError]) -> TableError:
-    """Return the error for a file that the operating system does not give."""
-    missing = isinstance(problem, FileNotFoundError)
-    why = "there is no such file or folder" if missing else problem.strerror
-    return error(f"{path} cannot be read: {why}; check the path")
-
-
-def read_content(path: Path, error: type[TableError]) -> bytes:
-    """Read a whole file, or raise."""
-    with opened(path, error) as file:
-        return file.read()
-
-
-def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return every column of any of the rows."""
-    return tuple(dict.fromkeys(column for row in rows for column in row.cells))
-
-
-def is_in_memory(data: object) -> bool:
-    """Tell a data frame, or dictionaries, from the paths of files."""
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        return len(data) > 0 and isinstance(data[0], Mapping)
-    return not isinstance(data, str | Path | None)
+        >>> Stop(400, 2000, 1, 5, "its interval is narrow enough").sentence
+        'Asked 400 of 2,000 questions: stopped as planned at look 1 of 5, since its interval is narrow enough.'
+        """
+        counted = f"Asked {self.asked:,} of {self.of:,} questions"
+        return f"{counted}: stopped as planned at look {self.look} of {self.looks}, since {self.why}."
 
 
 class TruthfulnessWeights(NamedTuple):

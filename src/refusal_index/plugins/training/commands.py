@@ -51,7 +51,7 @@ def watch(
     or is incomplete, or there was none, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import asking
-    from refusal_index.data.run_sets import set_members
+    from refusal_index.data.folder import set_members
     from refusal_index.plugins.training.watch import prepare_watch
     from refusal_index.runs.budget import Budget
     from refusal_index.runs.settings import Settings
