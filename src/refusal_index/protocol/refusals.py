@@ -4,7 +4,7 @@ A reply refuses if it is nothing but words such as "unknown", or if it opens or 
 and gives no answer beside it. It does not refuse if it contains the gold answer, if it guesses ("I am not sure, perhaps
 400"), or if a clause answers after all ("I don't know who told you that, but it was Paris").
 
-The phrases are data, in `data/refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models,
+The phrases are data, in `refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models,
 which exist for Czech and English.
 """
 
@@ -40,14 +40,14 @@ Patterns = Mapping[str, re.Pattern[str]]
 
 @cache
 def languages() -> Mapping[str, Patterns]:
-    """Return the patterns of each language: its phrases in each field of `data/refusals.toml` as one.
+    """Return the patterns of each language: its phrases in each field of `refusals.toml` as one.
 
     Examples
     --------
     >>> len(languages()), bool(languages()["German"]["alone"].fullmatch("keine ahnung"))
     (12, True)
     """
-    content = (resources.files("refusal_index.protocol") / "data" / "refusals.toml").read_text(encoding="utf-8")
+    content = (resources.files("refusal_index.protocol") / "refusals.toml").read_text(encoding="utf-8")
     return {name: _compiled(phrases) for name, phrases in tomllib.loads(content).items()}
 
 
