@@ -12,7 +12,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from refusal_index.data.datasets import registry
-from refusal_index.models import retrying
+from refusal_index.models import failures
 from refusal_index.plugins.almanac import models, runtime
 from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.runs import plan
@@ -27,7 +27,7 @@ settings.load_profile("fast")
 # A shell has what it starts in the background ignore Ctrl-C, which tests of interruptions send to themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-retrying.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
+failures.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
 
 # Thousands of runs read the same certificates, versions and questions. None of them changes while the tests run.
 ssl.create_default_context = cache(ssl.create_default_context)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from refusal_index.data.run_json import Price
+from refusal_index.models.settings import SettingError
 from refusal_index.runs import sweep
-from refusal_index.runs.settings import SETTINGS, SettingError, Settings
+from refusal_index.runs.settings import SETTINGS, Settings
 from refusal_index.runs.sweep import ConfigError, config_names, read_config
 
 CONFIG = """

@@ -22,7 +22,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 WAITS = (
-    ("refusal_index.models.retrying", "FIRST_WAIT", 0.02),
+    ("refusal_index.models.failures", "FIRST_WAIT", 0.02),
     ("refusal_index.plugins.batches.engine", "FIRST_WAIT", 0.02),
     ("refusal_index.plugins.batches.batch_lane", "SETTLED", 0.3),
     ("refusal_index.plugins.batches.batch_lane", "OUTAGE", 3.0),

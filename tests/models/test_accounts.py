@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from refusal_index.models.accounts import NO_KEY, OPENAI_URL, Account, account_of, called
+from refusal_index.models.requests import ModelError
 from refusal_index.redaction import redacted
-from refusal_index.runs.engine import ModelError
 
 URL = "http://127.0.0.1:8000/v1"
 

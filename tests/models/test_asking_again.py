@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from refusal_index.models.settings import SettingError
 from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.settings import SettingError
 from refusal_index.runs.writing import Run, open_run
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.models.test_run import sums

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from refusal_index.data.run_json import UNPRICED, Price, Prices
+from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.settings import Limits, SettingError
+from refusal_index.runs.settings import Limits
 from refusal_index.runs.writing import Run
 from tests.models.fake_api import FakeApi
 from tests.models.test_run import sums

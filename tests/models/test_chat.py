@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from refusal_index.models.asks import Ask, ask_for, chat_body, read_chat
+from refusal_index.models.chat_api import chat_body, read_chat
 from refusal_index.models.failures import NoAnswerError
+from refusal_index.models.requests import Ask, ask_for
 from refusal_index.protocol import (
     Asked,
     Conversation,

@@ -6,8 +6,8 @@ import pytest
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.outcome import Question
+from refusal_index.models.requests import ModelError
 from refusal_index.protocol import load_prompt_set
-from refusal_index.runs.engine import ModelError
 from refusal_index.runs.results import Derived
 from tests.models.conftest import results, run
 from tests.models.fake_api import FakeApi, is_forced

@@ -22,10 +22,11 @@ from inspect_ai.model import get_model
 import refusal_index as ri
 from refusal_index.models.functions import plain_ask
 from refusal_index.models.inspect.client import inspect_client
+from refusal_index.models.requests import ModelError
 from refusal_index.protocol import Asked, read_logprobs
 from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.direct import DirectEngine
-from refusal_index.runs.engine import ModelError, RunFailedError
+from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError

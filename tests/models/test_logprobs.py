@@ -26,12 +26,13 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.models.asks import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
 from refusal_index.models.inspect.guard import guard
 from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
 from refusal_index.models.inspect.provider import resolve_model
-from refusal_index.plugins.almanac.in_memory import embedded
+from refusal_index.models.requests import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.protocol import (
     Asked,
@@ -51,7 +52,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs import sweep
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.sweep import prepare_sweep
 from tests.runs import models

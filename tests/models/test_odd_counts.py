@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from refusal_index.data.outcome import Question
-from refusal_index.models.asks import Ask, Response
 from refusal_index.models.failures import CircuitBreaker
+from refusal_index.models.requests import Ask, Response
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
 from refusal_index.runs.engine import Assignment, converse
 from refusal_index.runs.settings import Settings

@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from refusal_index.models import received
+from refusal_index.models import chat_api
+from refusal_index.models.chat_api import LARGEST, receive
 from refusal_index.models.failures import Kind, UnreadableReplyError, failure_of, told
 from refusal_index.models.inspect.provider import resolve_model
-from refusal_index.models.received import LARGEST, receive
 
 CHAT = "http://server/v1/chat/completions"
 BODY = {"choices": [{"index": 0, "message": {"content": "Lima"}, "finish_reason": "stop"}]}
@@ -57,9 +57,9 @@ def test_a_response_is_read_no_further_than_its_limit():
 def test_the_limit_is_one_of_decompressed_bytes_and_the_last_byte_counts(monkeypatch, status):
     content = json.dumps(BODY).encode() + b" " * 5000
     packed = {"content": gzip.compress(content), "headers": {"Content-Encoding": "gzip"}, "status_code": status}
-    monkeypatch.setattr(received, "LARGEST", len(content))
+    monkeypatch.setattr(chat_api, "LARGEST", len(content))
     assert came(**packed).json()["choices"][0]["message"]["content"] == "Lima"
-    monkeypatch.setattr(received, "LARGEST", len(content) - 1)
+    monkeypatch.setattr(chat_api, "LARGEST", len(content) - 1)
     with pytest.raises(UnreadableReplyError):
         came(**packed)
 
@@ -133,7 +133,7 @@ def test_a_body_has_the_types_that_the_api_promises(usage, expected):
     message = {"content": [{"type": "text", "text": "Li"}, {"text": "ma"}], "refusal": 5, "role": "assistant"}
     choices = [{"message": message, "finish_reason": ["stop"]}, {"message": None, "index": 1}, "none"]
     body = came(content=json.dumps({"choices": choices, "model": None, "usage": usage}).encode()).json()
-    assert body["usage"] == (expected and dict(zip(received.COUNTS, expected, strict=True)))
+    assert body["usage"] == (expected and dict(zip(chat_api.COUNTS, expected, strict=True)))
     first, second = body["choices"]
     assert first["message"] == {"content": "Lima", "refusal": None, "role": "assistant"}
     assert (first["finish_reason"], first["index"], body["model"]) == (None, 0, "")
@@ -155,7 +155,7 @@ def test_elsewhere_a_response_is_left_as_it_is():
 )
 def test_the_hook_is_there_for_a_provider_that_makes_its_client_itself(monkeypatch, content, expected):
     pytest.importorskip("anthropic", reason="needs the extra 'batch'")
-    monkeypatch.setattr(received, "LARGEST", 100)
+    monkeypatch.setattr(chat_api, "LARGEST", 100)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
     sent = []
 

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from refusal_index.models import retrying
-from refusal_index.models.failures import CircuitBreaker, EndedError, Failure, Kind, RequestFailedError
-from refusal_index.models.retrying import patiently
+from refusal_index.models import failures
+from refusal_index.models.failures import CircuitBreaker, EndedError, Failure, Kind, RequestFailedError, patiently
 
 
 class Waiting(CircuitBreaker):
@@ -67,7 +66,7 @@ def test_a_request_is_sent_as_often_as_its_error_and_the_number_of_retries_say(s
 
 
 def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST_WAIT", 2.0)
+    monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
     breaker = Waiting()
     sent(breaker, [DOWN] * 8, 7)
     shortest = [2, 4, 8, 16, 32, 60, 60]
@@ -78,7 +77,7 @@ def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
 
 
 def test_what_a_provider_asks_for_is_waited_for_and_no_less(monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST_WAIT", 2.0)
+    monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
     breaker = Waiting()
     sent(breaker, [Failure("slow down", "m", retry_after=17.0), Failure("slow down", "m", retry_after=0.1), "yes"])
     assert breaker.waited[0] == 17.0
@@ -93,7 +92,7 @@ def test_nothing_is_sent_once_the_breaker_is_open():
 
 
 def test_a_breaker_that_opens_while_a_request_waits_ends_it_without_another_attempt(monkeypatch):
-    monkeypatch.setattr(retrying, "FIRST_WAIT", 100.0)
+    monkeypatch.setattr(failures, "FIRST_WAIT", 100.0)
     breaker = CircuitBreaker()
     attempts = []
 

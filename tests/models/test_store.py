@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data.outcome import Question
-from refusal_index.models.asks import Ask, Response
 from refusal_index.models.failures import CircuitBreaker
+from refusal_index.models.requests import Ask, Response
 from refusal_index.protocol import (
     Asked,
     Completion,
@@ -130,6 +130,18 @@ def test_variants_share_forced_answers_and_nothing_else():
         assert store.said("q", "low") == [low, forced]
         assert store.said("q", "normal") == [forced]
         assert store.said("another", "low") == []
+
+
+def test_auxiliary_variants_share_no_forced_answer_and_count_apart():
+    own, shared = (said("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
+    with ReplyStore(None) as store:
+        store.put([own, shared])
+        assert store.said("q", "confidence/forced") == [own]
+        assert store.said("q", "low") == [shared]
+        assert list(store.paid()) == [shared]
+        assert list(store.paid(auxiliary=True)) == [own]
+        store.retire([own])
+        assert store.standing("q", "confidence/forced") == list(store.paid(auxiliary=True)) == [own]
 
 
 def test_all_that_a_store_holds_goes_over_into_another(path):

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import refusal_index
-from refusal_index.models import asks
-from refusal_index.models.asks import IncompatibleError, check_names, range_of
-from refusal_index.models.inspect import PRIVATE
+from refusal_index.models import inspect
+from refusal_index.models.inspect import PRIVATE, IncompatibleError, check_names, range_of
 
 
 def private_imports() -> set[str]:
@@ -33,8 +32,8 @@ def test_every_private_name_of_inspects_is_looked_for_first():
 
 @pytest.mark.parametrize("name", ["inspect_ai._util.registry:gone", "inspect_ai._util.gone:registry_find"])
 def test_a_name_that_is_not_there_is_told_with_what_is_installed_what_was_tested_and_what_to_do(name, monkeypatch):
-    monkeypatch.setattr(asks, "requires", lambda _: ["numpy>=2", "inspect-ai<0.4,>=0.3.285; extra == 'eval'"])
-    monkeypatch.setattr(asks, "version", lambda _: "0.3.999")
+    monkeypatch.setattr(inspect, "requires", lambda _: ["numpy>=2", "inspect-ai<0.4,>=0.3.285; extra == 'eval'"])
+    monkeypatch.setattr(inspect, "version", lambda _: "0.3.999")
     with pytest.raises(IncompatibleError) as caught:
         check_names("inspect-ai", [*PRIVATE, name])
     assert str(caught.value) == (

@@ -11,13 +11,14 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
 from refusal_index.plugins.confidence.record import Sources, refresh_scores
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
 from refusal_index.protocol import Asked, GraderKind, Pass
 from refusal_index.runs.engine import Finished, Replied
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import rebuild
 from tests.runs import models

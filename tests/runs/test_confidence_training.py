@@ -14,13 +14,14 @@ from refusal_index.data.datasets import load_dataset
 from refusal_index.data.datasets.almanac import RELATIONS, entity_of
 from refusal_index.data.outcome import Question
 from refusal_index.findings.confidence_summary import summarise_confidence
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import states as embedded
 from refusal_index.plugins.confidence import record as confidence_record
 from refusal_index.plugins.confidence import transformers_states
 from refusal_index.plugins.confidence.record import groups_of, states_of, training_shortage
 from refusal_index.plugins.confidence.scores import allowed, prepare_confidence
 from refusal_index.protocol import Message
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from tests.runs.models import ASKED, LOCAL, ROWS, answer
 
 TRAINED = ["likelihood-platt", "likelihood-isotonic", "topic", "p-ik", "text-classifier"]

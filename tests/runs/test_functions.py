@@ -15,7 +15,8 @@ from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW
 from refusal_index.models.functions import GradingFunction, load_function
-from refusal_index.runs.engine import ModelError, RunFailedError
+from refusal_index.models.requests import ModelError
+from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.regrade import prepare_regrade, regrade
 from refusal_index.runs.settings import Settings

@@ -17,10 +17,11 @@ from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import held
 from refusal_index.data.run_json import Until
 from refusal_index.findings.summary import half_width_of
+from refusal_index.models.settings import SettingError
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.engine import Event, Finished, WaitingError, unwatched
 from refusal_index.runs.gate import in_looks, sizes_of
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.runs.writing import rebuild, run_to_end
 from tests.runs.models import ASKED, number_in

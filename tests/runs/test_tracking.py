@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.trackers import tracker
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from refusal_index.runs import checks, tracking
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
-from refusal_index.runs.settings import SettingError
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.tracking import Counts
 from tests.runs import models

@@ -15,7 +15,7 @@ import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import set_members
 from refusal_index.errors import RefusalIndexError
-from refusal_index.runs.settings import SettingError
+from refusal_index.models.settings import SettingError
 from tests.runs.training import trainer_of
 
 torch = pytest.importorskip("torch")

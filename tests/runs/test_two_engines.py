@@ -11,7 +11,7 @@ from inspect_ai.model import get_model
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.asks import ask_for
+from refusal_index.models.requests import ask_for
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from refusal_index.runs import store
 from refusal_index.runs.engine import Event, Opened

@@ -17,12 +17,14 @@ import pytest
 
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import SET_VERSION, set_document, set_members
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.training.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Event, ModelError, Progress, Replied
+from refusal_index.runs.engine import Event, Progress, Replied
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.settings import Limits, SettingError
+from refusal_index.runs.settings import Limits
 
 VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0}
 

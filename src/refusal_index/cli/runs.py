@@ -18,6 +18,7 @@ from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
+from refusal_index.models.settings import Sending
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
 from refusal_index.plugins.confidence.record import outdated_lines
 from refusal_index.render.display import run_blocks
@@ -28,7 +29,6 @@ from refusal_index.runs.plan import Plan
 from refusal_index.runs.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.registry import BATCH
-from refusal_index.runs.settings import Sending
 from refusal_index.runs.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.runs.writing import DISAGREEMENTS, Run
 

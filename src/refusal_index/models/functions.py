@@ -17,8 +17,9 @@ from typing import Any
 from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.asks import Ask, Response, Send, ask_for
 from refusal_index.models.failures import Failure, Kind, causes, failure_of, status_of
+from refusal_index.models.requests import Ask, ModelError, Response, Send, ask_for
+from refusal_index.models.settings import RequestSettings
 from refusal_index.protocol import (
     Asked,
     Completion,
@@ -32,8 +33,6 @@ from refusal_index.protocol import (
     TwoPass,
     parse_grade,
 )
-from refusal_index.runs.engine import ModelError
-from refusal_index.runs.settings import Settings
 
 PREFIX = "python:"
 LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
@@ -303,7 +302,7 @@ RETRIES = 1
 def plain_ask(asked: Asked) -> Ask:
     """Return the request that has a grader judge the plain case."""
     step = Step(Pass.FIRST, asked, prediction=RIGHT_ANSWER)
-    return ask_for(Settings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), Due(step))
+    return ask_for(RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), Due(step))
 
 
 def unanswered(grader: str, told: str) -> ModelError:

@@ -15,11 +15,10 @@ import httpx2
 from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
 from refusal_index.models.accounts import Account, account_of
-from refusal_index.models.asks import Ask, Response, Send, chat_body, read_chat, read_refused_prompt
+from refusal_index.models.chat_api import chat_body, read_chat, read_refused_prompt, receive
 from refusal_index.models.failures import failure_of, told
-from refusal_index.models.received import receive
-from refusal_index.runs.engine import Client
-from refusal_index.runs.settings import Settings
+from refusal_index.models.requests import Ask, Client, Response, Send
+from refusal_index.models.settings import RequestSettings
 
 CHAT = "/chat/completions"
 
@@ -85,7 +84,7 @@ CONCURRENCY = 100
 """Requests in flight, unless the settings say otherwise."""
 
 
-def openai_client(name: str, settings: Settings) -> Client:
+def openai_client(name: str, settings: RequestSettings) -> Client:
     """Return the client of a model on an OpenAI-compatible server.
 
     Raises

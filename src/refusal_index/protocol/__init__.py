@@ -32,6 +32,8 @@ from refusal_index.protocol.procedure import (
     due,
     finished,
     finished_draws,
+    forced_variant,
+    is_auxiliary,
     kept_unscored,
     next_request,
     next_step,
@@ -41,7 +43,14 @@ from refusal_index.protocol.procedure import (
     taken,
     verdict_of,
 )
-from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
+from refusal_index.protocol.prompts import (
+    AUXILIARY,
+    FORCED,
+    PromptSet,
+    PromptSetError,
+    load_prompt_set,
+    prompt_set_names,
+)
 from refusal_index.protocol.replies import (
     PromptLengthError,
     Reading,
@@ -57,6 +66,7 @@ from refusal_index.protocol.replies import (
 
 __all__ = [
     "ASKED_AGAIN",
+    "AUXILIARY",
     "FORCED",
     "REFUSAL",
     "TWO_PASSES",
@@ -92,9 +102,11 @@ __all__ = [
     "exact_grade",
     "finished",
     "finished_draws",
+    "forced_variant",
     "grade_by_rule",
     "grader_prompt",
     "grader_prompt_hash",
+    "is_auxiliary",
     "kept_unscored",
     "load_prompt_set",
     "next_request",

@@ -13,13 +13,15 @@ from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import checked_path
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.functions import PREFIX, function_name
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scores import measure, prepare_confidence
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
-from refusal_index.runs.engine import ModelError, Progress, RunFailedError, unwatched
+from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.gate import bring_to_end
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import Run, open_run, run_to_end
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import STOPPED, UNTIL
 from refusal_index.models.failures import CircuitBreaker
+from refusal_index.models.settings import FORGET
 from refusal_index.plugins.batches.spool import refuse_left
 from refusal_index.plugins.batches.wave import journal_of, refuse_in_flight
 from refusal_index.protocol import Conversation
@@ -32,7 +32,7 @@ from refusal_index.runs.engine import (
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.registry import BATCH, engine_of, note_on
 from refusal_index.runs.results import UnfinishedError
-from refusal_index.runs.settings import FORGET, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.tracking import tracked
 from refusal_index.runs.writing import Run, run_to_end, write_results
@@ -154,7 +154,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
             store.retire(plan.asked_again(store))
             budget = budget or Budget(plan.settings.limits)
             if engine is not None:
-                budget.count_earlier(folder.path, chain(store.replies(), store.retired()), plan.prices)
+                budget.count_earlier(folder.path, store.paid(), plan.prices)
             tracking(_told(plan, store, engine))
             tracking.watch(store)
             yield OpenRun(plan, store, engine, tracking, budget)

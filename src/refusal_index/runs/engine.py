@@ -16,12 +16,11 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.asks import Ask, Send, ask_for, completed, variant_of
-from refusal_index.models.failures import RESUMES, CircuitBreaker, EndedError, Failure, RequestFailedError
-from refusal_index.models.retrying import patiently
+from refusal_index.models.failures import RESUMES, CircuitBreaker, EndedError, Failure, RequestFailedError, patiently
+from refusal_index.models.requests import Ask, Send, ask_for, completed, variant_of
 from refusal_index.protocol import Asked, Completion, Conversation, Due, due
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.settings import Limits, SettingError, Settings
+from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError
 
 
@@ -123,10 +122,6 @@ def unwatched(_event: Event) -> None:
     """Take no note of anything."""
 
 
-class ModelError(SettingError):
-    """A model that cannot be asked; the message says what is missing and what to do."""
-
-
 class RunFailedError(RefusalIndexError, RuntimeError):
     """A run that could not be brought to its end; what was answered is kept, and running again resumes."""
 
@@ -209,29 +204,6 @@ class Engine(Protocol):
         KeyboardInterrupt
             If it was interrupted.
         """
-
-
-@dataclass(frozen=True)
-class Client:
-    """Sends requests to one model.
-
-    Attributes
-    ----------
-    send, explain
-        Sends a request, once, and classifies the error that it ended in.
-    concurrency
-        Requests in flight, unless the settings say otherwise.
-    is_checked
-        Whether a grader has to judge a plain case before the first question.
-    connection
-        Open as long as requests are sent; None where there is nothing to close.
-    """
-
-    send: Send
-    explain: Callable[[Exception], Failure]
-    concurrency: int
-    is_checked: bool = True
-    connection: AbstractAsyncContextManager[object] | None = None
 
 
 MakeEngine = Callable[[Settings, Mapping[Asked, str], Mapping[str, object]], Engine]

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.datasets import Dataset, load_dataset, sample
+from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.models.functions import is_function_name
-from refusal_index.plugins.almanac import ALMANAC
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.wave import Talk
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -57,7 +58,7 @@ from refusal_index.runs.checks import (
 )
 from refusal_index.runs.registry import check_engine
 from refusal_index.runs.results import procedure_of
-from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Drawing, SettingError, Settings
+from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Drawing, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 

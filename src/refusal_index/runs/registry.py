@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from importlib import import_module
 
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.settings import Sending, SettingError, unknown
 from refusal_index.runs.engine import MakeEngine
-from refusal_index.runs.settings import Sending, SettingError, Settings, unknown
+from refusal_index.runs.settings import Settings
 
 DIRECT = "direct"
 """The engine that sends requests one by one."""
@@ -90,7 +91,7 @@ def check_engines_own(sending: Sending) -> None:
     --------
     >>> check_engines_own(Sending(engine="direct", detach=True))
     Traceback (most recent call last):
-    refusal_index.runs.settings.SettingError: detach: expected engine batch beside it, got direct, which ...
+    refusal_index.models.settings.SettingError: detach: expected engine batch beside it, got direct, which ...
     """
     check_engine(sending.engine)
     for name, engines in ONLY_OF.items():

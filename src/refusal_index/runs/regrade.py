@@ -14,7 +14,8 @@ from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import default_run_name
-from refusal_index.models.asks import to_metadata
+from refusal_index.models.requests import to_metadata
+from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     Asked,
     Completion,
@@ -31,7 +32,7 @@ from refusal_index.runs.checks import check_name, check_sending, grader_of
 from refusal_index.runs.engine import Progress, unwatched
 from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, open_store
 from refusal_index.runs.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import BEFORE, Run
 from refusal_index.version import __version__

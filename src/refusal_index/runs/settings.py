@@ -1,15 +1,14 @@
 """The settings of a run: one frozen tree that the command line, TOML and Python build.
 
 Every leaf is a setting with one name, the same as option, key of a configuration and argument. `SETTINGS` lists them.
-A setting either tells replies apart, and so belongs to what a run's folder is made of, or is harmless, with the reason.
+A setting that affects replies is part of the identity of a run's folder; one that does not says so.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,93 +16,27 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 
 from refusal_index.data.errors import shortened, suggestion
 from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, PriceError, Prices, TruthfulnessWeights, Until
-from refusal_index.errors import RefusalIndexError
+from refusal_index.models.settings import (
+    RequestSettings,
+    SettingError,
+    read_texts,
+    setting,
+    several,
+    split_pairs,
+    unknown,
+)
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
-
-
-class SettingError(RefusalIndexError, ValueError):
-    """A setting that cannot be used as given.
-
-    The message may name settings in braces, as in ``{draws}``: a command line shows them as options. Text in double
-    braces, as in ``{{draws}}``, is shown in braces.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.shown(lambda name: name)
-
-    def shown(self, name: Callable[[str], str]) -> str:
-        """Return the message, every setting that it names called as `name` says."""
-        return NAMED.sub(lambda found: found[2] or name(found[1]), self.message)
-
-
-def setting(default: Any, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """Declare a setting.
-
-    Parameters
-    ----------
-    default
-        What it is unless given.
-    low, high
-        Ends of its range, both included; None for no end.
-    more
-        ``harmless``, the reason why it tells no replies apart; ``read``, what reads a value in place of its type;
-        ``of``, what a configuration says it of: a ``"model"``, as most are, a ``"dataset"`` or the whole ``"set"``.
-    """
-    return field(default=default, metadata={"low": low, "high": high, **more})
-
-
-def read_texts(value: Any, name: str) -> tuple[str, ...]:
-    """Read one text, its parts separated by commas, or several."""
-    given = _several(value, name, str)
-    return tuple(part.strip() for one in given for part in one.split(",") if part.strip())
 
 
 def read_paths(value: Any, name: str) -> tuple[Path, ...]:
     """Read one path, or several."""
-    return tuple(Path(one) for one in _several(value, name, str, Path))
-
-
-def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
-    given = [value] if isinstance(value, kinds) else value
-    found = given if isinstance(given, Sequence) else [given]
-    for one in found:
-        if not isinstance(one, kinds):
-            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(one)}")
-    return found
+    return tuple(Path(one) for one in several(value, name, str, Path))
 
 
 def read_columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
-    return _pairs(value, name, "ROLE=NAME, for instance question=problem")
-
-
-def read_pairs(value: Any, name: str) -> tuple[tuple[str, str], ...]:
-    """Read ``NAME=VALUE`` texts, or a mapping from name to value."""
-    return _pairs(value, name, "NAME=VALUE, for instance poll=30")
-
-
-def _pairs(value: Any, name: str, expected: str) -> tuple[tuple[str, str], ...]:
-    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
-        return tuple(value.items())
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(_pair(entry, name, expected) for entry in (value if listed else [value]))
-
-
-def _pair(entry: Any, name: str, expected: str) -> tuple[str, str]:
-    if isinstance(entry, tuple | list) and len(entry) == 2:
-        return str(entry[0]), str(entry[1])
-    if not isinstance(entry, str):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
-    left, equals, right = entry.partition("=")
-    if not (left and equals and right):
-        raise SettingError(f"{{{name}}}: expected {expected}, got {entry!r}")
-    return left, right
+    return split_pairs(value, name, "ROLE=NAME, for instance question=problem")
 
 
 def read_weights(value: Any, name: str) -> TruthfulnessWeights:
@@ -158,10 +91,10 @@ class Setting:
         What it is unless given.
     low, high
         Ends of its range, both included; None for no end.
-    harmless
-        Why it tells no replies apart; None where it does.
-    of
-        What a configuration says it of: ``"model"``, ``"dataset"`` or ``"set"``.
+    affects_replies
+        Whether replies under another value are not comparable.
+    scope
+        The table of a configuration that holds it: ``"model"``, ``"dataset"`` or ``"set"``.
     choices, reader
         The values that it may have, where they are few, and what reads a value in place of its type.
     """
@@ -174,8 +107,8 @@ class Setting:
     default: Any
     low: float | None = None
     high: float | None = None
-    harmless: str | None = None
-    of: str = "model"
+    affects_replies: bool = True
+    scope: str = "model"
     choices: tuple[str, ...] = ()
     reader: Any = None
 
@@ -215,11 +148,6 @@ class Setting:
         return " ".join(ends) or "that is finite"
 
 
-def unknown(name: str, given: str, known: Sequence[str]) -> SettingError:
-    """Return the error of a setting whose value is none of the known ones; it names them, and the nearest."""
-    return SettingError(f"{{{name}}}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
-
-
 def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
     """Return every setting of a tree by its name."""
     hints = get_type_hints(tree)
@@ -246,20 +174,12 @@ def _leaf(one: Field[Any], hint: Any, group: str | None) -> Setting:
     return make(kind=simple, many=many, reader=reader, **known)
 
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 MOST_DRAWS = 1_000_000
 """Most draws of a question."""
 
 COMPARABILITY_VERSION = 1
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
-
-COUNTED = "shown beside the numbers, and enters no reply and no grade"
-CARRIED = "how requests are carried does not change what they ask"
-ENDS = "what was asked until then stays, and the rest can be asked later"
-ASSUMED = "of a dry run, which asks nothing"
-FORGET = "forget"
-"""The engine option that gives a batch up, whichever engine goes on."""
 
 
 @dataclass(frozen=True)
@@ -276,14 +196,10 @@ class Questions:
         Size of a seeded sample; None for the dataset's own.
     """
 
-    dataset: str | None = setting(None, of="dataset")
-    data: tuple[Path, ...] = setting(
-        (), read=read_paths, harmless="the questions read from it tell runs apart", of="dataset"
-    )
-    column: tuple[tuple[str, str], ...] = setting(
-        (), read=read_columns, harmless="the questions read by it tell runs apart", of="dataset"
-    )
-    limit: int | None = setting(None, of="dataset")
+    dataset: str | None = setting(None, scope="dataset")
+    data: tuple[Path, ...] = setting((), read=read_paths, affects_replies=False, scope="dataset")
+    column: tuple[tuple[str, str], ...] = setting((), read=read_columns, affects_replies=False, scope="dataset")
+    limit: int | None = setting(None, scope="dataset")
 
 
 @dataclass(frozen=True)
@@ -300,25 +216,15 @@ class Prompting:
         A switch that the model knows, as in ``"/no_think"``, which ends what it is asked.
     """
 
-    prompts: str = setting("default", of="dataset")
+    prompts: str = setting("default", scope="dataset")
     variants: tuple[str, ...] = setting(
         ("all",),
         read=read_texts,
-        harmless="a run may be extended by another variant, and shares its forced answers",
-        of="dataset",
+        affects_replies=False,
+        scope="dataset",
     )
     placement: str = setting("user")
     think: str = setting("")
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How the model under evaluation generates; the defaults are the paper's, and no reasoning effort is asked for."""
-
-    temperature: float = setting(0.7, low=0)
-    top_p: float = setting(0.95, low=0, high=1)
-    max_tokens: int = setting(4096, low=1)
-    reasoning_effort: ReasoningEffort | None = setting(None)
 
 
 @dataclass(frozen=True)
@@ -332,68 +238,8 @@ class Drawing:
         them. With `repeat_questions` alone these are drawn twice.
     """
 
-    draws: int | None = setting(
-        None, low=1, high=MOST_DRAWS, harmless="further draws are added to those that are there", of="dataset"
-    )
-    repeat_questions: int | None = setting(
-        None, low=2, harmless="further draws are added to those that are there", of="dataset"
-    )
-
-
-@dataclass(frozen=True)
-class Sending:
-    """How requests are carried.
-
-    Attributes
-    ----------
-    engine
-        Who carries them, by its name in `engines.registry`.
-    max_connections
-        Requests in flight; None for as many as the provider bears.
-    max_retries, attempt_timeout
-        How often a failed request is sent again at most, and after how many seconds one without a response failed.
-    max_choices
-        Most draws to ask for in one request.
-    logprobs
-        Whether the model reports the log probabilities of its replies' tokens, which the store then keeps.
-    retry
-        Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
-    detach
-        Whether the batch engine ends once its batches are submitted; the same command collects them later.
-    command
-        The program that answers files of requests for the engine ``command``, with its options.
-    ray_address
-        Of the cluster that the Ray engine uses; None for one on this machine.
-    engine_option
-        Options of the engines ``batch`` and ``ray``, by name; and ``forget``, which any engine takes.
-    """
-
-    engine: str = setting("direct", harmless=CARRIED)
-    max_connections: int | None = setting(None, low=1, harmless=CARRIED)
-    max_retries: int = setting(5, low=0, harmless=CARRIED)
-    attempt_timeout: int = setting(60, low=1, harmless=CARRIED)
-    max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
-    logprobs: bool = setting(False, harmless="what is reported beside a reply does not change it")
-    retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
-    detach: bool = setting(False, harmless=CARRIED)
-    command: str | None = setting(None, harmless=CARRIED)
-    ray_address: str | None = setting(None, harmless=CARRIED)
-    engine_option: tuple[tuple[str, str], ...] = setting((), read=read_pairs, harmless=CARRIED)
-
-    @property
-    def is_in_batches(self) -> bool:
-        """Whether requests go out in a provider's batches."""
-        return self.engine in ("batch", "files")
-
-    @property
-    def forget(self) -> frozenset[str]:
-        """Batches that are given up, by our key or the provider's name, so that their requests are asked again."""
-        return frozenset(value for name, value in self.engine_option if name == FORGET)
-
-    @property
-    def own_options(self) -> tuple[tuple[str, str], ...]:
-        """The options of the engine itself."""
-        return tuple((name, value) for name, value in self.engine_option if name != FORGET)
+    draws: int | None = setting(None, low=1, high=MOST_DRAWS, affects_replies=False, scope="dataset")
+    repeat_questions: int | None = setting(None, low=2, affects_replies=False, scope="dataset")
 
 
 @dataclass(frozen=True)
@@ -408,9 +254,9 @@ class Limits:
         Seconds of one command.
     """
 
-    max_requests: int | None = setting(None, low=1, harmless=ENDS, of="set")
-    max_cost: float | None = setting(None, low=0, harmless=ENDS, of="set")
-    max_time: float | None = setting(None, low=0, harmless=ENDS, of="set")
+    max_requests: int | None = setting(None, low=1, affects_replies=False, scope="set")
+    max_cost: float | None = setting(None, low=0, affects_replies=False, scope="set")
+    max_time: float | None = setting(None, low=0, affects_replies=False, scope="set")
 
 
 @dataclass(frozen=True)
@@ -425,8 +271,8 @@ class Stopping:
         How often it is looked at, all of them planned before; the last one is after all questions.
     """
 
-    until: Until | None = setting(None, read=read_until, harmless=ENDS, of="dataset")
-    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, harmless=ENDS, of="dataset")
+    until: Until | None = setting(None, read=read_until, affects_replies=False, scope="dataset")
+    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, affects_replies=False, scope="dataset")
 
 
 @dataclass(frozen=True)
@@ -443,12 +289,12 @@ class Accounts:
         Of the weighted and of the truthfulness score.
     """
 
-    price: Price | None = setting(None, read=read_price, harmless=COUNTED)
-    grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")
-    batch_rate: float | None = setting(None, low=0, high=1, harmless=COUNTED)
-    penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
+    price: Price | None = setting(None, read=read_price, affects_replies=False)
+    grader_price: Price | None = setting(None, read=read_price, affects_replies=False, scope="dataset")
+    batch_rate: float | None = setting(None, low=0, high=1, affects_replies=False)
+    penalty: float = setting(1.0, low=0, affects_replies=False, scope="set")
     truthfulness_weights: TruthfulnessWeights = setting(
-        TruthfulnessWeights(), read=read_weights, harmless=COUNTED, of="set"
+        TruthfulnessWeights(), read=read_weights, affects_replies=False, scope="set"
     )
 
     @property
@@ -469,13 +315,13 @@ class Forecast:
         Length of a reply, None for the provider's usual one, and how long a request takes.
     """
 
-    assume_refusal: float | None = setting(None, low=0, high=1, harmless=ASSUMED)
-    reply_tokens: int | None = setting(None, low=1, harmless=ASSUMED)
-    seconds_per_request: float = setting(2.0, low=0, harmless=ASSUMED)
+    assume_refusal: float | None = setting(None, low=0, high=1, affects_replies=False)
+    reply_tokens: int | None = setting(None, low=1, affects_replies=False)
+    seconds_per_request: float = setting(2.0, low=0, affects_replies=False)
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(RequestSettings):
     """All settings of a run.
 
     Attributes
@@ -498,16 +344,11 @@ class Settings:
     """
 
     model: str = setting("almanac/base")
-    grader: str | None = setting(None, of="dataset")
-    seed: int = setting(0, of="dataset")
-    log_to: tuple[str, ...] = setting(
-        (), read=read_texts, harmless="what is logged elsewhere changes no reply", of="set"
-    )
+    grader: str | None = setting(None, scope="dataset")
+    log_to: tuple[str, ...] = setting((), read=read_texts, affects_replies=False, scope="set")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
-    decoding: Decoding = field(default_factory=Decoding)
     drawing: Drawing = field(default_factory=Drawing)
-    sending: Sending = field(default_factory=Sending)
     limits: Limits = field(default_factory=Limits)
     stopping: Stopping = field(default_factory=Stopping)
     accounts: Accounts = field(default_factory=Accounts)

@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,17 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Summary
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.wave import check_forgotten, journal_of
 from refusal_index.protocol import Asked
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import News, first_wait, longer, pause, settings_alone, waits_for_batches
-from refusal_index.runs.engine import ModelError, Progress, Underway, WaitingError
+from refusal_index.runs.engine import Progress, Underway, WaitingError
 from refusal_index.runs.gate import bring_to_end
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
 from refusal_index.runs.registry import RAY, engine_of
-from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, SettingError, Settings, not_a_setting
+from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
 from refusal_index.runs.writing import Run
 
 FOLDER = "configs"
@@ -43,7 +44,7 @@ SUFFIX = ".toml"
 NAME = "name"
 
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
-    tuple(name for name, known in SETTINGS.items() if known.of == kind) for kind in ("model", "dataset", "set")
+    tuple(name for name, known in SETTINGS.items() if known.scope == kind) for kind in ("model", "dataset", "set")
 )
 """Settings of each model, of each dataset, and of the whole set, whose results stand in one table."""
 
@@ -489,7 +490,7 @@ def _count_earlier(sweep: Sweep, budget: Budget) -> None:
     """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
     for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
         with open_store(plan.folder, made=False) as store:
-            budget.count_earlier(plan.folder.path, chain(store.replies(), store.retired()), plan.prices)
+            budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.models.asks import Ask, Response
 from refusal_index.models.failures import Failure, failure_of
+from refusal_index.models.requests import Ask, Response
 from refusal_index.protocol import (
     Asked,
     Completion,

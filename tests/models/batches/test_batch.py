@@ -17,6 +17,8 @@ import refusal_index as ri
 from refusal_index.data.files import held
 from refusal_index.models.accounts import Account
 from refusal_index.models.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.batches import batch_lane, engine
 from refusal_index.plugins.batches.batch_lane import Lane
@@ -26,9 +28,9 @@ from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.journal import Journal
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
-from refusal_index.runs.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
 from refusal_index.runs.plan import prepare
-from refusal_index.runs.settings import Limits, SettingError, Settings
+from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.sweep import carry_out_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac, in_a_thread

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches import batch_lane, engine
 from refusal_index.plugins.batches.journal import Journal
-from refusal_index.runs.engine import ModelError, RunFailedError, Underway
+from refusal_index.runs.engine import RunFailedError, Underway
 from tests.faults.world import answer, write_questions
 from tests.models.batches.anthropic_api import AnthropicApi
 from tests.models.batches.batch_server import in_a_thread

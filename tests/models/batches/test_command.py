@@ -14,14 +14,16 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
 from refusal_index.plugins.batches.wave import talks_of, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import Asked, GraderKind
-from refusal_index.runs.engine import Assignment, ModelError, RunFailedError
+from refusal_index.runs.engine import Assignment, RunFailedError
 from refusal_index.runs.plan import reopened
 from refusal_index.runs.registry import check_engine, check_engines_own
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks
 from tests.models.batches.cut_off import kill_once, start
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import UnreadableReplyError, told
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches import journal as module
 from refusal_index.plugins.batches.journal import Journal, JournalError, usable
 from refusal_index.plugins.batches.wave import (
@@ -23,7 +24,6 @@ from refusal_index.plugins.batches.wave import (
     told_in_flight,
 )
 from refusal_index.protocol import Asked, Completion, Pass, Reply
-from refusal_index.runs.settings import SettingError
 from refusal_index.runs.store import ReplyStore
 
 ABOUT = ("openai", "https://api.openai.com/v1", "openai/gpt-4.1")

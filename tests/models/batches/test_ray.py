@@ -20,6 +20,8 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.ray_actors import result_line
 from refusal_index.plugins.batches.ray_cluster import check_address, cluster, read_options
 from refusal_index.plugins.batches.ray_engine import ray_engine
@@ -27,8 +29,8 @@ from refusal_index.plugins.batches.ray_shards import Shards, own_name
 from refusal_index.plugins.batches.spool import Leftovers
 from refusal_index.plugins.batches.wave import custom_id, talks_of, wave
 from refusal_index.protocol import Asked, Conversation, StopReason
-from refusal_index.runs.engine import ModelError, RunFailedError
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.faults.api import FakeApi, question_of
 from tests.models.batches.cut_off import kill_once, settled, start

@@ -18,6 +18,7 @@ import pyarrow as pa
 import ray.data
 
 from refusal_index.models.failures import Kind
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.ray_cluster import RayOptions, cluster, read_options
 from refusal_index.plugins.batches.ray_engine import ray_engine
@@ -35,7 +36,6 @@ from refusal_index.plugins.batches.ray_pipeline import Place, shards_of
 from refusal_index.plugins.batches.ray_shards import Shards, read_shard
 from refusal_index.plugins.batches.wave import talks_of, wave
 from refusal_index.protocol import Asked, GraderKind, StopReason
-from refusal_index.runs.engine import ModelError
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks
 

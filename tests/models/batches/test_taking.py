@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.models.asks import Response
 from refusal_index.models.failures import Failure
+from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import spool
 from refusal_index.plugins.batches.formats import FORMATS, Result
 from refusal_index.plugins.batches.spool import Results, Spool, Taken, Watch, take

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusal_index.models.asks import Response, ask_for
+from refusal_index.models.requests import Response, ask_for
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.spool import take
 from refusal_index.plugins.batches.wave import Pending, Talk, custom_id, talks_of, wave

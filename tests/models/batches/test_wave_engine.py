@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.asks import Response
 from refusal_index.models.failures import CircuitBreaker, Failure, Kind
+from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import engine as engines
 from refusal_index.plugins.batches.engine import WaveEngine
 from refusal_index.plugins.batches.formats import Result

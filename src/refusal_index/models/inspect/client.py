@@ -13,14 +13,13 @@ from inspect_ai.event import ModelEvent
 from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model
 from inspect_ai.model._model import use_model_event_sink
 
-from refusal_index.models.asks import Ask, Response
 from refusal_index.models.failures import RESUMES, Failure, Kind, failure_of, told
 from refusal_index.models.inspect.guard import guarded
 from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of
 from refusal_index.models.inspect.provider import resolve_model, to_config
+from refusal_index.models.requests import Ask, Client, ModelError, Response
+from refusal_index.models.settings import RequestSettings
 from refusal_index.protocol import Asked, Request
-from refusal_index.runs.engine import Client, ModelError
-from refusal_index.runs.settings import Settings
 
 CONCURRENCY = 100
 """Questions in flight, unless the settings say otherwise; Inspect adapts its connections to the provider's limits."""
@@ -38,7 +37,7 @@ class NoTranscript:
         """Drop a request that has ended."""
 
 
-def inspect_client(asked: Asked, name: str, given: object, settings: Settings) -> Client:
+def inspect_client(asked: Asked, name: str, given: object, settings: RequestSettings) -> Client:
     """Return the client of a model that Inspect provides.
 
     Parameters

@@ -16,9 +16,9 @@ from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 from inspect_ai.model._providers.util import hooks
 from pydantic import ValidationError
 
+from refusal_index.models.chat_api import receive
 from refusal_index.models.failures import NoAnswerError, UnreadableReplyError, causes, told
 from refusal_index.models.inspect.multi_choice import packed, places_without_answer, without_logprobs
-from refusal_index.models.received import receive
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
 
 

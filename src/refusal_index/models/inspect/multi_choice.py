@@ -10,7 +10,7 @@ from typing import Any
 
 from inspect_ai.model import ChatCompletionChoice, Logprob, ModelOutput
 
-from refusal_index.models.asks import choices_in, reply_of
+from refusal_index.models.chat_api import choices_in, reply_of
 from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
 
 PACKED = "packed_choices"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.models.accounts import NO_KEY, account_of
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.batch_provider import State, lines_of
 from refusal_index.plugins.batches.formats import format_of
-from refusal_index.runs.engine import ModelError
 
 URL = "https://api.anthropic.com"
 CHUNK = 1 << 16

@@ -16,6 +16,7 @@ from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.models.functions import asked_by_name
+from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches.batch_lane import Lane, Looks, NotHandedOverError, given_up
 from refusal_index.plugins.batches.batch_provider import State, provider_of, told_states
 from refusal_index.plugins.batches.engine import WaveEngine
@@ -24,7 +25,7 @@ from refusal_index.plugins.batches.journal import Entry, Journal
 from refusal_index.plugins.batches.wave import Pending, check_forgotten, journal_of, stored_ids, told_in_flight
 from refusal_index.protocol import Asked
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway, unwatched
-from refusal_index.runs.settings import FORGET, SettingError, Settings, unknown
+from refusal_index.runs.settings import Settings
 
 LARGEST = 100 * MEGABYTE
 """Most bytes of a file, whatever a provider takes: it is held in memory while it is sent."""

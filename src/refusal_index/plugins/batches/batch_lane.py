@@ -26,14 +26,15 @@ from refusal_index.models.failures import (
     RequestFailedError,
     UnreadableReplyError,
     failure_of,
+    patiently,
     status_of,
     told,
 )
-from refusal_index.models.retrying import patiently
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.batch_provider import Provider, State, place_of
 from refusal_index.plugins.batches.formats import Result, failed, in_batch, read_result
 from refusal_index.plugins.batches.journal import Entry, Journal, usable
-from refusal_index.runs.engine import Assignment, ModelError, Progress, RunFailedError, Underway, unwatched
+from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway, unwatched
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from refusal_index.models.accounts import Account
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.formats import Format
-from refusal_index.runs.engine import ModelError
 
 METADATA = "refusal_index"
 """Under which name a provider keeps our key of a batch."""

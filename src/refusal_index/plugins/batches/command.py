@@ -25,14 +25,16 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import called
 from refusal_index.models.failures import RESUMES
 from refusal_index.models.functions import asked_by_name
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import LARGEST_WAVE, WaveEngine
 from refusal_index.plugins.batches.formats import FORMATS, Result, written
 from refusal_index.plugins.batches.spool import FOLDER, REPLIES, Leftovers, left_first, read_lines
 from refusal_index.plugins.batches.wave import Pending
 from refusal_index.protocol import Asked
 from refusal_index.redaction import redacted, remember_named
-from refusal_index.runs.engine import Assignment, ModelError, RunFailedError, Underway
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.engine import Assignment, RunFailedError, Underway
+from refusal_index.runs.settings import Settings
 
 REQUESTS, LOG = ".requests.jsonl", ".log"
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")

@@ -11,8 +11,9 @@ from typing import Any
 from refusal_index.data.errors import shortened
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.asks import Ask, Response, chat_body, count_in, read_chat, read_refused_prompt, text_in
+from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
 from refusal_index.models.failures import Failure, NoAnswerError, failure_of, told
+from refusal_index.models.requests import Ask, Response
 from refusal_index.plugins.batches.wave import Pending
 from refusal_index.protocol import Asked, StopReason
 

@@ -18,7 +18,7 @@ import ray
 from openai import BadRequestError
 
 from refusal_index.models.accounts import Account
-from refusal_index.models.asks import read_chat, read_refused_prompt
+from refusal_index.models.chat_api import read_chat, read_refused_prompt
 from refusal_index.models.failures import (
     CircuitBreaker,
     EndedError,
@@ -27,10 +27,10 @@ from refusal_index.models.failures import (
     NoAnswerError,
     RequestFailedError,
     failure_of,
+    patiently,
     told,
 )
 from refusal_index.models.openai_client import client_of, posted
-from refusal_index.models.retrying import patiently
 from refusal_index.plugins.almanac.batch_lines import ModelPool, answer
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.ray_shards import Shards, failure_line

@@ -16,9 +16,9 @@ from typing import Any
 import ray
 import ray.data
 
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.redaction import redacted
-from refusal_index.runs.engine import ModelError
-from refusal_index.runs.settings import SettingError, unknown
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -112,7 +112,7 @@ def check_address(address: str) -> None:
     --------
     >>> check_address("ray://head:10001")
     Traceback (most recent call last):
-    refusal_index.runs.engine.ModelError: ray_address: expected HOST:PORT of a cluster, ...
+    refusal_index.models.requests.ModelError: ray_address: expected HOST:PORT of a cluster, ...
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):

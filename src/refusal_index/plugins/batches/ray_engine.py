@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from refusal_index.models.functions import asked_by_name
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.engine import WaveEngine
 from refusal_index.protocol import Asked
-from refusal_index.runs.engine import ModelError
 from refusal_index.runs.settings import Settings
 
 EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")

@@ -19,6 +19,8 @@ import ray.data
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.failures import RESUMES, Failure, Kind, told
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import unknown
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.almanac.models import model_names
 from refusal_index.plugins.batches.engine import LARGEST_WAVE
@@ -30,8 +32,8 @@ from refusal_index.plugins.batches.ray_shards import Shards, failure_line, own_n
 from refusal_index.plugins.batches.spool import Leftovers, left_first
 from refusal_index.plugins.batches.wave import Pending
 from refusal_index.protocol import Asked
-from refusal_index.runs.engine import Assignment, ModelError, RunFailedError, Underway
-from refusal_index.runs.settings import Settings, unknown
+from refusal_index.runs.engine import Assignment, RunFailedError, Underway
+from refusal_index.runs.settings import Settings
 
 VLLM = "vllm"
 ERROR = "__inference_error__"

@@ -14,7 +14,7 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.models.accounts import Account
-from refusal_index.models.asks import chat_body
+from refusal_index.models.chat_api import chat_body
 from refusal_index.models.openai_client import CONCURRENCY
 from refusal_index.plugins.batches.ray_actors import Desk, EmbeddedAsker, HttpAsker
 from refusal_index.plugins.batches.ray_cluster import RayOptions

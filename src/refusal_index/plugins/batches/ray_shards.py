@@ -17,9 +17,9 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_folder, check_plain, write_atomically
 from refusal_index.models.failures import Failure, Kind
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.formats import Result, ResultError, read_result
 from refusal_index.redaction import redacted
-from refusal_index.runs.engine import ModelError
 
 ENDING, MARK = ".jsonl", "driver"
 """What the name of a shard ends in, and the file by which a process finds out whose folder it sees."""

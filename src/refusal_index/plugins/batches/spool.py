@@ -15,14 +15,15 @@ from refusal_index.data.errors import shortened
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.asks import Response, completed
 from refusal_index.models.failures import Failure, NoAnswerError
+from refusal_index.models.requests import Response, completed
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import Result, ResultError, failed, in_batch, read_result
 from refusal_index.plugins.batches.wave import Pending, Sheet, Talk, custom_id, most_draws, one_by_one, stored_ids
 from refusal_index.protocol import Asked, Completion, Conversation, Due, StopReason
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Assignment, Event, Finished, Progress, Replied, unwatched
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, as_stored
 
 AT_ONCE = 5_000  # lines that go to the disk together

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.asks import Ask, ask_for, variant_of
+from refusal_index.models.requests import Ask, ask_for, variant_of
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.journal import Entry, Journal
-from refusal_index.protocol import Asked, Completion, Conversation, Due, due
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.protocol import Asked, Completion, Conversation, Due, due, forced_variant
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 PREFIX, DIGITS = "ri-", 40
@@ -157,7 +158,8 @@ class Sheet:
 
 
 def _under(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
-    return [one for one in said if one.variant in (conversation.variant, "")]
+    variants = conversation.variant, forced_variant(conversation.variant)
+    return [one for one in said if one.variant in variants]
 
 
 def wave(

@@ -14,6 +14,7 @@ from refusal_index.data.files import check_folder
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.batches.wave import refuse_in_flight
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, lacking
@@ -53,7 +54,7 @@ from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.registry import BATCH, engine_of, note_on
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 GIVES_LOGPROBS = frozenset(

@@ -38,7 +38,8 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.run_json import Prices
 from refusal_index.findings.confidence_record import MethodRecord, write_record
-from refusal_index.models.asks import ask_for
+from refusal_index.models.requests import ask_for
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.confidence.folds import shortage
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need
@@ -61,7 +62,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs.plan import versions
 from refusal_index.runs.results import procedure_of, total
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 OWN = "confidence"

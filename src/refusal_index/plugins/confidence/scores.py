@@ -32,6 +32,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import write_record
 from refusal_index.findings.summary import Usage
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.almanac.models import layer_count
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
@@ -39,7 +40,7 @@ from refusal_index.plugins.confidence.plan import ConfidencePlan, Pending, ask, 
 from refusal_index.plugins.confidence.record import OWN, Measured, Sources, groups_of, record_scores
 from refusal_index.plugins.confidence.registry import METHODS, methods_of
 from refusal_index.plugins.confidence.topic import TOPIC
-from refusal_index.render import Block, Table
+from refusal_index.render.blocks import Block, Table
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.checks import check_name, check_sending
 from refusal_index.runs.dry_run import REPLY_TOKENS
@@ -47,7 +48,7 @@ from refusal_index.runs.engine import Progress, unwatched
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.registry import check_sends
 from refusal_index.runs.results import total
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import ComparabilityError, check_comparable, write_results
 
 ALL = "all"

@@ -14,11 +14,11 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Grade, Outcome, Question
-from refusal_index.models.asks import CARRIED, Ask, Response, from_metadata, to_metadata
 from refusal_index.models.failures import Failure, RequestFailedError
 from refusal_index.models.inspect.client import explained, generated
 from refusal_index.models.inspect.guard import guarded
 from refusal_index.models.inspect.provider import to_config
+from refusal_index.models.requests import CARRIED, Ask, Response, from_metadata, to_metadata
 from refusal_index.protocol import (
     Asked,
     Conversation,

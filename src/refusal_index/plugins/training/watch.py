@@ -47,17 +47,19 @@ from refusal_index.data.files import held, write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set_version, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import is_function_name
-from refusal_index.plugins.almanac.in_memory import GeneratingModel, is_sharded, undisturbed
+from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.trackers.results import numbers
+from refusal_index.plugins.training.generating import GeneratingModel, is_sharded, undisturbed
 from refusal_index.redaction import redacted
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import pause
-from refusal_index.runs.engine import ModelError, Progress, WaitingError
+from refusal_index.runs.engine import Progress, WaitingError
 from refusal_index.runs.gate import bring_to_end
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.registry import DIRECT
-from refusal_index.runs.settings import SettingError, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
 from refusal_index.runs.writing import Run, run_to_end
 

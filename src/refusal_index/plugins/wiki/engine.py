@@ -16,21 +16,11 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.plugins.wiki import (
-    Ask,
-    Asked,
-    BuildPrompts,
-    Candidate,
-    Drawing,
-    Reason,
-    Said,
-    Tried,
-    Usage,
-    next_ask,
-    request_seed,
-)
-from refusal_index.plugins.wiki.drawing import HOPELESS
-from refusal_index.plugins.wiki.verdicts import LONGEST_DETAIL
+from refusal_index.models.settings import Decoding, Sending
+from refusal_index.plugins.wiki.candidates import Candidate, request_seed
+from refusal_index.plugins.wiki.drawing import HOPELESS, Drawing
+from refusal_index.plugins.wiki.frozen import Usage
+from refusal_index.plugins.wiki.verdicts import LONGEST_DETAIL, Ask, Asked, BuildPrompts, Reason, Said, Tried, next_ask
 from refusal_index.protocol import Asked as Role
 from refusal_index.protocol import (
     Completion,
@@ -47,7 +37,7 @@ from refusal_index.protocol import (
 from refusal_index.protocol.replies import without_reasoning
 from refusal_index.runs.engine import Assignment, Engine, Event, Replied, RunFailedError, Underway, WaitingError
 from refusal_index.runs.registry import engine_of, note_on
-from refusal_index.runs.settings import Decoding, Sending, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 WRITING, ANSWERING = Decoding(temperature=0.7, top_p=0.9), Decoding(temperature=0.3, top_p=0.9)

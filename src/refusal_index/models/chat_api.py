@@ -1,0 +1,335 @@
+"""OpenAI's chat API: the bodies of requests and responses, and unusual responses written in the usual form.
+
+Whoever speaks it, over HTTP or in files, is asked the same and read the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from refusal_index.models.failures import SAID, NoAnswerError, UnreadableReplyError
+from refusal_index.models.requests import Ask, Response
+from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
+
+Json = dict[str, Any]
+
+
+REASONING_MODELS = re.compile(r"(o\d|gpt-5(?!-chat))")
+"""Models of OpenAI's that take no temperature, and count their reasoning among the tokens of a reply."""
+
+
+STOP_REASONS = {"length": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
+
+
+TEXTS = ("content", "refusal")
+
+
+REFUSED_PROMPTS = {
+    "context_length_exceeded": StopReason.LENGTH,
+    **dict.fromkeys(
+        ("content_filter", "content_policy_violation", "invalid_prompt", "bio_policy", "cyber_policy"),
+        StopReason.CONTENT_FILTER,
+    ),
+}
+"""Errors by which a provider says that it takes no such prompt: asking again would not help."""
+
+
+TOOL_CALLS = ("tool_calls", "function_call")
+
+
+ENDED_BY_ITSELF = ("stop", "eos", None)
+
+
+def chat_body(ask: Ask, model: str, provider: str = "") -> Json:
+    """Return the body of a request to ``/v1/chat/completions``.
+
+    Parameters
+    ----------
+    ask
+        What is asked, and how the model generates.
+    model, provider
+        What the server calls the model, and who it is: OpenAI itself has other names for some fields.
+    """
+    body: Json = {
+        "model": model,
+        "messages": [{"role": one.role, "content": one.content} for one in ask.request.messages],
+        "seed": ask.seed,
+    }
+    if ask.decoding is not None:
+        at_openai = provider == "openai"
+        if not (at_openai and REASONING_MODELS.match(model)):
+            body |= {"temperature": ask.decoding.temperature, "top_p": ask.decoding.top_p}
+        body["max_completion_tokens" if at_openai else "max_tokens"] = ask.decoding.max_tokens
+        if ask.decoding.reasoning_effort is not None:
+            body["reasoning_effort"] = ask.decoding.reasoning_effort
+    if ask.choices > 1:
+        body["n"] = ask.choices
+    if ask.top_logprobs is not None:
+        body["logprobs"] = True
+        if ask.top_logprobs:
+            body["top_logprobs"] = ask.top_logprobs
+    return body
+
+
+def read_chat(body: Any, seconds: float | None = None) -> Response:
+    """Return the response that the body of a chat completion holds.
+
+    Parameters
+    ----------
+    body
+        As it came: nothing about it is taken for granted.
+    seconds
+        How long it took, where that is known.
+
+    Raises
+    ------
+    NoAnswerError
+        If there is no choice in it.
+
+    Examples
+    --------
+    >>> read_chat({"choices": [{"message": {"content": "Lima"}, "finish_reason": "stop"}]}).replies
+    [('Lima', <StopReason.STOP: 'stop'>)]
+    """
+    known = choices_in(body)
+    if not known:
+        raise NoAnswerError("the response holds no choices")
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, Mapping) else {}
+    return Response(
+        [reply_of(one) for one in known],
+        count_in(usage.get("prompt_tokens")),
+        count_in(usage.get("completion_tokens")),
+        seconds,
+        [_logprobs(one) for one in known],
+    )
+
+
+def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | None:
+    """Return the response that an error 400 comes down to: the prompt was filtered, or is too long for the model.
+
+    Parameters
+    ----------
+    error, seconds
+        The error within the body, and how long it took.
+
+    Returns
+    -------
+    Response or None
+        None for any other error.
+
+    Examples
+    --------
+    >>> read_refused_prompt({"message": "too long", "code": "context_length_exceeded"}).replies
+    [('too long', <StopReason.LENGTH: 'length'>)]
+    """
+    code = error.get("code") if isinstance(error, Mapping) else None
+    reason = REFUSED_PROMPTS.get(code) if isinstance(code, str) else None
+    return None if reason is None else Response([(str(error.get("message") or ""), reason)], seconds=seconds)
+
+
+def choices_in(body: Any) -> list[Mapping[str, Any]]:
+    """Return the choices of a response in their order; none of what is no response."""
+    choices = body.get("choices") if isinstance(body, Mapping) else None
+    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+    return sorted(known, key=lambda one: count_in(one.get("index")))
+
+
+def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
+    """Return text and stop reason of a choice; None where it holds no text, and nothing says why.
+
+    Examples
+    --------
+    >>> reply_of({"message": {"content": 42}, "finish_reason": "stop"}) is None
+    True
+    """
+    message, reason = choice.get("message"), choice.get("finish_reason")
+    if not isinstance(message, Mapping):
+        return None
+    texts = [text_in(message.get(name)) for name in TEXTS]
+    text = next(filter(None, texts), "")
+    if not text.strip() and any(message.get(name) for name in TOOL_CALLS):
+        return text, StopReason.TOOL_CALL
+    reason = reason if isinstance(reason, str) else None
+    if reason in ENDED_BY_ITSELF and all(one is None for one in texts):
+        return None
+    return text, STOP_REASONS.get(reason or "", StopReason.STOP)
+
+
+def text_in(content: Any) -> str | None:
+    """Return the text of a message, which some servers send in parts; None where it holds none."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = [one["text"] for one in parts if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
+    return "".join(texts) if texts else None
+
+
+def _logprobs(choice: Mapping[str, Any]) -> str | None:
+    reported = choice.get("logprobs")
+    content = reported.get("content") if isinstance(reported, Mapping) else None
+    if not isinstance(content, list):
+        return None
+    try:
+        return write_logprobs(map(_token, content))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None  # what is reported is none: the reply itself is as good as any
+
+
+def _token(one: Mapping[str, Any]) -> TokenLogprob:
+    alternatives = one.get("top_logprobs") or ()
+    return TokenLogprob(
+        str(one["token"]),
+        float(one["logprob"]),
+        tuple((str(other["token"]), float(other["logprob"])) for other in alternatives),
+    )
+
+
+def count_in(value: Any) -> int:
+    """Return a count of tokens as a provider gives it; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+MEGABYTE = 2**20
+
+
+LARGEST = 64 * MEGABYTE
+"""Most bytes of a response, once it is decompressed."""
+
+
+OK, NO_STATUS = 200, 502
+
+
+ADDRESSES = ("/completions", "/responses", "/messages")
+"""Where replies are asked for, at the ends of paths."""
+
+
+REPLIES = {"choices": list, "output": list, "content": list}
+"""What the responses hold: of OpenAI's two interfaces, and of Anthropic's."""
+
+
+ASKS_FOR_EVENTS = re.compile(rb'"stream"\s*:\s*true')
+
+
+JSON, EVENTS = "application/json", "event-stream"
+
+
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+
+
+async def receive(response: Any) -> None:
+    """Read a response of httpx, and put its body into the usual form.
+
+    One that says 200 and is no reply gets the status that it names, or that of a bad gateway. A stream of events that
+    was asked for is left alone, as is any response that comes from elsewhere than where replies do.
+
+    Raises
+    ------
+    UnreadableReplyError
+        If it is too large.
+    """
+    request, is_stream = response.request, EVENTS in response.headers.get("content-type", "")
+    if not request.url.path.endswith(ADDRESSES) or (is_stream and ASKS_FOR_EVENTS.search(request.content)):
+        return
+    response._content = await _read(response)
+    if response.status_code != OK:
+        return
+    text = response.content.decode(response.encoding or "utf-8", "replace")
+    body = _joined(text) if is_stream else _json(text)
+    if not any(isinstance(body.get(name), held) for name, held in REPLIES.items()):
+        response.extensions = {**response.extensions, SAID: OK}
+        response.status_code = _status_in(body)
+        return
+    response._content = json.dumps(usual(body)).encode()
+    response.headers["content-type"] = JSON
+
+
+async def _read(response: Any) -> bytes:
+    """Return the bytes of a response, decompressed."""
+    parts, size = [], 0
+    async with aclosing(response.aiter_bytes()) as chunks:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > LARGEST:
+                raise UnreadableReplyError(f"the response is larger than {LARGEST // MEGABYTE} MiB; it is not read")
+            parts.append(chunk)
+    return b"".join(parts)
+
+
+def _json(text: str | bytes) -> dict[str, Any]:
+    """Return the object that a body holds; an empty one for whatever else it is."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _status_in(body: dict[str, Any]) -> int:
+    error = body.get("error")
+    named = [holder.get(name) for holder in (error, body) if isinstance(holder, dict) for name in ("code", "status")]
+    return next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
+
+
+def _joined(text: str) -> dict[str, Any]:
+    """Return the body that the events of a stream add up to; one without choices where a choice does not end.
+
+    An event that holds an error is returned in place of the body.
+    """
+    chunks = [_json(line.removeprefix("data:")) for line in text.split("\n") if line.startswith("data:")]
+    failed = next((one for one in chunks if one.get("error")), None)
+    if failed is not None:
+        return failed
+    body = {name: value for chunk in chunks for name, value in chunk.items() if value}
+    choices = _joined_choices(one for chunk in chunks for one in choices_in(chunk))
+    return body | {"choices": choices if all(one["finish_reason"] for one in choices) else None}
+
+
+def _joined_choices(pieces: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    choices: dict[int, dict[str, Any]] = {}
+    for piece in pieces:
+        index, delta = count_in(piece.get("index")), piece.get("delta")
+        whole = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+        whole["finish_reason"] = piece.get("finish_reason") or whole["finish_reason"]
+        for name in TEXTS:
+            text = text_in(delta.get(name)) if isinstance(delta, Mapping) else None
+            if text is not None:
+                whole["message"][name] = whole["message"].get(name, "") + text
+    return list(choices.values())
+
+
+def usual(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a response with the types that OpenAI's chat API promises, and any other as it is.
+
+    Examples
+    --------
+    >>> usual({"choices": [{"message": {"content": 42}}], "model": None, "usage": {"total_tokens": "9"}})["usage"]
+    {'prompt_tokens': 0, 'completion_tokens': 0, 'total_tokens': 0}
+    """
+    if "choices" not in body:
+        return dict(body)
+    usage = body.get("usage")
+    return {
+        **body,
+        "model": str(body.get("model") or ""),
+        "choices": [_usual_choice(one) for one in choices_in(body)],
+        "usage": {name: count_in(usage.get(name)) for name in COUNTS} if isinstance(usage, Mapping) else None,
+    }
+
+
+def _usual_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+    if "text" in choice:  # of the interface that completes a text
+        return dict(choice)
+    message, reason = choice.get("message"), choice.get("finish_reason")
+    message = message if isinstance(message, Mapping) else {}
+    texts = {name: text_in(message.get(name)) for name in TEXTS}
+    return {
+        **choice,
+        "index": count_in(choice.get("index")),
+        "message": {**message, **texts},
+        "finish_reason": reason if isinstance(reason, str) else None,
+    }
