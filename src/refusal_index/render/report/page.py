@@ -27,7 +27,7 @@ from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.findings.gate import GateResult
 from refusal_index.render.blocks import Table
 from refusal_index.render.format import listed, reason_text
-from refusal_index.render.gate import changed_table, guard_table, judged, notes, sentence
+from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Cut, Questions, payload, questions_of
 from refusal_index.render.report.confidence import UNIT
 from refusal_index.render.report.figures import CELLS, SHORT
@@ -35,6 +35,7 @@ from refusal_index.render.report.overview import RunView, overview, run_view
 from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.tables import count, interval, number, percent, plain, visible
+from refusal_index.render.sentences import sentence
 from refusal_index.version import __version__
 
 PLAIN_UP_TO = 300_000
@@ -139,11 +140,12 @@ class GateView:
 
 def gate_view(found: GateResult) -> GateView:
     """Prepare a verdict for the page."""
+    why, *notes = map(sentence, found.statements)
     beside = (BESIDE,) if found.baseline is not None else ()
     return GateView(
         found.verdict,
-        sentence(found),
-        (judged(found), *notes(found), *beside),
+        why,
+        (*notes, *beside),
         guard_table(found) if found.guards else None,
         changed_table(found) if found.changed else None,
     )
