@@ -18,7 +18,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.plugins.confidence.plan import ConfidencePlan
 from refusal_index.plugins.confidence.registry import METHODS as REGISTERED
 from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
-from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
+from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, TokenLogprob, write_logprobs
 from refusal_index.runs.settings import Settings
 from tests.confidence import answering
 from tests.runs.models import ASKED, LOCAL, ROWS
@@ -104,7 +104,7 @@ def test_what_is_asked_are_the_words_of_the_prompt(name):
     measured(run.path, name)
     (prompt,) = REGISTERED[name].prompts
     with plan_of(run.path, name).own_store() as own:
-        kept = [one for one in own.replies() if one.reply.of is Pass.PROBE]
+        kept = [one for one in own.replies() if one.reply.pass_ is Pass.PROBE]
     assert Counter(one.question_id for one in kept) == dict.fromkeys((f"q{n}" for n in range(8)), prompt.draws)
     assert ASKED[name] == 8 * prompt.draws, "each message began and ended as the prompt does"
 
@@ -121,7 +121,7 @@ def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_scor
 def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | None]]) -> list[str]:
     """Put judgements into the store as though a provider had given them, and return the ids of their questions."""
     with plan.own_store() as own:
-        own.ask("p-true", dict.fromkeys(plan.questions.values(), 1))
+        own.require("p-true", dict.fromkeys(plan.questions.values(), 1))
         for question_id, (reply, token) in zip(plan.questions, replies, strict=True):
             logprobs = None if token is None else write_logprobs([token])
             own.put([Completion(question_id, "p-true", 0, reply, logprobs=logprobs)])
@@ -131,7 +131,7 @@ def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | 
 def said(text: str, stop_reason: StopReason = StopReason.STOP, **shares: float) -> tuple[Reply, TokenLogprob | None]:
     """Return a judgement and its token, with the probabilities of what might have stood there."""
     held = {name: math.log(share) for name, share in shares.items()}
-    return Reply(Pass.PROBE, Asked.MODEL, text, stop_reason), (
+    return Reply(Pass.PROBE, Role.MODEL, text, stop_reason), (
         TokenLogprob(text, held[text], tuple(held.items())) if held else None
     )
 
@@ -156,7 +156,7 @@ def test_where_no_log_probabilities_come_though_they_should_the_draws_are_asked(
     planted(plan_of(run.path, "p-true"), [said("B"), said("A")])
     measured(run.path, "p-true")
     with plan_of(run.path, "p-true").own_store() as own:
-        kept = Counter(one.question_id for one in own.replies() if one.reply.of is Pass.PROBE)
+        kept = Counter(one.question_id for one in own.replies() if one.reply.pass_ is Pass.PROBE)
     assert set(kept.values()) == {10}
 
 
@@ -165,9 +165,9 @@ def test_a_judgement_on_another_answer_is_set_aside_and_asked_again():
     measured(run.path, "p-true")
     asked = ASKED["p-true"]
     with plan_of(run.path, "p-true").own_store() as own:
-        forced = [one for one in own.replies() if one.reply.of is Pass.FORCED and one.reply.asked is Asked.MODEL]
+        forced = [one for one in own.replies() if one.reply.pass_ is Pass.FORCED and one.reply.role is Role.MODEL]
         own.retire(forced[:1])
-        own.put([replace(forced[0], reply=Reply(Pass.FORCED, Asked.MODEL, "<answer>another</answer>"), attempt=1)])
+        own.put([replace(forced[0], reply=Reply(Pass.FORCED, Role.MODEL, "<answer>another</answer>"), attempt=1)])
     measured(run.path, "p-true")
     assert ASKED["p-true"] - asked == 10, "of that question alone"
     measured(run.path, "p-true")

@@ -15,7 +15,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
 from refusal_index.plugins.confidence.record import Sources, refresh_scores
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
-from refusal_index.protocol import Asked, GraderKind, Pass
+from refusal_index.protocol import GraderKind, Pass, Role
 from refusal_index.runs.engine import Finished, Replied
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
@@ -79,7 +79,7 @@ def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
     assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
     table = ri.confidence_scores(run, ["likelihood", *SAMPLED])
     with open_store(run.folder) as store:
-        logprobs = {one.question_id for one in store.replies() if one.reply.of is Pass.FORCED and one.logprobs}
+        logprobs = {one.question_id for one in store.replies() if one.reply.pass_ is Pass.FORCED and one.logprobs}
     assert set(table.filter(method="likelihood").drop_nulls("confidence")["question_id"]) == logprobs
     assert len(logprobs) == 30
 
@@ -168,7 +168,7 @@ def test_graders_of_the_run_grade_the_answers_asked_beside_it():
     table = ri.confidence_scores(run, ["p-true"], model=models.answer, grader=models.judge)
     assert ASKED["judge"] - before == 4
     assert table["wrong"].null_count() == 0
-    assert Asked.GRADER in {one.reply.asked for one in _own(run.path)}
+    assert Role.GRADER in {one.reply.role for one in _own(run.path)}
 
 
 def _own(path: Path):
@@ -267,4 +267,4 @@ def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
     run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
     table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)
     assert table.height == 6
-    assert {one.reply.of for one in _own(run.path)} == {Pass.PROBE}
+    assert {one.reply.pass_ for one in _own(run.path)} == {Pass.PROBE}

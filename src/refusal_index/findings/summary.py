@@ -379,7 +379,7 @@ def half_width_of(summary: Summary) -> float | None:
     return (index.high - index.low) / 2
 
 
-def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
+def unmet_goal(about: Mapping[str, Any], summary: Summary) -> str | None:
     """Say that a run is less certain than it was told to become; None where it is not, or was told nothing.
 
     - `about`: what the run's folder says of how it was made.
@@ -389,8 +389,8 @@ def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
     return None if is_reached else sentence
 
 
-def reached(about: Mapping[str, Any], summary: Summary) -> str | None:
-    """Say that a run that did not stop is as certain as it was told to become; it takes what `short_of` takes."""
+def met_goal(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run that did not stop is as certain as it was told to become; it takes what `unmet_goal` takes."""
     is_reached, sentence = _held(about, summary)
     return sentence if is_reached else None
 

@@ -14,13 +14,13 @@ from typing import Any
 from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.settings import Decoding, RequestSettings, SettingError
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
-    Due,
     Pass,
+    PendingRequest,
     Reply,
     Request,
+    Role,
     StopReason,
     request_seed,
 )
@@ -33,14 +33,14 @@ MOST_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True)
-class Ask:
+class ModelRequest:
     """A request that is about to be sent.
 
     Attributes
     ----------
-    conversation, due, request
+    conversation, pending, request
         What it is about, whereabouts, and in words.
-    seed, choices
+    seed, n
         As the provider is told.
     decoding
         How the model generates; None for a grader, which goes by its own defaults.
@@ -50,10 +50,10 @@ class Ask:
     """
 
     conversation: Conversation
-    due: Due
+    pending: PendingRequest
     request: Request
     seed: int
-    choices: int
+    n: int
     decoding: Decoding | None
     top_logprobs: int | None = None
 
@@ -62,11 +62,16 @@ class Ask:
         """The hash of all that is asked, which tells it from every other request of a run."""
         asked = {
             "question_id": self.conversation.question.question_id,
-            "variant": variant_of(self.conversation, self.request.of),
-            "draw": self.due.draw,
+            "variant": variant_of(self.conversation, self.request.pass_),
+            "draw": self.pending.draw,
             "seed": self.seed,
             # as `asdict` would, in a tenth of its time
-            "request": {**vars(self.request), "messages": [vars(one) for one in self.request.messages]},
+            "request": {
+                "of": self.request.pass_,
+                "asked": self.request.role,
+                "messages": [vars(one) for one in self.request.messages],
+                "attempt": self.request.attempt,
+            },
             "decoding": self.decoding and vars(self.decoding),
         }
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -96,11 +101,13 @@ class Response:
     in_batch: bool = False
 
 
-Send = Callable[[Ask], Awaitable[Response]]
+Send = Callable[[ModelRequest], Awaitable[Response]]
 """Sends one request, once; it raises what the provider raises."""
 
 
-def ask_for(settings: RequestSettings, conversation: Conversation, one: Due, again: int = 0) -> Ask:
+def model_request(
+    settings: RequestSettings, conversation: Conversation, one: PendingRequest, again: int = 0
+) -> ModelRequest:
     """Put what is due into a request with its seed.
 
     Parameters
@@ -116,18 +123,18 @@ def ask_for(settings: RequestSettings, conversation: Conversation, one: Due, aga
     seed = conversation.seed
     if seed is None:
         seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
-    decoding = settings.decoding if request.asked is Asked.MODEL else None
-    choices = min(one.choices, settings.sending.max_choices)
-    return Ask(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
+    decoding = settings.decoding if request.role is Role.MODEL else None
+    choices = min(one.n, settings.sending.max_choices)
+    return ModelRequest(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
 
 
 def _top_logprobs(settings: RequestSettings, request: Request) -> int | None:
-    if not settings.sending.logprobs or request.asked is not Asked.MODEL:
+    if not settings.sending.logprobs or request.role is not Role.MODEL:
         return None
-    return MOST_ALTERNATIVES if request.of is Pass.PROBE else 0
+    return MOST_ALTERNATIVES if request.pass_ is Pass.PROBE else 0
 
 
-def completed(ask: Ask, response: Response) -> list[Completion]:
+def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
     """Return a completion for every choice of a response that holds an answer; what it took goes with the first.
 
     Raises
@@ -135,21 +142,21 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
     NoAnswerError
         If there is none.
     """
-    variant = variant_of(ask.conversation, ask.request.of)
+    variant = variant_of(ask.conversation, ask.request.pass_)
     reported = chain(response.logprobs, repeat(None))
     found = [
         Completion(
             ask.conversation.question.question_id,
             variant,
-            ask.due.draw + place,
-            Reply(ask.request.of, ask.request.asked, *choice),
+            ask.pending.draw + place,
+            Reply(ask.request.pass_, ask.request.role, *choice),
             ask.request.attempt,
             requests=0,
             logprobs=logprobs,
             request_sha256=ask.sha256,
             in_batch=response.in_batch,
         )
-        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.choices], reported, strict=False))
+        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.n], reported, strict=False))
         if choice is not None
     ]
     if not found:
@@ -183,8 +190,8 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for one in completions:
         entry = {
-            "of": str(one.reply.of),
-            "asked": str(one.reply.asked),
+            "of": str(one.reply.pass_),
+            "asked": str(one.reply.role),
             "attempt": one.attempt,
             "text": one.reply.text,
             "stop_reason": str(one.reply.stop_reason),
@@ -204,11 +211,11 @@ def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, varian
     A verdict counts in the first draw of the reply that it is on.
     """
     for entry in entries:
-        reply = Reply(Pass(entry["of"]), Asked(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
+        reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
         draws = entry["draws"]
-        own = "" if reply.of.is_shared else variant
+        own = "" if reply.pass_.is_shared else variant
         took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
-        for place, draw in enumerate(draws if reply.asked is Asked.MODEL else draws[:1]):
+        for place, draw in enumerate(draws if reply.role is Role.MODEL else draws[:1]):
             yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))
 
 
@@ -222,7 +229,7 @@ class Client:
 
     Attributes
     ----------
-    send, explain
+    send, classify_error
         Sends a request, once, and classifies the error that it ended in.
     concurrency
         Requests in flight, unless the settings say otherwise.
@@ -233,7 +240,7 @@ class Client:
     """
 
     send: Send
-    explain: Callable[[Exception], Failure]
+    classify_error: Callable[[Exception], Failure]
     concurrency: int
     is_checked: bool = True
     connection: AbstractAsyncContextManager[object] | None = None

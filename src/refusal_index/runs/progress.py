@@ -13,7 +13,7 @@ from refusal_index.data.run_json import Prices
 from refusal_index.plugins.wiki import Tried, Usage
 from refusal_index.protocol import Completion
 from refusal_index.render import escape
-from refusal_index.runs.budget import Took
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
 
 
@@ -35,7 +35,7 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=questions, spent="", variant="")
         self._prices = prices
-        self._took = Took()
+        self._took = UsageCounter()
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from refusal_index.models.functions import AnsweringFunction, FunctionError
-from refusal_index.models.requests import Ask, Response, Send
+from refusal_index.models.requests import ModelRequest, Response, Send
 from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.runtime import shared_runtime
@@ -32,7 +32,7 @@ def embedded(name: str) -> Send:
     """Return what asks an embedded model by its name."""
     runtime = shared_runtime(name)
 
-    async def send(ask: Ask) -> Response:
+    async def send(ask: ModelRequest) -> Response:
         started, decoding = time.monotonic(), ask.decoding
         completions = await runtime.complete(
             [Message(one.role, one.content) for one in ask.request.messages],
@@ -40,7 +40,7 @@ def embedded(name: str) -> Send:
             top_p=decoding.top_p if decoding else 1.0,
             max_tokens=decoding.max_tokens if decoding else None,
             seed=ask.seed,
-            n=ask.choices,
+            n=ask.n,
             top_logprobs=ask.top_logprobs,
         )
         return Response(
@@ -82,12 +82,12 @@ class GeneratingModel(AnsweringFunction):
         super().__init__(self._alone, name)
         self._model, self._tokenizer = model, getattr(tokenizer, "tokenizer", tokenizer)
         self.batch_size = batch_size
-        self._waiting: list[tuple[Ask, asyncio.Future[Response]]] = []
+        self._waiting: list[tuple[ModelRequest, asyncio.Future[Response]]] = []
 
     async def _alone(self, messages: list[dict[str, str]]) -> str:
         raise NotImplementedError("a model in memory is asked by requests, which say how long a reply may be")
 
-    async def answered(self, ask: Ask) -> Response:
+    async def answered(self, ask: ModelRequest) -> Response:
         """Answer in a batch with whatever else is asked at this moment."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
@@ -112,7 +112,7 @@ class GeneratingModel(AnsweringFunction):
         for (_, answer), response in zip(batch, responses, strict=True):
             answer.set_result(response)
 
-    def _generated(self, asks: Sequence[Ask]) -> list[Response]:
+    def _generated(self, asks: Sequence[ModelRequest]) -> list[Response]:
         import torch  # noqa: PLC0415 - of models in memory only
 
         started = time.monotonic()
@@ -132,7 +132,7 @@ class GeneratingModel(AnsweringFunction):
         seconds = (time.monotonic() - started) / len(asks)
         return [self._response(*pair, ends, seconds) for pair in zip(prompts, replies, strict=True)]
 
-    def _encoded(self, ask: Ask) -> list[int]:
+    def _encoded(self, ask: ModelRequest) -> list[int]:
         messages = [{"role": one.role, "content": one.content} for one in ask.request.messages]
         if not getattr(self._tokenizer, "chat_template", None):
             return list(self._tokenizer("\n\n".join(one["content"] for one in messages))["input_ids"])

@@ -33,7 +33,6 @@ from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.plugins.confidence.transformers_states import EXTRA as STATES_EXTRA
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     Completion,
     Conversation,
     ForcedPass,
@@ -44,8 +43,9 @@ from refusal_index.protocol import (
     Procedure,
     PromptSet,
     Protocol,
+    Role,
     Step,
-    due,
+    next_requests,
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import Wave, ask_waves
@@ -113,10 +113,10 @@ class ConfidencePlan:
     layer: int | None = None
 
     @property
-    def names(self) -> dict[Asked, str]:
+    def names(self) -> dict[Role, str]:
         """Whom it asks, the model first."""
-        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
-        return {Asked.MODEL: self.settings.model, **graders}
+        graders = dict(zip((Role.GRADER, Role.SECOND_GRADER), self.graders, strict=False))
+        return {Role.MODEL: self.settings.model, **graders}
 
     @property
     def prices(self) -> Prices:
@@ -169,7 +169,7 @@ class ConfidencePlan:
         ]
 
     def _lacks_answer(self, question: Question, sources: Sources) -> bool:
-        if sources.own.said(question.question_id, FORCED):
+        if sources.own.completions(question.question_id, FORCED):
             return True  # asked for before; that it may be finished is seen by whoever carries it
         there = sources.forced(question).get(0)
         return there is None or (Need.LOGPROBS in self.needs and there.logprobs is None)
@@ -180,7 +180,7 @@ class ConfidencePlan:
         A forced answer without log probabilities is none where a method needs these.
         """
         said = current(self.settings, conversation, own)
-        lacking_logprobs = any(one.logprobs is None for one in said if one.reply.asked is Asked.MODEL)
+        lacking_logprobs = any(one.logprobs is None for one in said if one.reply.role is Role.MODEL)
         if Need.LOGPROBS in self.needs and conversation.variant == FORCED and lacking_logprobs:
             return []
         return said
@@ -253,7 +253,7 @@ class ConfidencePlan:
 
     def states(self, ids: Sequence[str]) -> States:
         """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size), from the run's folder."""
-        procedure, step = ForcedPass(self.grader, self.wording), Step(Pass.FORCED, Asked.MODEL)
+        procedure, step = ForcedPass(self.grader, self.wording), Step(Pass.FORCED, Role.MODEL)
         talks = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
         return states_of(self.settings.model, talks, self.folder.path / OWN / STATES, ids)
 
@@ -350,20 +350,20 @@ def _pending(
     own: ReplyStore,
     draws: int = 1,
 ) -> Pending:
-    asks = [(talk, one) for talk in talks for one in due(talk, plan.current(talk, own))]
-    own_asks = [(talk, one) for talk, one in asks if one.step.asked is Asked.MODEL]
+    asks = [(talk, one) for talk in talks for one in next_requests(talk, plan.current(talk, own))]
+    own_asks = [(talk, one) for talk, one in asks if one.step.role is Role.MODEL]
     tokens = sum(
-        one.choices * request_tokens(plan.settings.model, talk.procedure.request(one.step, talk.question))
+        one.n * request_tokens(plan.settings.model, talk.procedure.request(one.step, talk.question))
         for talk, one in own_asks
     )
-    requests, embedded = sum(one.choices for _, one in own_asks), plan.settings.model.startswith(f"{ALMANAC}/")
+    requests, embedded = sum(one.n for _, one in own_asks), plan.settings.model.startswith(f"{ALMANAC}/")
     each = 1 if embedded else draws
-    most = sum(one.choices if one.choices > 1 else each for _, one in own_asks) + each * len(anew)
+    most = sum(one.n if one.n > 1 else each for _, one in own_asks) + each * len(anew)
     return Pending(name, len(talks) + len(anew), requests, most, tokens)
 
 
 def _still(plan: ConfidencePlan, talks: Sequence[Conversation], own: ReplyStore) -> list[Conversation]:
-    return [one for one in talks if due(one, plan.current(one, own))]
+    return [one for one in talks if next_requests(one, plan.current(one, own))]
 
 
 async def ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget: Budget) -> str | None:
@@ -390,9 +390,9 @@ def _taken_down(plan: ConfidencePlan, wave: Wave, own: ReplyStore) -> Wave:
     What was replied about another answer than the one that is scored now is no judgement on this one.
     """
     variant, talks = wave
-    own.ask(variant, {one.question: one.draws for one in talks})
+    own.require(variant, {one.question: one.draws for one in talks})
     for talk in talks:
         kept, passes = set(plan.current(talk, own)), talk.procedure.passes
-        said = own.said(talk.question.question_id, variant)
-        own.retire([one for one in said if one.reply.of in passes and one not in kept])
+        said = own.completions(talk.question.question_id, variant)
+        own.retire([one for one in said if one.reply.pass_ in passes and one not in kept])
     return variant, _still(plan, talks, own)

@@ -38,7 +38,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.run_json import Prices
 from refusal_index.findings.confidence_record import MethodRecord, write_record
-from refusal_index.models.requests import ask_for
+from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.confidence.folds import shortage
@@ -46,16 +46,16 @@ from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Ne
 from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     Completion,
     Conversation,
-    Due,
     ForcedPass,
     GraderKind,
     Message,
     Pass,
+    PendingRequest,
     Procedure,
     Reply,
+    Role,
     Step,
     read_logprobs,
     read_reply,
@@ -98,7 +98,9 @@ class Sources:
         return own if own is not None else self.forced(question).get(0)
 
     def _answers(self, store: ReplyStore, question: Question) -> dict[int, Answer]:
-        said = [one for one in store.standing(question.question_id, FORCED) if one.reply.of is Pass.FORCED]
+        said = [
+            one for one in store.effective_completions(question.question_id, FORCED) if one.reply.pass_ is Pass.FORCED
+        ]
         return self._graded(question, ForcedPass(self.grader), said)
 
     def probed(self, conversation: Conversation, said: Sequence[Completion]) -> list[Answer]:
@@ -107,23 +109,23 @@ class Sources:
 
     def came_with_logprobs(self, prompt: str) -> bool:
         """Whether no reply to a prompt came without log probabilities: also where there is none yet."""
-        probes = (one for one in self.own.replies() if one.reply.of is Pass.PROBE and one.variant == prompt)
-        return all(one.logprobs is not None for one in probes if one.reply.asked is Asked.MODEL)
+        probes = (one for one in self.own.replies() if one.reply.pass_ is Pass.PROBE and one.variant == prompt)
+        return all(one.logprobs is not None for one in probes if one.reply.role is Role.MODEL)
 
     def _graded(self, question: Question, procedure: Procedure, said: Sequence[Completion]) -> dict[int, Answer]:
         """Return the answers by draw; one whose verdict is still to come has no grade, and is there all the same."""
-        own = {one.draw: one for one in said if one.reply.asked is Asked.MODEL}
-        judged = {one.draw for one in said if one.reply.asked is not Asked.MODEL}
+        own = {one.draw: one for one in said if one.reply.role is Role.MODEL}
+        judged = {one.draw for one in said if one.reply.role is not Role.MODEL}
         first: dict[Reply, int] = {}  # the same reply in several draws is graded in one of them
         for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
             first.setdefault(own[draw].reply, draw)
         found = {}
         for draw in sorted(own):
             graded = first[own[draw].reply]
-            verdicts = [one.reply for one in said if one.reply.asked is not Asked.MODEL and one.draw == graded]
+            verdicts = [one.reply for one in said if one.reply.role is not Role.MODEL and one.draw == graded]
             became = procedure.step(question, [own[draw].reply, *verdicts])
             wrong = became.wrong if isinstance(became, Outcome) else None
-            found[draw] = _answer(own[draw], wrong, with_logprobs=draw == 0 or own[draw].reply.of is Pass.PROBE)
+            found[draw] = _answer(own[draw], wrong, with_logprobs=draw == 0 or own[draw].reply.pass_ is Pass.PROBE)
         return found
 
 
@@ -138,18 +140,23 @@ def current(settings: Settings, conversation: Conversation, own: ReplyStore) -> 
         What it is about, and the replies that confidence asked for.
     """
     passes = conversation.procedure.passes
-    said = [one for one in own.said(conversation.question.question_id, conversation.variant) if one.reply.of in passes]
-    probes = [one for one in said if one.reply.of is Pass.PROBE and one.reply.asked is Asked.MODEL]
+    said = [
+        one
+        for one in own.completions(conversation.question.question_id, conversation.variant)
+        if one.reply.pass_ in passes
+    ]
+    probes = [one for one in said if one.reply.pass_ is Pass.PROBE and one.reply.role is Role.MODEL]
     return said if all(_is_reply_to(settings, conversation, one, own) for one in probes) else []
 
 
 def _is_reply_to(settings: Settings, conversation: Conversation, one: Completion, own: ReplyStore) -> bool:
     if one.request_sha256 is None:
         return True
-    place, step = (one.question_id, one.variant, Pass.PROBE, Asked.MODEL), Step(Pass.PROBE, Asked.MODEL)
+    place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
     # A draw that came as a choice of a response has the request of the first of them.
     return any(
-        one.request_sha256 == ask_for(settings, conversation, Due(step, draw), own.times_retired(*place, draw)).sha256
+        one.request_sha256
+        == model_request(settings, conversation, PendingRequest(step, draw), own.times_retired(*place, draw)).sha256
         for draw in dict.fromkeys((one.draw, *range(one.draw)))
     )
 
@@ -422,7 +429,7 @@ def _record(found: Measured, method: Method, variant: str | None, scores: Sequen
     run = [one for question in asked for one in of_the_run(found.sources, method, variant, question)]
     beside = [one for question in asked for one in asked_beside(found.sources, method, question)]
     replies = [*run, *beside]
-    own = [one for one in replies if one.reply.asked is Asked.MODEL]
+    own = [one for one in replies if one.reply.role is Role.MODEL]
     seconds = [one.seconds for one in replies if one.requests]
     return MethodRecord(
         method=method.name,
@@ -432,8 +439,8 @@ def _record(found: Measured, method: Method, variant: str | None, scores: Sequen
         usage=total(replies, found.prices),
         own_requests=sum(one.requests for one in beside),
         seconds=None if None in seconds else sum(one for one in seconds if one is not None),
-        draws=_most([one for one in own if one.reply.of is not Pass.PROBE]),
-        own_replies=_most([one for one in own if one.reply.of is Pass.PROBE]),
+        draws=_most([one for one in own if one.reply.pass_ is not Pass.PROBE]),
+        own_replies=_most([one for one in own if one.reply.pass_ is Pass.PROBE]),
         is_of_model=method.is_of_model,
         needs=tuple(sorted(method.needs)),
         versions=_versions(found, method),
@@ -445,8 +452,8 @@ def _record(found: Measured, method: Method, variant: str | None, scores: Sequen
 def of_the_run(sources: Sources, method: Method, variant: str | None, question: Question) -> Iterator[Completion]:
     """Yield the replies of the run that a method's score of a question rests on."""
     if Need.FIRST_DRAWS in method.needs and variant is not None:
-        yield from _entering(method, sources.run.standing(question.question_id, variant), Pass.FIRST)
-    forced = _entering(method, sources.run.standing(question.question_id, FORCED), Pass.FORCED)
+        yield from _entering(method, sources.run.effective_completions(question.question_id, variant), Pass.FIRST)
+    forced = _entering(method, sources.run.effective_completions(question.question_id, FORCED), Pass.FORCED)
     if Need.FORCED_DRAWS in method.needs:
         yield from forced
     elif _is_about_answers(method) and not _answered_beside(sources, question):
@@ -456,9 +463,9 @@ def of_the_run(sources: Sources, method: Method, variant: str | None, question: 
 def asked_beside(sources: Sources, method: Method, question: Question) -> Iterator[Completion]:
     """Yield the replies that a method's score of a question rests on, and that were asked for beside the run."""
     if _is_about_answers(method):
-        yield from _entering(method, sources.own.standing(question.question_id, FORCED), Pass.FORCED)
+        yield from _entering(method, sources.own.effective_completions(question.question_id, FORCED), Pass.FORCED)
     for prompt in method.prompts:
-        yield from _entering(method, sources.own.said(question.question_id, prompt.name), Pass.PROBE)
+        yield from _entering(method, sources.own.completions(question.question_id, prompt.name), Pass.PROBE)
 
 
 def _is_about_answers(method: Method) -> bool:
@@ -468,13 +475,15 @@ def _is_about_answers(method: Method) -> bool:
 
 
 def _answered_beside(sources: Sources, question: Question) -> bool:
-    return any(one.reply.of is Pass.FORCED for one in sources.own.standing(question.question_id, FORCED))
+    return any(
+        one.reply.pass_ is Pass.FORCED for one in sources.own.effective_completions(question.question_id, FORCED)
+    )
 
 
 def _entering(method: Method, said: Sequence[Completion], of: Pass) -> list[Completion]:
     """Keep the replies of one pass that enter a method's scores: those of graders only where grades do."""
     with_graders = bool(GRADED & method.needs)
-    return [one for one in said if one.reply.of is of and (with_graders or one.reply.asked is Asked.MODEL)]
+    return [one for one in said if one.reply.pass_ is of and (with_graders or one.reply.role is Role.MODEL)]
 
 
 def _most(replies: Sequence[Completion]) -> int:

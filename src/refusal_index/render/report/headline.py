@@ -15,7 +15,7 @@ import polars as pl
 
 from refusal_index.data.run_json import Stop
 from refusal_index.findings.draws import INDEX, LARGE_SPREAD, PooledSummary
-from refusal_index.findings.summary import VariantSummary, short_of
+from refusal_index.findings.summary import VariantSummary, unmet_goal
 from refusal_index.render.blocks import listed
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.tables import IndexScale, count, index_scale, interval, number, percent
@@ -370,7 +370,7 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     stop = Stop.read(run.about)
     if stop is not None:
         yield stop.sentence
-    if told := short_of(run.about, run.summary):
+    if told := unmet_goal(run.about, run.summary):
         yield told
     yield from _missing(run)
     prompts = ", and of prompts like these," if run.pooled else ""
