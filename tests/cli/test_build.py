@@ -21,9 +21,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.data.datasets import precise_wiki
 from refusal_index.plugins.wiki.build import BuildOptions
+from refusal_index.plugins.wiki.commands import precise_wiki as build_command
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 from tests.faults.almanac import BatchFaults
 from tests.models.batch_server import answered, batch_server

@@ -90,7 +90,9 @@ MORE: dict[tuple[str, ...], list[list[str]]] = {
     ("replies",): [["gift", "gift/replies.jsonl"]],
     ("watch",): [["checkpoints", "--model-template", one, "--once"] for one in ("{name}", "python:{name}:f")],
     ("report",): [["gift", "regraded", "forced", "set", "--out", "made.html"]],
-    ("export",): [["gift", "--to", one, "--out", "made"] for one in ("csv", "every-eval-ever", "hf-eval-results")],
+    ("export",): [
+        ["gift", "--to", one, "--out", "made"] for one in ("csv", "every-eval-ever", "hf-eval-results", "inspect")
+    ],
     ("compare",): [["gift", "regraded"], ["gift", "regraded", "forced"]],
     ("gate",): [["gift", "--baseline", "regraded"], ["gift", "--baseline", "regraded", "--run"]],
     ("audit",): [["gift", "--out", "made.csv"]],

@@ -6,10 +6,12 @@ import json
 import os
 from pathlib import Path
 
+import polars as pl
 import pytest
+from inspect_ai.log import read_eval_log
 
-from refusal_index.findings.summary import SUMMARY_VERSION
 from refusal_index.plugins.trackers import tracker
+from refusal_index.render.summary import SUMMARY_VERSION
 from refusal_index.runs import checks
 from tests.cli.conftest import Command
 from tests.cli.making import LOW
@@ -26,7 +28,7 @@ def test_a_run_becomes_a_table_of_its_summary(ran, command: Command):
     }
 
 
-@pytest.mark.parametrize("target", ["every-eval-ever", "hf-eval-results"])
+@pytest.mark.parametrize("target", ["every-eval-ever", "hf-eval-results", "inspect"])
 def test_files_of_others_go_into_a_folder(ran, command: Command, target):
     result = command("export", "r", "--to", target, "--out", "out")
     assert result.exit_code == 0
@@ -34,10 +36,23 @@ def test_files_of_others_go_into_a_folder(ran, command: Command, target):
     assert sorted(told) == sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
 
 
+def test_a_run_becomes_logs_of_inspect_that_import_reads_again(ran, command: Command):
+    assert command("export", "r", "--to", "inspect", "--out", "logs").exit_code == 0
+    (path,) = Path("logs").iterdir()
+    (variant,) = json.loads((ran / "summary.json").read_text())["variants"]
+    log = read_eval_log(str(path))
+    metric = log.results.scores[0].metrics["refusal_index"]
+    assert metric.value == variant["metrics"]["refusal_index"]["estimate"]
+    assert command("import", str(path), "--out", "back.parquet").exit_code == 0
+    order = "question_id", "draw"
+    tables = (pl.read_parquet(one).sort(order) for one in ("back.parquet", ran / "outcomes.parquet"))
+    assert next(tables).equals(next(tables))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, mlflow, wandb"),
+        (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, inspect, mlflow,"),
         (["--to", "wandb,mlflow"], "error: --to: expected one target at a time, got 'wandb,mlflow'"),
         (["--to", "csv", "--out", "no/x.csv"], "error: --out: no/x.csv cannot be written, as no is no folder; make it"),
         (
@@ -92,7 +107,11 @@ def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command
     Path("folder.csv").mkdir()
     for target, out in (
         *(("csv", place) for place in ("file/x.csv", "nofolder/x.csv", "folder.csv")),
-        *((target, place) for target in ("every-eval-ever", "hf-eval-results") for place in ("file", "/dev/null")),
+        *(
+            (target, place)
+            for target in ("every-eval-ever", "hf-eval-results", "inspect")
+            for place in ("file", "/dev/null")
+        ),
     ):
         result = command("export", "r", "--to", target, "--out", out)
         assert result.exit_code == 2, out

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from refusal_index.cli import app
 from refusal_index.cli.groups import GROUPS
 
-TOLD = {name: told for group in GROUPS.values() for name, (_, told) in group.items()}
+TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
 NAMES = {
     *("run", "score", "report", "study", "paper", "compare", "import", "force", "regrade", "sensitivity", "audit"),
     *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "threshold", "run-batch"),

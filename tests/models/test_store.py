@@ -132,6 +132,18 @@ def test_variants_share_forced_answers_and_nothing_else():
         assert store.completions("another", "low") == []
 
 
+def test_auxiliary_variants_share_no_forced_answer_and_count_apart():
+    own, shared = (said("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
+    with ReplyStore(None) as store:
+        store.put([own, shared])
+        assert store.completions("q", "confidence/forced") == [own]
+        assert store.completions("q", "low") == [shared]
+        assert list(store.paid()) == [shared]
+        assert list(store.paid(auxiliary=True)) == [own]
+        store.retire([own])
+        assert store.effective_completions("q", "confidence/forced") == list(store.paid(auxiliary=True)) == [own]
+
+
 def test_all_that_a_store_holds_goes_over_into_another(path):
     with ReplyStore(path) as store, ReplyStore(None) as other:
         store.require("low", {FULL: 3})

@@ -395,6 +395,7 @@ BAD_FILES = {
     "no forced pass": ("[forced]", "[compelled]", "'forced' must be a table, found nothing"),
     "a forced pass that refuses": ('Answer."\nunanswered = []', 'Answer."\nunanswered = [1]', "must be empty"),
     "a variant called forced": ("variants.shy", "variants.forced", "'forced' names the second pass"),
+    "a variant of confidence": ("variants.shy", 'variants."confidence/shy"', "'confidence/shy' cannot be a first-pass"),
     "a variant that is text": (
         '[variants.shy]\ninstruction = "Braces {here} and 100 % are plain text."\nunanswered = [2]',
         '[variants]\nshy = "Do not guess."',

@@ -73,3 +73,9 @@ def test_seeds_of_many_questions_do_not_collide_more_than_chance_has_it():
     n = 10_000
     seeds = {request_seed(0, f"q{number}", 0, "low", FIRST) for number in range(n)}
     assert len(seeds) >= n - 3  # the expected number of collisions is n² / 2³² = 0.02
+
+
+def test_an_auxiliary_variant_has_the_seeds_of_its_name_alone():
+    probe = Request(Pass.PROBE, Role.MODEL, ())
+    assert request_seed(0, "q1", 0, "confidence/p-true", probe) == request_seed(0, "q1", 0, "p-true", probe)
+    assert request_seed(0, "q1", 0, "confidence/forced", FORCED) == request_seed(0, "q1", 0, "low", FORCED)

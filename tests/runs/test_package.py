@@ -47,6 +47,7 @@ data.errors.TableError
 data.imports.first_pass.FirstPassError
 data.run_json.PriceError
 data.text.PatternError
+entry_points.PluginError
 errors.RefusalIndexError
 findings.gate_policy.PolicyError
 models.failures.EndedError

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from refusal_index import entry_points
 from refusal_index.cli.console import OptionError, tells_bad_input
 from refusal_index.data.errors import is_utf8
 
@@ -18,61 +20,67 @@ new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=
 
 GROUPS = {
     "Measure": {
-        "run": ("commands.run:run", "Measure a model's Refusal Index."),
-        "score": ("commands.score:score", "Compute the Refusal Index from outcomes."),
-        "confidence": ("commands.confidence:confidence", "Score how likely a run's answers are right."),
-        "force": ("commands.force:force", "Ask a model what the first pass in a file refused."),
-        "requests": ("commands.requests:requests", "Write what a run asks next into files for batches."),
-        "replies": ("commands.replies:replies", "Take the results of request files into their run."),
-        "regrade": ("commands.regrade:regrade", "Grade the replies of a run anew."),
-        "watch": ("commands.watch:watch", "Measure each checkpoint of a training."),
+        "run": "Measure a model's Refusal Index.",
+        "score": "Compute the Refusal Index from outcomes.",
+        "confidence": "Score how likely a run's answers are right.",
+        "force": "Ask a model what the first pass in a file refused.",
+        "requests": "Write what a run asks next into files for batches.",
+        "replies": "Take the results of request files into their run.",
+        "regrade": "Grade the replies of a run anew.",
+        "watch": "Measure each checkpoint of a training.",
     },
     "Look": {
-        "report": ("commands.report:report", "Write one HTML file to look at."),
-        "study": ("commands.study:study", "Make one study of the paper, or beyond it."),
-        "paper": ("commands.paper:paper", "Make every study that the runs allow."),
-        "export": ("commands.export:export", "Write runs for another tool, or log them in a tracker."),
+        "report": "Write one HTML file to look at.",
+        "study": "Make one study of the paper, or beyond it.",
+        "paper": "Make every study that the runs allow.",
+        "export": "Write runs for another tool, or log them in a tracker.",
     },
     "Compare": {
-        "compare": ("commands.compare:compare", "Compare models over the same questions."),
-        "gate": ("commands.gate:gate", "Judge whether a model may be released."),
-        "sensitivity": ("commands.sensitivity:sensitivity", "Show what other decisions would have made of a run."),
-        "audit": ("commands.audit:audit", "Draw graded answers for a person to check."),
-        "threshold": ("commands.threshold:threshold", "Choose from which score on to answer."),
-        "plan": ("commands.plan:plan", "Say how many questions RI needs."),
+        "compare": "Compare models over the same questions.",
+        "gate": "Judge whether a model may be released.",
+        "sensitivity": "Show what other decisions would have made of a run.",
+        "audit": "Draw graded answers for a person to check.",
+        "threshold": "Choose from which score on to answer.",
+        "plan": "Say how many questions RI needs.",
     },
     "Questions and answers": {
-        "import": ("commands.import_:import_", "Import first passes that others asked for and graded."),
-        "validate": ("commands.validate:validate", "Check a file of questions before anything is asked."),
-        "prompts": ("commands.prompts:prompts", "Check a prompt set and show it as it is asked."),
-        "build": ("commands.build:app", "Build a set of questions with the help of models."),
-        "ls": ("commands.ls:ls", "List the datasets, prompt sets and models of the package."),
+        "import": "Import first passes that others asked for and graded.",
+        "validate": "Check a file of questions before anything is asked.",
+        "prompts": "Check a prompt set and show it as it is asked.",
+        "build": "Build a set of questions with the help of models.",
+        "ls": "List the datasets, prompt sets and models of the package.",
     },
     "Serve": {
-        "serve": ("commands.serve:serve", "Serve the embedded models over the OpenAI chat API."),
-        "run-batch": ("commands.run_batch:run_batch", "Answer a file of requests as vllm run-batch does."),
+        "serve": "Serve the embedded models over the OpenAI chat API.",
+        "run-batch": "Answer a file of requests as vllm run-batch does.",
     },
 }
-"""The commands by what one wants: where each is, and what it does in a line that no terminal cuts."""
+"""The commands of this package by purpose, each with a line of help that fits into 80 columns."""
+
+CORE = (
+    *("run", "score", "force", "regrade", "report", "compare", "gate", "sensitivity", "audit", "plan"),
+    *("import", "validate", "prompts", "ls"),
+)
+"""The commands that are modules of `commands/`; plugins register all others as ``refusal_index.commands``."""
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Every command by its name, imported when it is looked up."""
+    """Every command by its name, imported when it is looked up; a name that is not listed may be another plugin's."""
 
     def __init__(self) -> None:
-        self._places = {name: place for group in GROUPS.values() for name, (place, _) in group.items()}
+        self._names = [name for group in GROUPS.values() for name in group]
         self._loaded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = _load(name, self._places[name])
+            self._loaded[name] = _as_command(name, _load(name))
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._names)
 
 
 class LazyGroup(TyperGroup):
@@ -103,12 +111,21 @@ class LazyGroup(TyperGroup):
         width = max(map(len, self.commands))
         for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), told) for name, (_, told) in group.items()])
+                formatter.write_dl([(name.ljust(width), text) for name, text in group.items()])
 
 
-def _load(name: str, place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    found = getattr(import_module(f"refusal_index.cli.{module}"), attribute)
+def _load(name: str) -> Any:
+    if name in CORE:
+        module = f"{name}_" if iskeyword(name) else name
+        return getattr(import_module(f"refusal_index.cli.commands.{module}"), module)
+    plugin = entry_points.find("commands", name)
+    if plugin is None:
+        is_ours = any(name in group for group in GROUPS.values())
+        raise entry_points.not_registered("commands") if is_ours else KeyError(name)
+    return entry_points.load(plugin)
+
+
+def _as_command(name: str, found: Any) -> Any:
     holder = new_group()
     holder.callback()(lambda: None)
     if isinstance(found, typer.Typer):

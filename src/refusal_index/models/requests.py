@@ -22,6 +22,7 @@ from refusal_index.protocol import (
     Request,
     Role,
     StopReason,
+    forced_variant,
     request_seed,
 )
 
@@ -177,8 +178,8 @@ def _believable(tokens: int) -> int:
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:
-    """Return the variant that a reply belongs to: that of a forced pass belongs to all."""
-    return "" if of.is_shared else conversation.variant
+    """Return the variant that a reply is stored under."""
+    return forced_variant(conversation.variant) if of.is_shared else conversation.variant
 
 
 CARRIED = "carried"

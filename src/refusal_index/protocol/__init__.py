@@ -32,7 +32,9 @@ from refusal_index.protocol.procedure import (
     completions_and_outcomes,
     completions_to_retire,
     finished_outcomes,
+    forced_variant,
     grade_by,
+    is_auxiliary,
     next_request,
     next_requests,
     next_step,
@@ -41,7 +43,14 @@ from refusal_index.protocol.procedure import (
     request_seed,
     used_completions,
 )
-from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
+from refusal_index.protocol.prompts import (
+    AUXILIARY,
+    FORCED,
+    PromptSet,
+    PromptSetError,
+    load_prompt_set,
+    prompt_set_names,
+)
 from refusal_index.protocol.replies import (
     PromptLengthError,
     Reading,
@@ -57,6 +66,7 @@ from refusal_index.protocol.replies import (
 
 __all__ = [
     "ASKED_AGAIN",
+    "AUXILIARY",
     "FORCED",
     "REFUSAL",
     "TWO_PASSES",
@@ -92,10 +102,12 @@ __all__ = [
     "completions_to_retire",
     "exact_grade",
     "finished_outcomes",
+    "forced_variant",
     "grade_by",
     "grade_by_rule",
     "grader_prompt",
     "grader_prompt_hash",
+    "is_auxiliary",
     "load_prompt_set",
     "next_request",
     "next_requests",

@@ -27,7 +27,7 @@ from typing import Protocol as Interface
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.protocol.graders import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.grading import grader_prompt, read_verdict
-from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError
+from refusal_index.protocol.prompts import AUXILIARY, FORCED, UNANSWERED, PromptSet, PromptSetError
 from refusal_index.protocol.replies import REPLY_REASONS, StopReason, read_reply
 
 
@@ -846,6 +846,22 @@ def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield run[0], len(run)
 
 
+def is_auxiliary(variant: str) -> bool:
+    """Whether replies under a variant are no part of the run's two passes."""
+    return variant.startswith(AUXILIARY)
+
+
+def forced_variant(variant: str) -> str:
+    """Return the variant of a conversation's forced pass: empty, since all variants share it, except auxiliary ones.
+
+    Examples
+    --------
+    >>> forced_variant("low"), forced_variant("confidence/forced")
+    ('', 'confidence/forced')
+    """
+    return variant if is_auxiliary(variant) else ""
+
+
 SEED_BITS = 31  # what every provider takes
 
 
@@ -873,7 +889,7 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
     >>> request_seed(0, "q1", 0, "low", forced) == request_seed(0, "q1", 0, "high", forced)
     True
     """
-    of_variant = "" if request.pass_.is_shared else variant
+    of_variant = "" if request.pass_.is_shared else variant.removeprefix(AUXILIARY)
     parts = (run_seed, question_id, draw, of_variant, request.pass_, request.role, request.attempt)
     key = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> (64 - SEED_BITS)

@@ -24,6 +24,9 @@ from refusal_index.data.outcome import LETTERS
 from refusal_index.errors import RefusalIndexError
 
 FORCED = "forced"
+AUXILIARY = "confidence/"
+"""How the names of variants begin that are asked beside the two passes: no outcome of a run rests on their replies."""
+
 UNANSWERED = "UNANSWERED"
 CONTEXT = "Base your answer on the following text and on nothing else.\n\n<text>\n{context}\n</text>"
 CHOICES = "Choose one of these answers and give its letter:\n{choices}"
@@ -303,8 +306,10 @@ def _parse(content: bytes, source: str) -> PromptSet:
     variants = _field(data, "variants", dict, source)
     if not variants:
         raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass variant")
-    if FORCED in variants:
-        raise PromptSetError(f"{source}: '{FORCED}' names the second pass and cannot be a first-pass variant")
+    reserved = [name for name in variants if name == FORCED or name.startswith(AUXILIARY)]
+    if reserved:
+        names = f"'{FORCED}' names the second pass, and '{AUXILIARY}...' what confidence methods ask"
+        raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass variant")
     prompts = PromptSet(
         name=_field(data, "name", str, source),
         preamble=_template(data, "preamble", {"examples", "instruction"}, source),

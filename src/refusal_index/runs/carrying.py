@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from refusal_index.data.folder import RunFolder
@@ -155,7 +154,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
             store.retire(plan.asked_again(store))
             budget = budget or Budget(plan.settings.limits)
             if engine is not None:
-                budget.count_earlier(folder.path, chain(store.replies(), store.retired()), plan.prices)
+                budget.count_earlier(folder.path, store.paid(), plan.prices)
             tracking(_told(plan, store, engine))
             tracking.watch(store)
             yield OpenRun(plan, store, engine, tracking, budget)

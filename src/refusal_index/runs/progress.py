@@ -10,9 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from refusal_index.data.run_json import Prices
-from refusal_index.plugins.wiki import Tried, Usage
 from refusal_index.protocol import Completion
-from refusal_index.render import escape
+from refusal_index.render.blocks import escape
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
 
@@ -103,52 +102,3 @@ def _short(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{letter}"
     return str(count)
-
-
-class BuildBar:
-    """Counts questions, sections and tokens while a build goes on."""
-
-    def __init__(self, progress: Progress, wanted: int) -> None:
-        self._progress, self._wanted = progress, wanted
-        self._task = progress.add_task("", total=wanted, spent="")
-        self._good = self._tried = 0
-        self._usage = Usage()
-
-    def noted(self, note: str) -> None:
-        """Say what must be said."""
-        self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
-
-    def replied(self, usage: Usage) -> None:
-        """Count the tokens of one reply."""
-        self._usage += usage
-        self._update()
-
-    def tried(self, one: Tried) -> None:
-        """Count one section."""
-        self._tried += 1
-        self._good += one.reason is None
-        self._update()
-
-    def underway(self, note: str) -> None:
-        """Show how requests stand that are on their way."""
-        self._progress.update(self._task, note=escape(note))
-
-    def _update(self) -> None:
-        used = self._usage
-        spent = f"{self._tried:,} sections, {used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)
-
-
-@contextmanager
-def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
-    """Show a progress bar of a build while the block runs."""
-    columns = (
-        TextColumn("questions"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-        TextColumn("{task.fields[spent]}"),
-    )
-    with Progress(*columns, console=console, refresh_per_second=4) as progress:
-        yield BuildBar(progress, wanted)

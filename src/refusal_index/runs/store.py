@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from typing import Any, Self
 from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import sound_text
-from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason
+from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.settings import MOST_DRAWS
 from refusal_index.runs.store_check import (
@@ -279,7 +279,7 @@ INSERT INTO asked VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET draws = excluded.draws, checksum = excluded.checksum WHERE excluded.draws > draws
 """
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
-OF_VARIANT = "question_id = ? AND variant IN (?, '')"
+OF_VARIANT = "question_id = ? AND variant IN (?, ?)"
 
 AT_ONCE = 200
 """How many questions are read at a time, or replies."""
@@ -439,12 +439,15 @@ class ReplyStore:
 
     def completions(self, question_id: str, variant: str) -> list[Completion]:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
-        return self._replies(f"SELECT {REPLY_COLUMNS} FROM replies WHERE {OF_VARIANT}", question_id, variant)  # noqa: S608
+        return self._of_variant("replies", question_id, variant)
 
     def effective_completions(self, question_id: str, variant: str) -> list[Completion]:
         """Return all replies about a question that count: one that was set aside does until another takes its place."""
-        query = f"SELECT {REPLY_COLUMNS} FROM retired WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
-        return with_standing(self.completions(question_id, variant), self._replies(query, question_id, variant))
+        return with_standing(self.completions(question_id, variant), self._of_variant("retired", question_id, variant))
+
+    def _of_variant(self, table: str, question_id: str, variant: str) -> list[Completion]:
+        query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
+        return self._replies(query, question_id, variant, forced_variant(variant))
 
     def has_reply_from(self, asked: Role) -> bool:
         """Whether somebody has replied, be it that all of it was set aside."""
@@ -465,6 +468,10 @@ class ReplyStore:
     def retired(self) -> Iterator[Completion]:
         """Yield every reply that was set aside, in the order they were."""
         return self._each("retired")
+
+    def paid(self, *, auxiliary: bool = False) -> Iterator[Completion]:
+        """Yield every reply of the run's two passes, or every auxiliary one, with those that were set aside."""
+        return (one for one in chain(self.replies(), self.retired()) if is_auxiliary(one.variant) is auxiliary)
 
     def times_retired(self, question_id: str, variant: str, of: Pass, asked: Role, draw: int) -> int:
         """Return how many replies were set aside at a place."""

@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -491,7 +490,7 @@ def _count_earlier(sweep: Sweep, budget: Budget) -> None:
     """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
     for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
         with open_store(plan.folder, made=False) as store:
-            budget.count_earlier(plan.folder.path, chain(store.replies(), store.retired()), plan.prices)
+            budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
 
 
 @contextmanager

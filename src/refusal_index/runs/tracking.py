@@ -16,7 +16,6 @@ from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import chain
 
 from refusal_index.plugins.trackers.results import read_folder
 from refusal_index.plugins.trackers.tracker import Tracker, open_tracker, subject_of, told
@@ -135,7 +134,7 @@ class Counts:
         for variant in self._plan.procedures:
             for conversation in self._plan.each_conversation(variant, store):
                 self._count(conversation, store)
-        for one in chain(store.replies(), store.retired()):
+        for one in store.paid():
             self._took.add(one)
 
     def add(self, event: Event, store: ReplyStore) -> bool:

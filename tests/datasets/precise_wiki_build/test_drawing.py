@@ -8,8 +8,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki import Candidate, Drawing, Reason, Tried
-from refusal_index.plugins.wiki.drawing import FIRST_ROUND, HOPELESS, LARGEST_ROUND
+from refusal_index.plugins.wiki.candidates import Candidate
+from refusal_index.plugins.wiki.drawing import FIRST_ROUND, HOPELESS, LARGEST_ROUND, Drawing
+from refusal_index.plugins.wiki.verdicts import Reason, Tried
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:

@@ -7,20 +7,18 @@ import json
 
 import pytest
 
-from refusal_index.plugins.wiki import (
+from refusal_index.plugins.wiki.candidates import Candidate
+from refusal_index.plugins.wiki.drawing import Drawing
+from refusal_index.plugins.wiki.frozen import (
     BuildError,
     BuildPaths,
-    Candidate,
-    Drawing,
-    Reason,
-    Tried,
     Usage,
-    build_prompts,
     build_record,
     finished_record,
     freeze,
     write_tried,
 )
+from refusal_index.plugins.wiki.verdicts import Reason, Tried, build_prompts
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
 ULM = Candidate("pw-1", "Ulm", "Minster", "text", "3", "Towns", "77")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki import Ask, Asked, Candidate, Reason, Said, Tried, build_prompts, next_ask
-from refusal_index.plugins.wiki.verdicts import normalised
+from refusal_index.plugins.wiki.candidates import Candidate
+from refusal_index.plugins.wiki.verdicts import Ask, Asked, Reason, Said, Tried, build_prompts, next_ask, normalised
 
 TEXT = "The lighthouse of Arland was finished in 1871 by Ada Bergström. It is 31.5 metres tall. 灯台は東京にある。"
 ARLAND = Candidate("pw-1", "Arland", "Sights", TEXT)

@@ -16,8 +16,11 @@ from refusal_index.data.errors import TableError, shortened, suggestion
 from refusal_index.data.outcome import Question
 from refusal_index.data.tables import Problems, Row, is_in_memory
 
+ALMANAC = "almanac"
+"""The dataset that is asked where none is named."""
+
 _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
-    "almanac": almanac.load,
+    ALMANAC: almanac.load,
     **{task.name: partial(faitheval.load, task) for task in faitheval.TASKS},
     "own": own.load,
     "precise_wiki": precise_wiki.load,
@@ -101,7 +104,7 @@ def _files(names: Sequence[str], data: Any) -> list[Any]:
     if not given:
         return [None] * len(names)
     needing = [name for name in names if name in _FROM_FILES_ONLY]
-    taking = [name for name in names if name != "almanac"] or list(names)
+    taking = [name for name in names if name != ALMANAC] or list(names)
     takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
     if takers is None:
         ways = {_counted(some): ", ".join(some) for some in (taking, needing) if some}

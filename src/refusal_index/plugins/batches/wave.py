@@ -15,7 +15,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelRequest, model_request, variant_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.journal import Entry, Journal
-from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, next_requests
+from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, forced_variant, next_requests
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -158,7 +158,8 @@ class ResultMerger:
 
 
 def _under(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
-    return [one for one in said if one.variant in (conversation.variant, "")]
+    variants = conversation.variant, forced_variant(conversation.variant)
+    return [one for one in said if one.variant in variants]
 
 
 def wave(

@@ -40,7 +40,7 @@ from refusal_index.plugins.confidence.plan import ConfidencePlan, Pending, ask, 
 from refusal_index.plugins.confidence.record import OWN, Measured, Sources, groups_of, record_scores
 from refusal_index.plugins.confidence.registry import METHODS, methods_of
 from refusal_index.plugins.confidence.topic import TOPIC
-from refusal_index.render import Block, Table
+from refusal_index.render.blocks import Block, Table
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.checks import check_name, check_sending
 from refusal_index.runs.dry_run import REPLY_TOKENS

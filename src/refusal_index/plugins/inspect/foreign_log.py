@@ -11,8 +11,9 @@ from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score
 
+from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import check_plain
-from refusal_index.data.imports import FirstPass, FirstPassError
+from refusal_index.data.imports import FirstPass, FirstPassError, from_outcomes
 from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN
 from refusal_index.data.imports.graded import (
     INSPECT_LETTERS,
@@ -26,8 +27,10 @@ from refusal_index.data.imports.graded import (
     translated,
 )
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
+from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.models.inspect.multi_choice import STOP_REASONS
 from refusal_index.models.requests import CARRIED
+from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.protocol import StopReason
 
 UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}
@@ -44,11 +47,11 @@ MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
 
 
 def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
-    """Return the first passes of a log that another task wrote; each epoch is a draw.
+    """Return the first passes of a log that another task wrote, or both passes of one that `export` wrote.
 
-    A grade is looked for in the score's value and, where that knows right and wrong only, under ``grade`` in its
-    metadata. A reply that was cut or filtered is no refusal whatever its grade says: it is unscored. So is a sample
-    that ended in an error, or without a score.
+    Each epoch is a draw. A grade is looked for in the score's value and, where that knows right and wrong only, under
+    ``grade`` in its metadata. A reply that was cut or filtered is no refusal whatever its grade says: it is unscored.
+    So is a sample that ended in an error, or without a score.
 
     Parameters
     ----------
@@ -67,6 +70,8 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
     """
     log = _read(path)
     samples = log.samples or []
+    if samples and all(OUTCOME in sample.metadata for sample in samples):
+        return _exported(path, samples)
     if any(CARRIED in sample.metadata for sample in samples):
         raise FirstPassError(
             f"{path}: this is the log of a run of refusal-index, which asked both passes; "
@@ -88,6 +93,14 @@ def _read(path: Path) -> EvalLog:
         raise FirstPassError(
             f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
         ) from error
+
+
+def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...]:
+    """Return both passes of a log that `export --to inspect` wrote."""
+    try:
+        return from_outcomes(read_outcomes([sample.metadata[OUTCOME] for sample in samples]))
+    except OutcomeTableError as error:
+        raise FirstPassError(f"{path}: the outcomes in its samples cannot be read ({error})") from error
 
 
 def check_size(path: Path) -> None:

@@ -16,6 +16,7 @@ TARGETS = {
     "csv": "One long table: a row for each run, variant and metric, with its interval.",
     "every-eval-ever": "Every Eval Ever, schema 0.3.0: an aggregate file and one of samples a run.",
     "hf-eval-results": "YAML for a model's repository on the Hugging Face Hub.",
+    "inspect": "Logs of Inspect, one a run and variant, for inspect view.",
     "mlflow": "A run of MLflow: metrics, parameters, outcome table, report and folder.",
     "wandb": "A run of Weights & Biases: summary, configuration, outcome table, report and folder.",
 }
@@ -25,6 +26,7 @@ FILES = {
     "csv": ("csv_table", "a file"),
     "every-eval-ever": ("every_eval_ever", "a folder"),
     "hf-eval-results": ("hf_eval_results", "a folder"),
+    "inspect": (".inspect.export_log", "a folder"),
 }
 """The targets that are files: the module of each, and what it writes into."""
 
@@ -54,7 +56,7 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     _check_place(to, out, paths)
     runs, doubles = _once_each(read_exported(paths))
     try:
-        said: list[str] = import_module(f"refusal_index.plugins.trackers.{module}").export(runs, out)
+        said: list[str] = import_module(f".{module}", __package__).export(runs, out)
     except NotWrittenError:
         raise
     except OSError as error:

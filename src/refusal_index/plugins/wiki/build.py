@@ -13,21 +13,19 @@ from typing import Any
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import Decoding, Sending, SettingError
 from refusal_index.plugins.batches.wave import refuse_in_flight
-from refusal_index.plugins.wiki import (
+from refusal_index.plugins.wiki.candidates import Lengths, draw_order
+from refusal_index.plugins.wiki.drawing import Drawing
+from refusal_index.plugins.wiki.engine import Builder, BuildPlan, BuildStoppedError, Watcher, build_engines
+from refusal_index.plugins.wiki.frozen import (
     BuildPaths,
-    Drawing,
-    Lengths,
-    Pages,
-    build_prompts,
     build_record,
-    draw_order,
     finished_record,
     freeze,
-    read_pages,
     refuse_others,
     write_tried,
 )
-from refusal_index.plugins.wiki.engine import Builder, BuildPlan, BuildStoppedError, Watcher, build_engines
+from refusal_index.plugins.wiki.pages import Pages, read_pages
+from refusal_index.plugins.wiki.verdicts import build_prompts
 from refusal_index.runs.engine import Engine, RunFailedError
 from refusal_index.runs.plan import versions
 from refusal_index.runs.registry import BATCH, check_engines_own, check_sends

@@ -17,21 +17,10 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.models.failures import CircuitBreaker
 from refusal_index.models.settings import Decoding, Sending
-from refusal_index.plugins.wiki import (
-    Ask,
-    Asked,
-    BuildPrompts,
-    Candidate,
-    Drawing,
-    Reason,
-    Said,
-    Tried,
-    Usage,
-    next_ask,
-    request_seed,
-)
-from refusal_index.plugins.wiki.drawing import HOPELESS
-from refusal_index.plugins.wiki.verdicts import LONGEST_DETAIL
+from refusal_index.plugins.wiki.candidates import Candidate, request_seed
+from refusal_index.plugins.wiki.drawing import HOPELESS, Drawing
+from refusal_index.plugins.wiki.frozen import Usage
+from refusal_index.plugins.wiki.verdicts import LONGEST_DETAIL, Ask, Asked, BuildPrompts, Reason, Said, Tried, next_ask
 from refusal_index.protocol import (
     Completion,
     Conversation,

@@ -177,7 +177,7 @@ def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) 
     - `said`: the replies so far, in order.
     - `prompts`: the wording.
 
-    >>> from refusal_index.plugins.wiki import build_prompts
+    >>> from refusal_index.plugins.wiki.verdicts import build_prompts
     >>> ulm = Candidate("pw-1", "Ulm", "", "Its minster is 161.5 metres tall.")
     >>> question = Said("<question>How tall is Ulm Minster?</question>")
     >>> next_ask(ulm, [question], build_prompts()).asked

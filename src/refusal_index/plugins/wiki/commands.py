@@ -79,9 +79,9 @@ def precise_wiki(
     """
     from refusal_index.cli.runs import asking
     from refusal_index.models.settings import Decoding
-    from refusal_index.plugins.wiki import Lengths, build
-    from refusal_index.runs.presentation import build_lines
-    from refusal_index.runs.progress import build_bar
+    from refusal_index.plugins.wiki import build
+    from refusal_index.plugins.wiki.candidates import Lengths
+    from refusal_index.plugins.wiki.progress import build_bar, build_lines
     from refusal_index.runs.settings import Settings
 
     settings = Settings.of(**values)

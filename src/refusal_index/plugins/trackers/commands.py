@@ -21,7 +21,7 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="csv, every-eval-ever, hf-eval-results (files), mlflow or wandb (trackers, by their own settings)."
+            help="csv, every-eval-ever, hf-eval-results, inspect (files), mlflow, wandb (trackers, as they are set up)."
         ),
     ],
     out: Annotated[Path | None, output("The file (csv) or folder to write; a tracker takes none.")] = None,

@@ -1,0 +1,407 @@
+"""``export --to inspect``: a run as logs that ``inspect view`` opens, one for each prompt variant.
+
+A sample is a question in one draw: its first pass and, where there was one, its forced pass, as they were sent. Its
+metadata holds the row of the outcome table, from which `import` makes the table again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from inspect_ai._util.error import EvalError
+from inspect_ai.event import Event, ModelEvent
+from inspect_ai.log import (
+    EvalConfig,
+    EvalDataset,
+    EvalLog,
+    EvalMetric,
+    EvalResults,
+    EvalSample,
+    EvalScore,
+    EvalSpec,
+    EvalStats,
+    write_eval_log,
+)
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageUser,
+    GenerateConfig,
+    Logprob,
+    Logprobs,
+    ModelConfig,
+    ModelOutput,
+    ModelUsage,
+    TopLogprob,
+)
+from inspect_ai.model import StopReason as InspectStopReason
+from inspect_ai.scorer import Score
+
+from refusal_index.data.files import replacing
+from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Question
+from refusal_index.models.functions import is_function_name
+from refusal_index.models.inspect.client import chat_messages
+from refusal_index.protocol import (
+    FORCED,
+    TWO_PASSES,
+    Completion,
+    GraderKind,
+    Pass,
+    Placement,
+    PromptSet,
+    Protocol,
+    Role,
+    Step,
+    StopReason,
+    TokenLogprob,
+    TwoPass,
+    grader_prompt,
+    load_prompt_set,
+    prompt_set_names,
+    read_logprobs,
+    read_reply,
+    used_completions,
+)
+from refusal_index.redaction import redacted, redacted_in
+from refusal_index.runs.plan import open_store
+from refusal_index.runs.results import each_asked, procedure_of
+
+OUTCOME = "outcome"
+"""Key in a sample's metadata: the row of the outcome table."""
+
+SCORER = "refusal_index"
+NO_MODEL = "none/none"
+ROLES = tuple(Role)
+STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
+    StopReason.STOP: "stop",
+    StopReason.LENGTH: "max_tokens",
+    StopReason.CONTENT_FILTER: "content_filter",
+    StopReason.TOOL_CALL: "tool_calls",
+}
+UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
+UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|^/")
+"""What may not stand in the id of a sample, which names a file within the log."""
+
+Row = Mapping[str, Any]
+
+
+def export(runs: Sequence[Any], out: Path) -> list[str]:
+    """Write a log for each variant of each run into a folder, and return a line about each.
+
+    - `runs`: as every exporter gets them.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for run in runs:
+        for variant in run.variants:
+            if variant.is_joint:
+                continue
+            log = eval_log(run, variant)
+            parts = (UNSAFE.sub("-", one).strip("-.")[:80] for one in (log.eval.task, log.eval.model, log.eval.eval_id))
+            path = out / f"{'_'.join(parts)}.eval"
+            with replacing(path) as place:
+                write_eval_log(log, str(place.absolute()), format="eval")
+            lines.append(f"{path}: {len(log.samples or ()):,} samples")
+    return lines
+
+
+def eval_log(run: Any, variant: Any) -> EvalLog:
+    """Return the log of one variant of a run.
+
+    The status of an incomplete one is ``error``, or ``cancelled`` where questions are still to be asked.
+    """
+    rows = [row for row in run.outcomes.iter_rows(named=True) if (row["variant"] or variant.name) == variant.name]
+    begun = _written(run.folder.run_json if run.folder else run.source)
+    ended = _written(run.folder.outcomes if run.folder else run.source)
+    spec = _spec(run, variant, rows, begun)
+    made = _Samples(run, rows, spec.eval_id, begun)
+    samples = [made.sample(row) for row in rows]
+    ended_early = _planned(variant, rows) > len(rows) or any(row["unscored_reason"] == NOT_FINISHED for row in rows)
+    return EvalLog(
+        status="success" if not variant.lacks else "cancelled" if ended_early else "error",
+        eval=spec,
+        results=_results(run, variant, rows),
+        stats=EvalStats(started_at=begun.isoformat(), completed_at=ended.isoformat(), model_usage=_total(samples)),
+        error=_error(f"incomplete: {variant.lacks}") if variant.lacks else None,
+        samples=samples,
+    )
+
+
+def _planned(variant: Any, rows: Sequence[Row]) -> int:
+    """Return how many samples were to be asked: the table of a run that was killed may not hold all."""
+    return max(len(rows), int(variant.asked + variant.further_asked))
+
+
+def _written(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalSpec:
+    settings, about = run.settings, run.about
+    arguments = {
+        name: settings[name] for name in ("placement", "think", "seed", "grader", "prompts") if name in settings
+    }
+    digest = _digest(run.key, variant.name)
+    metadata = {"settings": settings, "about": about, "variant": variant.name, "incomplete": variant.lacks}
+    return EvalSpec(
+        eval_id=digest,
+        task_id=digest,
+        run_id=run.key,
+        created=begun.isoformat(),
+        task=f"{run.dataset or 'questions'}-{variant.name}",
+        task_version=settings.get("comparability_version", 0),
+        task_args={"variant": variant.name, **arguments},
+        tags=["refusal-index", *(["incomplete"] if variant.lacks else [])],
+        dataset=EvalDataset(
+            name=run.dataset,
+            location=(about.get("dataset") or {}).get("source"),
+            samples=len({row["question_id"] for row in rows}),
+            sample_ids=[*dict.fromkeys(_sample_id(row["question_id"]) for row in rows)],
+            shuffled=False,
+        ),
+        model=run.model or NO_MODEL,
+        model_generate_config=_decoding(settings),
+        model_roles={
+            str(role): ModelConfig(model=name) for role, name in _names(settings).items() if role is not Role.MODEL
+        },
+        config=EvalConfig(epochs=max((row["draw"] for row in rows), default=0) + 1),
+        packages=about.get("versions") or {},
+        metadata={name: value for name, value in metadata.items() if value},
+    )
+
+
+def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
+    """Return the metrics of the summary; what is undefined is left out, and its reason stands beside."""
+    metrics: dict[str, EvalMetric] = {}
+    # the first is the one that lists of logs show
+    for one in sorted(variant.metrics, key=lambda one: one.name != "refusal_index"):
+        about = {"status": variant.status_of(one), "reason": one.reason, "level": run.level, "method": one.method}
+        for name, value in ((one.name, one.estimate), (f"{one.name}/low", one.low), (f"{one.name}/high", one.high)):
+            if value is not None:
+                metrics[name] = EvalMetric(name=name, value=value, metadata=about)
+    scored = sum(row["refused"] is not None and row["wrong"] is not None for row in rows)
+    own = [one for one in run.document["variants"] if (one["variant"] or variant.name) == variant.name]
+    return EvalResults(
+        total_samples=_planned(variant, rows),
+        completed_samples=sum(row["unscored_reason"] not in (NOT_FINISHED, REQUEST_FAILED) for row in rows),
+        scores=[
+            EvalScore(
+                name=SCORER,
+                scorer=SCORER,
+                scored_samples=scored,
+                unscored_samples=len(rows) - scored,
+                metrics=metrics,
+                metadata={
+                    "undefined": {one.name: one.reason or one.status for one in variant.metrics if one.estimate is None}
+                },
+            )
+        ],
+        metadata={"summary": own[0] if own else None, "pooled": run.document.get("pooled")},
+    )
+
+
+class _Samples:
+    """Makes the samples of one variant of a run from its outcome table and its store of replies."""
+
+    def __init__(self, run: Any, rows: Sequence[Row], eval_id: str, begun: datetime) -> None:
+        self._settings, self._about, self._eval_id, self._begun = run.settings, run.about, eval_id, begun
+        self._names = _names(run.settings)
+        self._model = run.model or NO_MODEL
+        self._decoding = _decoding(run.settings)
+        self._prompts = _prompts(run.settings)
+        self._variant = str(rows[0]["variant"]) if rows else ""
+        self._is_imported = "first_pass" in run.settings
+        self._known = _stored(run, FORCED if self._is_imported else self._variant)
+
+    def sample(self, row: Row) -> EvalSample:
+        """Return the sample of a row of the outcome table."""
+        question_id, draw = str(row["question_id"]), int(row["draw"])
+        drawn_apart = self._is_imported and draw > 0  # each draw of an imported question is forced by itself
+        found = self._known.get(f"{question_id} (draw {draw + 1})" if drawn_apart else question_id)
+        question, said, error = found or (Question(question_id, row["question"] or "", row["gold"]), [], None)
+        said = [one for one in said if drawn_apart or one.draw == draw]
+        asked = self._messages(Pass.FIRST, question) if found and not self._is_imported else None
+        messages: list[ChatMessage] = []
+        outputs: dict[Pass, ModelOutput] = {}
+        events: list[Event] = []
+        for of in TWO_PASSES:
+            own = [one for one in said if one.reply.pass_ is of]
+            reply = next((one for one in own if one.reply.role is Role.MODEL), None)
+            text = row[f"{of}_reply"] if reply is None else reply.reply.text
+            if text is None:
+                continue
+            sent = None if reply is None else self._messages(of, question)
+            outputs[of] = ModelOutput.from_content(self._model, text) if reply is None else self._output(reply)
+            messages += [*(sent or [ChatMessageUser(content=question.text)]), outputs[of].message]
+            for one in sorted(own, key=lambda one: (ROLES.index(one.reply.role), one.attempt)):
+                if one.reply.role is Role.MODEL:
+                    events.append(self._event(one, sent or [], outputs[of]))
+                elif reply is not None:
+                    answer = read_reply(text, reply.reply.stop_reason).answer
+                    by_function = is_function_name(self._names.get(one.reply.role, ""))
+                    judged = answer if by_function else grader_prompt(question, answer)
+                    events.append(self._event(one, [ChatMessageUser(content=judged)], self._output(one)))
+        seconds = [one.seconds for one in said if one.seconds is not None]
+        failed = row["unscored_reason"] == REQUEST_FAILED
+        sample = EvalSample(
+            id=_sample_id(question_id),
+            epoch=draw + 1,
+            input=asked or question.text,
+            choices=list(question.choices) or None,
+            target=[question.gold or "", *question.aliases] if question.aliases else question.gold or "",
+            messages=messages,
+            output=outputs.get(Pass.FIRST, ModelOutput(model=self._model)),
+            scores=_scores(row),
+            metadata=_metadata(row, question),
+            events=events,
+            model_usage=_usage_by((self._names.get(one.reply.role, NO_MODEL), one) for one in said),
+            role_usage=_usage_by((str(one.reply.role), one) for one in said if one.reply.role is not Role.MODEL),
+            total_time=sum(seconds) if seconds else None,
+            uuid=_digest(self._eval_id, question_id, str(draw)),
+            error=_error(error or REQUEST_FAILED) if failed else None,
+        )
+        text = sample.model_dump_json()
+        return sample if redacted(text) == text else EvalSample.model_validate(redacted_in(sample.model_dump()))
+
+    def _messages(self, of: Pass, question: Question) -> list[ChatMessage] | None:
+        """Return what the model was asked in a pass; None where the run's folder does not tell."""
+        placement, think = Placement(self._settings.get("placement") or "user"), self._settings.get("think") or ""
+        if self._prompts is not None:
+            variants = self._prompts.variants
+            variant = self._variant if self._variant in variants else next(iter(variants))
+            wording = Protocol(self._prompts, variant, GraderKind.EXACT, placement, think)
+            return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(of, Role.MODEL), question))
+        text = (self._about.get("prompt_set") or {}).get(FORCED if of is Pass.FORCED else self._variant)
+        if not text or placement is not Placement.USER or question.context is not None or question.choices:
+            return None  # the words of a prompt set of one's own are known for a plain question only
+        asked = text.replace("{question}", question.text)
+        return [ChatMessageUser(content=f"{asked}\n\n{think}" if think else asked)]
+
+    def _output(self, one: Completion) -> ModelOutput:
+        name = self._names.get(one.reply.role, NO_MODEL)
+        tokens = read_logprobs(one.logprobs)
+        choice = ChatCompletionChoice(
+            message=ChatMessageAssistant(content=one.reply.text, model=name, source="generate"),
+            stop_reason=STOP_REASONS[one.reply.stop_reason],
+            logprobs=None if tokens is None else Logprobs(content=[*map(_logprob, tokens)]),
+        )
+        return ModelOutput(
+            model=name, choices=[choice], usage=_usage(one.input_tokens, one.output_tokens), time=one.seconds
+        )
+
+    def _event(self, one: Completion, messages: Sequence[ChatMessage], output: ModelOutput) -> ModelEvent:
+        is_model = one.reply.role is Role.MODEL
+        about = {"pass": str(one.reply.pass_), "requests": one.requests, "request_sha256": one.request_sha256}
+        return ModelEvent(
+            model=self._names.get(one.reply.role, NO_MODEL),
+            role=None if is_model else str(one.reply.role),
+            input=list(messages),
+            tools=[],
+            tool_choice="none",
+            config=self._decoding if is_model else GenerateConfig(),
+            output=output,
+            timestamp=self._begun,
+            working_start=0.0,
+            working_time=one.seconds,
+            metadata=about | ({"in_batch": True} if one.in_batch else {}),
+        )
+
+
+def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion], str | None]]:
+    """Return what the store of a run holds about each question under a variant: its replies, and why it failed."""
+    if run.folder is None or not run.folder.replies.exists():
+        return {}
+    with open_store(run.folder, made=False) as store:
+        return {
+            conversation.question.question_id: (conversation.question, used_completions(conversation, said), error)
+            for conversation, said, error in each_asked(store, [variant], procedure_of(run.settings))
+        }
+
+
+def _scores(row: Row) -> dict[str, Score]:
+    """Return the grade of the first pass, whether it refused, and whether the answer that counts is wrong."""
+    about = {name: row[name] for name in ("forced_grade", "unscored_reason") if row[name] is not None}
+    values = {"grade": row["first_grade"], "refused": row["refused"], "wrong": row["wrong"]}
+    return {
+        name: Score(value=value, answer=row["first_reply"], metadata=about)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _metadata(row: Row, question: Question) -> dict[str, Any]:
+    known = {"topic": question.topic, "context": question.context, "pattern": question.pattern}
+    return {
+        **{name: value for name, value in known.items() if value is not None},
+        **({} if row["unscored_reason"] is None else {"unscored_reason": row["unscored_reason"]}),
+        OUTCOME: {name: value for name, value in row.items() if value is not None},
+    }
+
+
+def _sample_id(question_id: str) -> str:
+    return _digest(question_id) if UNSAFE_ID.search(question_id) else question_id
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:22]
+
+
+def _error(message: str) -> EvalError:
+    return EvalError(message=message, traceback=message, traceback_ansi=message)
+
+
+def _logprob(one: TokenLogprob) -> Logprob:
+    likeliest = [TopLogprob(token=token, logprob=logprob) for token, logprob in one.alternatives]
+    return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest or None)
+
+
+def _usage(read: int, written: int) -> ModelUsage | None:
+    """Return counts of tokens; None where the provider gave none."""
+    known = read or written
+    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written) if known else None
+
+
+def _usage_by(named: Iterable[tuple[str, Completion]]) -> dict[str, ModelUsage]:
+    read, written = Counter[str](), Counter[str]()
+    for name, one in named:
+        read[name] += one.input_tokens
+        written[name] += one.output_tokens
+    return {name: used for name in read if (used := _usage(read[name], written[name]))}
+
+
+def _total(samples: Sequence[EvalSample]) -> dict[str, ModelUsage]:
+    found: dict[str, ModelUsage] = {}
+    for sample in samples:
+        for name, used in sample.model_usage.items():
+            found[name] = found[name] + used if name in found else used
+    return found
+
+
+def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
+    given = settings.get("decoding") or {}
+    return GenerateConfig(
+        **{name: given.get(name) for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")}
+    )
+
+
+def _names(settings: Mapping[str, Any]) -> dict[Role, str]:
+    """Return the names of those that were asked, by role; a rule that grades is none of them."""
+    grader = settings.get("grader") or {}
+    given = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
+    return {role: name for role, name in given if name and (role is Role.MODEL or name not in set(GraderKind))}
+
+
+def _prompts(settings: Mapping[str, Any]) -> PromptSet | None:
+    """Return the prompt set of a run; None where it is that of a file, or another one by now."""
+    given = settings.get("prompts") or {}
+    if given.get("name") not in prompt_set_names():
+        return None
+    found = load_prompt_set(given["name"])
+    return found if found.hash == given.get("sha256") else None
