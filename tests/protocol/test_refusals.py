@@ -257,12 +257,12 @@ def test_a_hundred_kilobytes_of_anything_are_read_at_once(unit):
 
 
 @pytest.mark.parametrize(
-    ("data_set", "precision", "recall"), [("czech_simpleqa", 0.97, 0.88), ("squad2_refusal", 0.97, 0.95)]
+    ("data_set", "every", "precision", "recall"), [("czech_simpleqa", 5, 0.96, 0.88), ("squad2_refusal", 1, 0.97, 0.95)]
 )
-def test_real_replies_that_played_no_part_in_the_patterns(data_set, precision, recall):
+def test_real_replies_that_played_no_part_in_the_patterns(data_set, every, precision, recall):
     held_out = [one for one in replies() if one.source.startswith(data_set) and one.is_held_out]
     if not held_out:
         pytest.skip(f"the real {data_set} is not at hand")
-    [found] = [found for name, found in score(held_out[::5]).items() if name.startswith(f"{data_set} (")]
+    [found] = [found for name, found in score(held_out[::every]).items() if name.startswith(f"{data_set} (")]
     assert found.precision > precision
     assert found.recall > recall
