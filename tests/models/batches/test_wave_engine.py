@@ -149,7 +149,7 @@ def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch)
     def full(_store: ReplyStore, _completions: object) -> None:
         raise StoreError("no room")
 
-    monkeypatch.setattr(executor, "carry", carried)
+    monkeypatch.setattr(executor, "execute", carried)
     monkeypatch.setattr(ReplyStore, "put", full)
     conversations = talks(2)
     with pytest.raises(StoreError, match="no room"):
