@@ -29,7 +29,7 @@ from refusal_index.data.outcome import Question
 from refusal_index.models.inspect.guard import guard
 from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
 from refusal_index.models.inspect.provider import resolve_model
-from refusal_index.models.requests import MOST_ALTERNATIVES, ModelRequest, Response, model_request, to_completions
+from refusal_index.models.requests import MAX_TOP_LOGPROBS, ModelRequest, Response, model_request, to_completions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.provider import embedded
@@ -157,7 +157,7 @@ def test_a_report_is_no_part_of_what_tells_requests_apart():
 
 
 def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
-    ask = replace(an_ask(), top_logprobs=MOST_ALTERNATIVES, n=2)
+    ask = replace(an_ask(), top_logprobs=MAX_TOP_LOGPROBS, n=2)
     text = ask.request.messages[0].content
     config = GenerateConfig(temperature=0.7, top_p=0.95, seed=ask.seed, num_choices=2, logprobs=True, top_logprobs=20)
 
@@ -174,7 +174,7 @@ def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
             check_same(*pair)
     for reported in response.logprobs:
         for one in read_logprobs(reported):
-            assert len(one.alternatives) == MOST_ALTERNATIVES
+            assert len(one.alternatives) == MAX_TOP_LOGPROBS
             assert one.alternatives == tuple(sorted(one.alternatives, key=lambda pair: -pair[1]))
             assert one.alternatives[0][1] >= one.logprob
 

@@ -26,11 +26,11 @@ from refusal_index.protocol import (
     request_seed,
 )
 
-MOST_TOKENS = 2**31
-"""Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
+MAX_TOKENS = 2**31
+"""Larger token counts of one response, and negative ones, are taken for mistakes of the provider."""
 
-MOST_ALTERNATIVES = 20
-"""Most tokens that providers report in each place of a reply."""
+MAX_TOP_LOGPROBS = 20
+"""Most tokens that providers report at each position of a reply."""
 
 
 @dataclass(frozen=True)
@@ -107,32 +107,30 @@ Send = Callable[[ModelRequest], Awaitable[Response]]
 
 
 def model_request(
-    settings: RequestSettings, conversation: Conversation, one: PendingRequest, again: int = 0
+    settings: RequestSettings, conversation: Conversation, pending: PendingRequest, retired: int = 0
 ) -> ModelRequest:
-    """Put what is due into a request with its seed.
+    """Make the request to a model: messages, seed and decoding.
 
     Parameters
     ----------
-    settings, conversation, one
-        Those of the run, and what is due about what.
-    again
-        How many replies to it were set aside, to be asked for again: each request has a seed of its own.
+    settings, conversation, pending
+        Those of the run, and what to ask.
+    retired
+        How many replies to it were set aside to be asked for again; each of these requests has a seed of its own.
     """
     question = conversation.question
-    request = conversation.procedure.request(one.step, question)
-    attempt = replace(request, attempt=request.attempt + again) if again else request
+    request = conversation.procedure.request(pending.step, question)
+    attempt = replace(request, attempt=request.attempt + retired) if retired else request
     seed = conversation.seed
     if seed is None:
-        seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
-    decoding = settings.decoding if request.role is Role.MODEL else None
-    choices = min(one.n, settings.sending.max_choices)
-    return ModelRequest(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
-
-
-def _top_logprobs(settings: RequestSettings, request: Request) -> int | None:
-    if not settings.sending.logprobs or request.role is not Role.MODEL:
-        return None
-    return MOST_ALTERNATIVES if request.pass_ is Pass.PROBE else 0
+        seed = request_seed(settings.seed, question.question_id, pending.draw, conversation.variant, attempt)
+    of_model = request.role is Role.MODEL
+    top_logprobs = None
+    if settings.sending.logprobs and of_model:
+        top_logprobs = MAX_TOP_LOGPROBS if request.pass_ is Pass.PROBE else 0
+    decoding = settings.decoding if of_model else None
+    n = min(pending.n, settings.sending.max_choices)
+    return ModelRequest(conversation, pending, request, seed, n, decoding, top_logprobs)
 
 
 def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
@@ -174,7 +172,7 @@ def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
 
 def _believable(tokens: int) -> int:
     """Return a provider's count, or 0, as where there is none, for one that no response can have."""
-    return tokens if 0 <= tokens <= MOST_TOKENS else 0
+    return tokens if 0 <= tokens <= MAX_TOKENS else 0
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:
