@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
 
-from refusal_index.findings.summary import SUMMARY_VERSION
 from refusal_index.plugins.trackers import tracker
+from refusal_index.render.summary import SUMMARY_VERSION
 from refusal_index.runs import checks
 from tests.cli.conftest import Command
 from tests.cli.making import LOW

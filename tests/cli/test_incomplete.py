@@ -58,7 +58,7 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
     with FakeApi(answer, failing(3, 7)) as api:
         result = ask(api)
         assert result.exit_code == 1
-        assert "2 of 60 questions (3.3%) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
+        assert "2 of 60 questions (3.3 %) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
         lines = result.stdout.splitlines()
         start = lines.index("2 not finished; the run's own command asks them again:")
         assert lines[start + 1] == "  normal q3: BadRequestError: 400: not [key]"

@@ -12,8 +12,8 @@ import pytest
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.findings.labels import audit_sheet, labelled_arrays, read_labels, write_sheet
-from refusal_index.render import METRIC_COLUMNS
-from refusal_index.render.blocks import worded
+from refusal_index.findings.metrics import METRICS
+from refusal_index.render.format import reason_text
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
@@ -74,7 +74,7 @@ def test_guessing_among_choices_is_corrected_for(command, run):
     done = command("sensitivity", run, "--choices", "4")
     expected = correct_guessing(ContingencyTable(98, 20, 60, 80), 4)
     row = line(done.stdout, "corrected for guessing among 4")
-    assert (f"{expected.estimate:.3f}" if expected.estimate is not None else worded(expected.reason)) in row
+    assert (f"{expected.estimate:.3f}" if expected.estimate is not None else reason_text(expected.reason)) in row
 
 
 def test_a_sheet_is_drawn_labelled_and_corrects_the_index(command, run):
@@ -114,7 +114,7 @@ def test_answers_of_a_kind_without_labels_leave_the_correction_undefined_and_are
     label(run, ~FORCED_RIGHT)
     done = command("sensitivity", run, "--labels", "labelled.csv")
     row = line(done.stdout, "corrected by")
-    assert worded("no_labels:refused_graded_right") in row
+    assert reason_text("no_labels:refused_graded_right") in row
     assert row.split()[4] == "-"
     assert "none says right or wrong of the forced answers graded correct" in " ".join(done.stdout.split())
 
@@ -125,7 +125,7 @@ def test_answers_of_a_kind_that_the_run_does_not_have_need_no_labels(command, ru
     label("few.parquet", pl.lit(value=True))
     done = command("sensitivity", "few.parquet", "--labels", "labelled.csv")
     assert line(done.stdout, "corrected by").split()[4] == "1.000"
-    assert worded("zero_cell:refused_right") in line(done.stdout, "corrected by")
+    assert reason_text("zero_cell:refused_right") in line(done.stdout, "corrected by")
 
 
 def test_each_model_is_corrected_by_its_own_labels(command, run):
@@ -136,7 +136,7 @@ def test_each_model_is_corrected_by_its_own_labels(command, run):
     mine, others = (row for row in done.stdout.splitlines() if row.startswith("corrected by"))
     assert f"{refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.3f}" in mine
     assert others.startswith("corrected by 0 labels")
-    assert worded("no_labels:refused_graded_wrong+refused_graded_right+answered_graded_wrong") in others
+    assert reason_text("no_labels:refused_graded_wrong+refused_graded_right+answered_graded_wrong") in others
     assert "m, d: labelled first answers" in done.stdout
 
 
@@ -156,7 +156,7 @@ def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(com
     row = line(shown, "  and alike on refused")
     smallest = refusal_index(ContingencyTable(98, 20, 60, 80)).estimate
     assert f"{smallest:.3f} to -" in row
-    assert f"{worded('negative_cell:refused_right')} at the largest rates" in row
+    assert f"{reason_text('negative_cell:refused_right')} at the largest rates" in row
 
 
 def test_a_level_near_one_is_not_rounded_to_it(command, run):
@@ -248,7 +248,7 @@ def test_labels_correct_every_metric_of_their_variant(command, run):
     shown = command("sensitivity", run, "--labels", "sheet.csv").stdout
     for one, name in zip(prediction_powered(refused, wrong, **arrays), METRIC_NAMES, strict=True):
         low, high = one.confidence_interval()
-        row = line(shown, METRIC_COLUMNS[name] + " ")
+        row = line(shown, METRICS[name].column + " ")
         assert f"{one.estimate:.3f}" in row
         assert f"[{low:.3f}, {high:.3f}]" in row
     assert "By labels: prediction-powered" in shown

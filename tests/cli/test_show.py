@@ -63,7 +63,7 @@ def test_undefined_and_boundary_rows_say_so_and_why(capsys):
     assert any(cell.endswith("1.000]") for cell in cells)
     said = "\n".join(lines)
     assert "low: RI is undefined: no question was refused" in said
-    assert "high: RI lies at its limit of +1" in said
+    assert "high: RI is at its limit of +1" in said
 
 
 def test_few_unscored_are_said_and_many_are_a_warning(capsys):
@@ -74,7 +74,7 @@ def test_few_unscored_are_said_and_many_are_a_warning(capsys):
     assert "2 (1.0%)" in said
     assert "few: 2 of 202 questions could not be scored (request_failed 2)." in said
     assert "50 (20.0%)" in said
-    assert "many: 50 of 250 questions (20.0%) could not be scored (request_failed 50)" in said
+    assert "many: 50 of 250 questions (20.0 %) could not be scored (request_failed 50)" in said
 
 
 def test_one_source_is_titled_by_variant_and_several_by_all_three(capsys):

@@ -19,11 +19,12 @@ from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import MethodRecord
-from refusal_index.findings.summary import summarise, summary_document, with_confidence
+from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.plugins.studies.study import study_specs
 from refusal_index.protocol.graders import RULES, Rule
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.replies import REPLY_REASONS
+from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT
 from tests.runs.test_package import errors

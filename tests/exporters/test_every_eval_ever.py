@@ -83,7 +83,7 @@ def test_the_penalty_is_the_end_of_the_range_of_the_weighted_score(run, tmp_path
         for one in aggregate["evaluation_results"]
         if one["evaluation_result_id"] == "low/weighted_score"
     )
-    assert (config["min_score"], config["max_score"]) == (-3.0, 1.0)
+    assert (config["min_score"], config["max_score"]) == (-3.0, 0.0)
 
 
 @pytest.mark.parametrize("name", ["run", "drawn"])

@@ -13,9 +13,9 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.draws import corrected_indices, draws_summary
 from refusal_index.findings.sensitivity import outcome_counts, sensitivity
-from refusal_index.findings.summary import Summary, summarise, summary_to_json
-from refusal_index.render import to_text
-from refusal_index.render.summary import REPEATS_RI, summary_blocks
+from refusal_index.findings.summary import Summary, summarise
+from refusal_index.render.blocks import to_text
+from refusal_index.render.summary import REPEATS_RI, summary_blocks, summary_to_json
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
@@ -219,21 +219,21 @@ def test_the_joint_corrected_index_is_that_of_stats_and_needs_every_variant():
     assert single.refusal_index == pooled.refusal_index
 
 
-def codes_of(table: pl.DataFrame) -> dict[str, str]:
+def codes_of(table: pl.DataFrame) -> dict[str, dict[str, object]]:
     (variant,) = summarise(table).variants
-    return {warning.code: warning.message for warning in variant.warnings}
+    return {warning.code: dict(warning.values) for warning in variant.warnings}
 
 
 def test_repeated_draws_that_cannot_be_used_are_said():
     *_, table = repeated(2)
     unforced = table.with_columns(forced_grade=pl.lit(None, pl.String))
-    assert f"{N:,} questions have several draws" in codes_of(unforced)["repeated_draws_unused"]
+    assert codes_of(unforced)["repeated_draws_unused"] == {"questions": N}
     assert "repeated_draws_unused" not in codes_of(table)
     assert "repeated_draws_unused" not in codes_of(table.filter(draw=0))
 
 
 def test_too_few_repeated_draws_are_said():
-    assert "Only 49 questions" in codes_of(drawn_twice(49)[2])["few_repeated"]
+    assert codes_of(drawn_twice(49)[2])["few_repeated"] == {"questions": 49, "limit": 50}
     assert "few_repeated" not in codes_of(drawn_twice(50)[2])
 
 

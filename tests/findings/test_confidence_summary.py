@@ -23,8 +23,8 @@ from refusal_index.findings.confidence_summary import (
     confidence_document,
     summarise_confidence,
 )
-from refusal_index.findings.summary import summarise, summary_document, with_confidence
-from refusal_index.render import to_text
+from refusal_index.findings.summary import summarise, with_confidence
+from refusal_index.render.blocks import to_text
 from refusal_index.render.confidence import (
     confidence_blocks,
     measures_blocks,
@@ -34,6 +34,7 @@ from refusal_index.render.confidence import (
     told,
     verdict_sentence,
 )
+from refusal_index.render.summary import summary_document
 from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
 
 N = 400

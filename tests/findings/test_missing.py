@@ -21,6 +21,7 @@ from tests.findings.test_summary import (
     message,
     one,
     table_of,
+    warning,
 )
 
 from refusal_index import refusal_index_many
@@ -28,8 +29,8 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
-from refusal_index.findings.summary import VariantSummary, is_complete, summarise, summary_to_json
-from refusal_index.render.summary import lacking, summary_table
+from refusal_index.findings.summary import VariantSummary, is_complete, summarise
+from refusal_index.render.summary import lacking, summary_table, summary_to_json
 from refusal_index.stats import ContingencyTable, missing_bounds
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
@@ -133,8 +134,10 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
     assert ("incomplete_draws" in codes(variant)) is not complete
     assert "repeated_draws_unused" not in codes(variant)
     if not complete:
+        counts = {"missing": unscored, "asked": 50, "reasons": {"first_truncated": unscored}}
+        assert warning(variant, "incomplete_draws").values == counts
         assert message(variant, "incomplete_draws").startswith(
-            f"{unscored} of 50 further draws ({unscored / 50:.1%}) could not be scored (first_truncated {unscored}): "
+            f"{unscored} of 50 further draws ({100 * unscored / 50:.1f} %) could not be scored"
         )
 
 
@@ -178,10 +181,10 @@ def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> N
     variant = unscored_refusals(10)
     assert variant.completeness.missing_share < 0.02
     assert codes(variant) == ["unscored_refusals"]
-    said = message(variant, "unscored_refusals")
-    assert "10 of 260 refused questions (3.8%) could not be scored, and 0 of 740 answered ones (0.0%;" in said
+    said, values = message(variant, "unscored_refusals"), warning(variant, "unscored_refusals").values
+    assert "10 of 260 refused questions (3.8 %) could not be scored, and 0 of 740 answered ones (0.0 %;" in said
     bounds = missing_bounds(ContingencyTable(200, 50, 400, 340), unknown_refused=10)
-    assert f"RI anything from {bounds.low:.3f} to {bounds.high:.3f} by their answers alone." in said
+    assert (values["low"], values["high"]) == (bounds.low, bounds.high)
 
 
 def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> None:

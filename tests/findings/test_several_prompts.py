@@ -14,9 +14,9 @@ from tests.render.making import report_run
 
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
-from refusal_index.findings.summary import Summary, summarise, summary_to_json
+from refusal_index.findings.summary import Summary, summarise
 from refusal_index.render.report.headline import spoilers
-from refusal_index.render.summary import spread_sentence
+from refusal_index.render.summary import spread_sentence, summary_to_json
 from refusal_index.stats import Estimate, HomogeneityTest, joint_refusal_index
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)

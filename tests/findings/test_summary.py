@@ -13,7 +13,10 @@ from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import MISSING_LIMIT
 from refusal_index.data.run_json import Price, Prices
 from refusal_index.findings.cautions import FORCED_REFUSAL_LIMIT
-from refusal_index.findings.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import Summary, Usage, VariantSummary, summarise
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import summary_to_json
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)
@@ -37,8 +40,12 @@ def codes(variant: VariantSummary) -> list[str]:
     return [warning.code for warning in variant.warnings]
 
 
+def warning(variant: VariantSummary, code: str) -> Statement:
+    return next(one for one in variant.warnings if one.code == code)
+
+
 def message(variant: VariantSummary, code: str) -> str:
-    return next(warning.message for warning in variant.warnings if warning.code == code)
+    return sentence(warning(variant, code))
 
 
 def test_metrics_are_those_of_stats_for_the_counts():
@@ -139,13 +146,14 @@ def test_small_cells_found_or_expected_are_named_by_what_is_scarce(cells, expect
 
 
 def test_few_right_answers_says_how_many():
-    assert message(one(60, 4, 20, 16), "few_right_answers") == (
-        "4 questions were refused but right when forced (12.8 to be expected if refusals were unrelated to errors): "
-        "RI rests on 20 right answers, and a few more or less would change it much."
+    variant = one(60, 4, 20, 16)
+    expected = {"cell": "refused_right", "found": 4, "expected": pytest.approx(12.8), "right": 20}
+    assert warning(variant, "few_right_answers").values == expected
+    assert message(variant, "few_right_answers").startswith(
+        "4 questions were refused but right when forced (12.8 expected if refusals were unrelated to errors): "
+        "RI rests on 20 right answers"
     )
-    assert message(one(20, 20, 1, 40), "small_cell").startswith(
-        "1 question was answered and wrong (10.6 to be expected"
-    )
+    assert message(one(20, 20, 1, 40), "small_cell").startswith("1 question was answered and wrong (10.6 expected")
 
 
 def test_incomplete_from_just_above_two_per_cent_with_reasons():
@@ -155,7 +163,7 @@ def test_incomplete_from_just_above_two_per_cent_with_reasons():
     assert at_limit.completeness.missing_share == 0.02
     assert codes(at_limit) == []
     assert codes(above) == ["incomplete"]
-    assert "3 of 100 questions (3.0%)" in message(above, "incomplete")
+    assert "3 of 100 questions (3.0 %)" in message(above, "incomplete")
     assert "first_truncated 2, forced_failed 1" in message(above, "incomplete")
 
 
@@ -168,7 +176,7 @@ def test_forced_refusals_from_just_above_five_per_cent():
     assert codes(one(0, 20, 20, 20, {again: 1, not_again: 19})) == []
     above = one(0, 20, 20, 20, {again: 2, not_again: 18})
     assert codes(above) == ["forced_refusals"]
-    assert "2 of 20 forced answers (10.0%)" in message(above, "forced_refusals")
+    assert "2 of 20 forced answers (10.0 %)" in message(above, "forced_refusals")
 
 
 def test_every_number_of_one_draw_is_made_of_the_first():

@@ -14,7 +14,8 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.rates import each_group, variant_groups
 from refusal_index.findings.labels import grade_changes
-from refusal_index.findings.summary import summarise, summary_to_json, with_confidence
+from refusal_index.findings.summary import summarise, with_confidence
+from refusal_index.render.summary import summary_to_json
 
 NUMBER = pl.col("question_id").str.slice(1).cast(pl.Int64)
 

@@ -9,7 +9,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.render.blocks import listed
+from refusal_index.render.format import listed
 from refusal_index.render.report.tables import interval, number, percent, plain, visible
 
 _KEPT = "\n\t\u200c\u200d"

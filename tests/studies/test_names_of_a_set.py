@@ -9,7 +9,7 @@ from tests.studies.made import made_run
 from tests.tiers import one_fast
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.findings.summary import Usage, summarise, summary_to_json
+from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies import (
     cost_table,
     hallucination_table,
@@ -20,6 +20,7 @@ from refusal_index.plugins.studies import (
 from refusal_index.plugins.studies.scores import chosen_runs, display_names
 from refusal_index.plugins.studies.study import StudyOptions, paper_context
 from refusal_index.render.report import read_report_runs
+from refusal_index.render.summary import summary_to_json
 
 OPTIONS = StudyOptions()
 

@@ -21,6 +21,7 @@ from refusal_index.data.sampling import (
     drawn_outcomes,
     outcome_matrix,
 )
+from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.stats import (
     CorrectedRefusalIndexResult,
     Estimate,
@@ -33,12 +34,6 @@ from refusal_index.stats import (
     joint_refusal_index,
     mid_rank_spearman,
 )
-
-INDEX = "refusal_index"
-"""RI: the index of one response per question, the number that the paper reports."""
-
-CORRECTED = "corrected_refusal_index"
-"""RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples."""
 
 NO_REPEATED_QUESTIONS = "no_repeated_questions"
 

@@ -9,7 +9,7 @@ unless the answer was demanded already.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from refusal_index.data.rates import never_forced
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
-from refusal_index.findings.comparison import CompareOptions, VariantComparison, compare_pair
+from refusal_index.findings.comparison import VariantComparison, compare_pair
 from refusal_index.findings.gate_guards import (
     ChangedQuestion,
     NamedGuard,
@@ -34,8 +34,8 @@ from refusal_index.findings.gate_guards import (
     payoffs_of,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
-from refusal_index.render import Block, Shown
-from refusal_index.render.gate import gate_blocks, sentence
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
@@ -145,8 +145,8 @@ class GateResult(Shown):
 
     @property
     def why(self) -> str:
-        """The reason in one sentence."""
-        return sentence(self)
+        """The reason in words, as the first line of what is printed has it."""
+        return repr(self).partition("\n")[0].partition(": ")[2]
 
     @property
     def is_one_run(self) -> bool:
@@ -162,16 +162,11 @@ class GateResult(Shown):
         """Settings other than the model in which the runs differ."""
         return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield what came out of it as text."""
-        return gate_blocks(self)
-
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded."""
+        """Give all of it as JSON holds it, unrounded; `refusal_index.render.gate.gate_document` adds the reason."""
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
-            "why": self.why,
             "candidate": self.candidate.label,
             "baseline": None if self.baseline is None else self.baseline.label,
             "variant": self.variant,

@@ -19,8 +19,9 @@ from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, sampled_table
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
-from refusal_index.findings.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, corrected_indices
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import HIGHER_IS_BETTER, INDICES, Policy, PolicyError
+from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.stats import (
     ConfidenceInterval,
     CorrectedDifference,

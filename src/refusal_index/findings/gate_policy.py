@@ -15,7 +15,7 @@ from refusal_index.data.files import read_plain
 from refusal_index.data.rates import MISSING_LIMIT
 from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop
 from refusal_index.errors import RefusalIndexError
-from refusal_index.render.blocks import METRIC_COLUMNS
+from refusal_index.findings.metrics import METRICS
 from refusal_index.stats import AtLook, GroupSequential
 
 HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
@@ -184,7 +184,7 @@ def _key_of(shown: str) -> str:
     >>> _key_of("c/a"), _key_of("corrected RI"), _key_of("refusl_rate")
     ('correct_given_attempted', 'corrected_refusal_index', 'refusl_rate')
     """
-    return {label.casefold(): key for key, label in METRIC_COLUMNS.items()}.get(shown.casefold(), shown)
+    return {metric.label.casefold(): key for key, metric in METRICS.items()}.get(shown.casefold(), shown)
 
 
 def _check_range(name: str, metric: str, value: float) -> None:

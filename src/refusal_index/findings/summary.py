@@ -6,7 +6,6 @@ The number over all variants is the joint estimate: they share their questions, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 
 from refusal_index.data.confidence import scores_of_outcomes
-from refusal_index.data.files import plain, read_json
+from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import GROUP, OPTIONAL
 from refusal_index.data.rates import (
@@ -40,19 +39,12 @@ from refusal_index.data.sampling import (
     sampled_table,
     sampling_summary,
 )
-from refusal_index.findings.cautions import Caution, cautions, draws_cautions, sampling_cautions
+from refusal_index.findings.cautions import cautions, draws_cautions, sampling_cautions
 from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
-from refusal_index.findings.draws import (
-    CORRECTED,
-    INDEX,
-    NO_REPEATED_QUESTIONS,
-    POOLED,
-    DrawsSummary,
-    PooledSummary,
-    draws_summary,
-    pool,
-)
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
+from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.sensitivity import MissingRange, Sensitivity, missing_range, sensitivity
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 
@@ -61,9 +53,6 @@ DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 INCOMPLETE = "incomplete"
 """Status of a variant that lacks more than the tolerated share of what was asked, whatever its index is."""
-
-SUMMARY_VERSION = 3
-"""Version of the JSON document."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +103,7 @@ class VariantSummary:
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
     forced_refusals: ForcedRefusals
-    warnings: tuple[Caution, ...]  # what must be said beside the numbers, the gravest first
+    warnings: tuple[Statement, ...]  # what must be said beside the numbers, the gravest first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
@@ -326,49 +315,6 @@ def usage_of(document: Mapping[str, Any]) -> Usage:
     if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
         raise TypeError("expected numbers")
     return usage
-
-
-def summary_document(summary: Summary) -> dict[str, Any]:
-    """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
-    return {
-        "summary_version": SUMMARY_VERSION,
-        "complete": is_complete(summary),
-        "confidence_level": summary.confidence_level,
-        "penalty": summary.penalty,
-        "truthfulness_weights": list(summary.truthfulness_weights),
-        **summary.prices.to_document(),
-        "variants": [_variant_document(variant) for variant in summary.variants],
-        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
-        "confidence": plain(summary.confidence),
-    }
-
-
-def summary_to_json(summary: Summary) -> str:
-    """Write the summary as JSON text."""
-    return json.dumps(summary_document(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _variant_document(variant: VariantSummary) -> dict[str, Any]:
-    return {
-        **plain(variant),
-        "status": variant.status,
-        "n": variant.table.n,
-        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
-    }
-
-
-def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    return {
-        "model": pooled.model,
-        "dataset": pooled.dataset,
-        "variants": pooled.variants,
-        INDEX: {**pooled.refusal_index.to_document(), "standard_error": pooled.standard_error},
-        CORRECTED: None if pooled.corrected_refusal_index is None else pooled.corrected_refusal_index.to_document(),
-        "between_prompts": pooled.between_prompts.to_document(),
-        "new_prompt": pooled.new_prompt.to_document(),
-        "left_out": pooled.left_out,
-        "homogeneity": plain(pooled.homogeneity),
-    }
 
 
 def half_width_of(summary: Summary) -> float | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.data.imports.first_pass import FirstPass
 from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import MISSING_LIMIT
-from refusal_index.render.blocks import METRIC_COLUMNS, Block, Table, number, title
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
-METRICS = ("correct_given_attempted", "f_score", "weighted_score")
+FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the first pass alone decides."""
 
 
@@ -34,7 +33,7 @@ class Tally:
     to_force: int  # refused questions that a forced pass has to ask
     forced: int  # refused questions whose forced answer is there
     set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
-    # those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead
+    # those of `FIRST_PASS_METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
 
     @property
@@ -78,7 +77,7 @@ def _tally(
         to_force=sum(one.needs_forcing for one in group),
         forced=sum(_is_forced(one) for one in group),
         set_aside=sum(one.beyond.set_aside is not None for one in group),
-        metrics=tuple(found[name] for name in METRICS if name in found),
+        metrics=tuple(found[name] for name in FIRST_PASS_METRICS if name in found),
     )
 
 
@@ -87,16 +86,6 @@ def _is_forced(one: FirstPass) -> bool:
 
 
 COUNTS = ("correct", "incorrect", "refused", "unscored")
-
-
-def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
-    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
-    heading = "model, dataset, variant"
-    columns = (heading, "n", *COUNTS, *(METRIC_COLUMNS[metric] for metric in METRICS), "force asks")
-    yield Table.of(columns, (_row(tally) for tally in found), left=(heading,))
-    for tally in found:
-        for remark in _remarks(tally):
-            yield from ("", f"{_title(tally)}: {remark}")
 
 
 def tally_document(tally: Tally) -> dict[str, Any]:
@@ -115,38 +104,3 @@ def tally_document(tally: Tally) -> dict[str, Any]:
         "force_requests": tally.to_force,
         "forced": tally.forced,
     }
-
-
-def _row(tally: Tally) -> Iterator[str]:
-    metrics = {one.name: one.estimate for one in tally.metrics}
-    yield _title(tally)
-    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
-    yield from (number(metrics.get(name)) for name in METRICS)
-    yield f"{tally.to_force:,}"
-
-
-def _title(tally: Tally) -> str:
-    return title(tally.model, tally.dataset, tally.variant)
-
-
-def _remarks(tally: Tally) -> Iterator[str]:
-    if tally.unscored:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
-        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
-    if not tally.metrics:
-        yield "so many are unscored that C/A, F and the weighted score would mislead."
-    if tally.forced:
-        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
-    if tally.set_aside:
-        yield (
-            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
-            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
-            "forced_correct=NAME, or with grade and forced_grade."
-        )
-    if settled := tally.refused - tally.to_force - tally.forced:
-        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
-    if not tally.refused:
-        yield (
-            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
-            "with --refusal REGEX how a refusal is worded."
-        )

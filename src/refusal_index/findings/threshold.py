@@ -16,9 +16,7 @@ from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.operating_points import Halves, OperatingPoint, Worth, halves_of, operating_points
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
-from refusal_index.render import Block, Shown
-from refusal_index.render.blocks import worded
-from refusal_index.render.threshold import threshold_blocks
+from refusal_index.findings.shown import Shown
 from refusal_index.stats import RiskThreshold, UtilityThreshold, risk_controlling_threshold, utility_threshold
 
 BOUND_LEVEL = 0.9
@@ -123,10 +121,6 @@ class Threshold(Shown):
         """The cut in words, as in ``likelihood >= 0.62``; None where there is none."""
         return None if self.found.cut is None else rule_of(self.answers, self.found.cut)
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield what came out of it as text."""
-        return threshold_blocks(self)
-
     def write(self, path: str | Path) -> Path:
         """Write the outcome table of the virtual run, and return its place; the suffix says the format.
 
@@ -138,7 +132,7 @@ class Threshold(Shown):
             If the suffix is not known.
         """
         if self.table is None:
-            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({worded(self.found.reason)})")
+            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({self.found.reason})")
         write_outcomes(self.table, path)
         return Path(path)
 

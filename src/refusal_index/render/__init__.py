@@ -1,31 +1,5 @@
-"""Results as paragraphs and tables of plain text, for a terminal, a notebook or whatever else shows text.
+"""Results as text, tables and pages: the only place that formats numbers and words results.
 
-Every function here takes a result and yields blocks: a `Table`, or a paragraph, an empty one for space. Nothing in them
-is escaped; whoever shows them does that, knowing what would be obeyed there.
+Functions that take a result yield blocks: a `Table`, or a paragraph, an empty one for space. Nothing in them is
+escaped; whoever shows them escapes what would be obeyed there.
 """
-
-from refusal_index.render.blocks import (
-    METRIC_COLUMNS,
-    METRIC_LABELS,
-    NOT_KNOWN,
-    UNDEFINED,
-    Block,
-    Shown,
-    Table,
-    escape,
-    to_html,
-    to_text,
-)
-
-__all__ = [
-    "METRIC_COLUMNS",
-    "METRIC_LABELS",
-    "NOT_KNOWN",
-    "UNDEFINED",
-    "Block",
-    "Shown",
-    "Table",
-    "escape",
-    "to_html",
-    "to_text",
-]

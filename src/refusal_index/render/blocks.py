@@ -1,45 +1,19 @@
-"""Paragraphs, tables, and numbers as text."""
+"""Paragraphs and tables, as plain text and as HTML."""
 
 from __future__ import annotations
 
 import html
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from refusal_index.stats import Estimate, RankedRun
+from refusal_index.findings.shown import Shown
 
-UNDEFINED = "-"
-"""Stands for a number that there is not."""
-
-NOT_KNOWN = "not known"
-"""Stands for a number that the data do not hold, though there is one."""
+Result = TypeVar("Result", bound=Shown)
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are followed rather than seen: controls, direction marks, line separators."""
-
-METRIC_LABELS: Mapping[str, str] = {
-    "correct_rate": "Correct",
-    "refusal_rate": "Refused",
-    "correct_given_attempted": "C/A",
-    "f_score": "F",
-    "weighted_score": "Weighted",
-    "hallucination_rate": "Hallucinated",
-    "omniscience_index": "Omniscience",
-    "truthfulness_score": "Truthfulness",
-    "error_rate": "Error",
-    "refusal_index": "RI",
-    "corrected_refusal_index": "Corrected RI",
-}
-"""What figures and printed tables call the metrics."""
-
-METRIC_COLUMNS = {
-    name: label if label.isupper() else f"{label[0].lower()}{label[1:]}" for name, label in METRIC_LABELS.items()
-}
-"""What the columns of a table of plain text call the metrics."""
 
 
 @dataclass(frozen=True)
@@ -73,110 +47,19 @@ def escape(text: str) -> str:
     )
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Show a number to so many digits.
-
-    >>> number(0.25), number(None)
-    ('0.250', '-')
-    """
-    return UNDEFINED if value is None else f"{value:.{digits}f}"
+Blocks = Callable[[Result], Iterator[Block]]
 
 
-def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """Show an interval, both ends of which are known or neither.
+def shows(kind: type[Result]) -> Callable[[Blocks[Result]], Blocks[Result]]:
+    """Make a kind of result show itself by the paragraphs and tables that a function yields of it."""
 
-    >>> interval(0.2, 0.25), interval(None, None)
-    ('[0.200, 0.250]', '-')
-    """
-    if low is None or high is None:
-        return UNDEFINED
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+    def register(blocks: Blocks[Result]) -> Blocks[Result]:
+        kind._blocks = blocks
+        kind._text = lambda found: to_text(blocks(found))
+        kind._html = lambda found: to_html(blocks(found))
+        return blocks
 
-
-def span(low: float | None, high: float | None) -> str:
-    """Show the smallest and the largest of several values.
-
-    >>> span(0.2, 0.25), span(None, 0.25)
-    ('0.200 to 0.250', '-')
-    """
-    return UNDEFINED if low is None or high is None else f"{low:.3f} to {high:.3f}"
-
-
-def interval_of(found: Estimate | RankedRun) -> str:
-    """Show the interval of an estimate."""
-    return interval(found.low, found.high)
-
-
-_CELLS_ARE_EMPTY = {
-    "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
-    "zero_cell:": "no question is ",
-}
-
-
-def worded(reason: str | None) -> str:
-    """Show the code of a reason as words.
-
-    >>> worded("zero_cell:refused_right+answered_wrong")
-    'no question is refused right or answered wrong'
-    """
-    said = reason or "no reason given"
-    for code, words in _CELLS_ARE_EMPTY.items():
-        said = said.replace(code, words)
-    return re.sub(r"([:;])(?=\S)", r"\1 ", said).replace("+", " or ").replace("_", " ")
-
-
-def pvalue(value: float | None) -> str:
-    """Show a p-value.
-
-    >>> pvalue(0.01234), pvalue(1e-9), pvalue(None)
-    ('0.0123', '<.0001', '-')
-    """
-    if value is None:
-        return UNDEFINED
-    return "<.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def p_text(value: float | None) -> str:
-    """Return a p-value as a sentence has it.
-
-    >>> p_text(0.25), p_text(1e-9)
-    ('p = 0.2500', 'p <.0001')
-    """
-    shown = pvalue(value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
-
-
-def percent(share: float) -> str:
-    """Show a share as in "95 %"."""
-    return f"{share * 100:g} %"
-
-
-def title(*parts: str | None) -> str:
-    """Name what is known of model, dataset and variant; "all" where nothing is."""
-    return ", ".join(part for part in parts if part) or "all"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names as a sentence does.
-
-    >>> listed(["low"]), listed(["low", "normal", "high"]), listed([])
-    ('low', 'low, normal and high', '')
-    """
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-
-
-class Shown:
-    """A result that shows itself: as text where it is printed, as a table in a notebook."""
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield what it says of itself."""
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return to_text(self.blocks())
-
-    def _repr_html_(self) -> str:
-        return to_html(self.blocks())
+    return register
 
 
 def to_text(blocks: Iterable[Block]) -> str:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from refusal_index.data.rates import MISSING_LIMIT, never_forced
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import describe, first_draws
-from refusal_index.findings.comparison import CompareOptions, Difference, PairComparison, both_numbers
-from refusal_index.findings.draws import CORRECTED, INDEX
+from refusal_index.findings.comparison import Difference, PairComparison, both_numbers
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.sensitivity import missing_ranges
-from refusal_index.render import METRIC_COLUMNS, Block, Table
-from refusal_index.render.blocks import interval, interval_of, number, p_text, percent, pvalue, span, title, worded
+from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.confidence import ONE_BY_ONE
+from refusal_index.render.format import interval, interval_of, number, p_text, percent, pvalue, reason_text, span, title
 from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
-
-if TYPE_CHECKING:
-    from refusal_index.findings.comparison_results import RankedRuns, TwoRuns
 
 CORRECTED_RI = (
     "Corrected RI: RI estimated for the models' probabilities of refusing and of being wrong, from repeated samples of "
@@ -29,9 +27,10 @@ MEASURES = {"auroc": "AUROC", "brier": "Brier"}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
-def pair_blocks(found: TwoRuns) -> Iterator[Block]:
+@shows(PairComparison)
+def pair_blocks(found: PairComparison) -> Iterator[Block]:
     """Yield what came out of a comparison of two runs, and whether they were asked alike."""
-    runs, variants, level = found.runs, found.pair.variants, found.options.confidence_level
+    runs, variants, level = found.runs, found.variants, found.options.confidence_level
     first, second = (run.label for run in runs)
     for line in missing_lines(runs):
         yield from (line, "")
@@ -42,20 +41,20 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric], variant, *_with_holm(_cells(difference, level), holm))
+        (METRICS[metric].column, variant, *_with_holm(_cells(difference, level), holm))
         for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
     yield from ("", _primary(found, adjusted))
     for line in _about_corrected(found):
         yield from ("", line)
-    for line in _reasons(runs, found.pair):
+    for line in _reasons(found):
         yield from ("", line)
     yield from _confidence(found)
     yield from _asked_otherwise(runs)
 
 
-def _confidence(found: TwoRuns) -> Iterator[Block]:
+def _confidence(found: PairComparison) -> Iterator[Block]:
     """Yield how the scores of either run order and calibrate, where the same methods scored both."""
     if not found.confidence:
         return
@@ -74,7 +73,7 @@ def _confidence(found: TwoRuns) -> Iterator[Block]:
     yield from ("", Table.of(columns, rows, left=("confidence", "measure")))
     how = {True: "paired, of the questions that both scored", False: "unpaired, since they share few questions"}
     said = [how[paired] for paired in (True, False) if any(one.paired is paired for one in found.confidence)]
-    alike = f" {ONE_BY_ONE}" if describe(found.pair.variants[0].match.matrix.design, found.options.sampling) else ""
+    alike = f" {ONE_BY_ONE}" if describe(found.variants[0].match.matrix.design, found.options.sampling) else ""
     yield (
         f"High is good in AUROC, low in Brier. Intervals are {'; others '.join(said)}, and not adjusted for their "
         f"number.{alike}"
@@ -86,14 +85,14 @@ def _with_holm(cells: Iterator[str], holm: float | None) -> Iterator[str]:
     yield from (*numbers, pvalue(holm), status)
 
 
-def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
+def _primary(found: PairComparison, adjusted: Sequence[float | None]) -> str:
     """Say which p-value stands as it is, and that the others are adjusted."""
     others = sum(one is not None for one in adjusted)
     if not found.has_primary:
         return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
     metric, variant, difference = next(found.rows())
-    name = METRIC_COLUMNS[metric]
-    which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
+    name = METRICS[metric].column
+    which = f"{name} {variant}" if len(found.variants) > 1 else name
     its = "it has no p-value" if difference.pvalue is None else "its p-value stands as it is"
     return (
         f"{which} is the primary comparison, and {its}; those of the other {others} are adjusted for their number "
@@ -101,13 +100,14 @@ def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
     )
 
 
-def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
+@shows(RunRanking)
+def ranking_blocks(found: RunRanking) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
-    runs, ranking = found.runs, found.found.ranking
+    runs, ranking = found.runs, found.ranking
     for line in missing_lines(runs):
         yield from (line, "")
-    yield _matching(runs, found.found.match, found.found.variant)
-    yield from _sampled(found.found.match, found.options)
+    yield _matching(runs, found.match, found.variant)
+    yield from _sampled(found.match, found.options)
     for line in _unranked(found):
         yield from ("", line)
     if len(ranking.runs) < 2:
@@ -140,10 +140,10 @@ def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:
         yield f"The runs were not asked alike: {', '.join(differing)} {verb}. The difference may come from there."
 
 
-def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
-    runs, ranking = found.runs, found.found.ranking
-    level, name = percent(ranking.confidence_level), METRIC_COLUMNS[ranking.metric]
-    columns = ("model", name if found.found.variant else f"{name}, jointly", f"{level} interval", "letters")
+def _ranked_blocks(found: RunRanking) -> Iterator[Block]:
+    runs, ranking = found.runs, found.ranking
+    level, name = percent(ranking.confidence_level), METRICS[ranking.metric].column
+    columns = ("model", name if found.variant else f"{name}, jointly", f"{level} interval", "letters")
     ranked = ((runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
     yield from ("", Table.of(columns, ranked, left=("model", "letters")), "")
     yield (
@@ -170,9 +170,9 @@ def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield difference.status
 
 
-def _about_corrected(found: TwoRuns) -> Iterator[str]:
+def _about_corrected(found: PairComparison) -> Iterator[str]:
     """Say what the corrected index is and rests on, and where it disagrees with RI, or the models differ in noise."""
-    pair, index, corrected = found.pair, found.pair.headline, found.pair.corrected
+    pair, index, corrected = found, found.headline, found.corrected
     if pair.repeats_ri:
         yield DETERMINISTIC
     if pair.repeats_ri or not isinstance(corrected, CorrectedDifference):
@@ -220,16 +220,17 @@ def _questions(difference: CorrectedDifference) -> str:
     return f"{shared:,}" if first == second == shared else f"{first:,} and {second:,}, {shared:,} of them shared"
 
 
-def _unranked(found: RankedRuns) -> Iterator[str]:
-    if found.found.left_out:
+def _unranked(found: RunRanking) -> Iterator[str]:
+    if found.left_out:
         yield (
-            f"Left out: {', '.join(found.found.left_out)}, in which some model has no index with a standard "
+            f"Left out: {', '.join(found.left_out)}, in which some model has no index with a standard "
             "error; --variant ranks under one of them."
         )
-    for run in found.found.ranking.unranked:
+    for run in found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
-        yield f"{found.runs[run.row].label} is not ranked: {told}{worded(run.status)} ({worded(run.reason)})."
-    if tested := found.found.ranking.boundary_pairs:
+        yield f"{found.runs[run.row].label} is not ranked: {told}{reason_text(run.status)} ({reason_text(run.reason)})."
+    if tested := found.ranking.boundary_pairs:
+        yield f"{found.runs[run.row].label} is not ranked: {told}{reason_text(run.status)} ({reason_text(run.reason)})."
         each = (
             f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
             for one in tested
@@ -275,17 +276,18 @@ def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) ->
     )
 
 
-def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]:
+def _reasons(pair: PairComparison) -> Iterator[str]:
     """Say why a difference is no plain number, once for each reason, naming the run."""
+    runs = pair.runs
     found = [one for variant in pair.variants for one in variant.comparison.differences if one.status != "ok"]
     grouped: dict[tuple[Status, str], list[str]] = {}
     for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
         if difference.status != "ok":
             key = difference.status, _named(runs, difference.reason)
-            grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
+            grouped.setdefault(key, []).append(METRICS[name].column)
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
-        if METRIC_COLUMNS[INDEX] in names and any(one.method == "power_divergence" for one in found):
+        if METRICS[INDEX].column in names and any(one.method == "power_divergence" for one in found):
             advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
@@ -293,4 +295,4 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
     first, second = (run.label for run in runs)
     said = (reason or "").replace("first:", f"{first}: ").replace("second:", f"{second}: ")
-    return worded(said)
+    return reason_text(said)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refusal_index.data.rates import MISSING_LIMIT
 from refusal_index.findings.confidence_summary import AgainstRefusals, Difference, MethodSummary, Verdict
-from refusal_index.render.blocks import UNDEFINED, Block, Table, interval_of, listed, number, title
+from refusal_index.render.blocks import Block, Table
+from refusal_index.render.format import UNDEFINED, interval_of, listed, number, title
 from refusal_index.stats import Estimate
 
 FEW_OF_A_KIND = 20

@@ -13,7 +13,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.run_json import Stop
 from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.summary import Summary
-from refusal_index.render import Block, Table, escape, to_html, to_text
+from refusal_index.render.blocks import Block, Table, escape, to_html, to_text
 from refusal_index.render.summary import changes_blocks, summary_blocks, usage_text
 
 PLANE_INCHES = (2.3, 2.1)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.run_json import Stop
-from refusal_index.findings.draws import CORRECTED, NO_REPEATED_QUESTIONS
-from refusal_index.render.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent, worded
-from refusal_index.render.blocks import pvalue as shown_pvalue
-
-if TYPE_CHECKING:
-    from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
+from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.findings.metrics import CORRECTED, METRICS
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import UNDEFINED, listed, number, percent, reason_text
+from refusal_index.render.format import pvalue as shown_pvalue
 
 WORDS = {
     "answered_right": "right",
@@ -31,9 +31,10 @@ NO_CHANGES = {
 """Why no changed questions are listed."""
 
 
+@shows(GateResult)
 def gate_blocks(found: GateResult) -> Iterator[Block]:
     """Yield the verdict, the guards, what to do where it is open, and what changed most."""
-    yield f"{found.verdict.upper()}: {found.why}"
+    yield f"{found.verdict.upper()}: {sentence(found)}"
     yield ""
     yield judged(found)
     if found.guards:
@@ -46,6 +47,12 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
         yield ""
         yield "Changed by more than sampling noise, most changed first:"
         yield changed_table(found)
+
+
+def gate_document(found: GateResult) -> dict[str, Any]:
+    """Give all of a verdict as JSON holds it, with the reason in words."""
+    document = found.to_document()
+    return {"gate_version": document["gate_version"], "verdict": found.verdict, "why": sentence(found), **document}
 
 
 def sentence(found: GateResult) -> str:
@@ -130,7 +137,7 @@ def changed_table(found: GateResult) -> Table:
 
 def guard_name(one: GuardResult) -> str:
     """Return what a guard is called, as in tables of metrics."""
-    return METRIC_COLUMNS.get(one.named.guard.name, one.named.guard.name.replace("_", " "))
+    return METRICS[one.named.guard.name].column
 
 
 def allowed(one: GuardResult) -> str:
@@ -147,7 +154,7 @@ def reason_of(one: GuardResult) -> str:
         where = " in both runs" if one.named.against_baseline else ""
         return f"no question was sampled more than once{where} (run --draws 2)"
     said = (one.named.reason or "it has no interval").replace("first:", "candidate: ").replace("second:", "baseline: ")
-    return worded(said)
+    return reason_text(said)
 
 
 def judged(found: GateResult) -> str:

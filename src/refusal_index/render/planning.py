@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
+from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.planning import CorrectedPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
-from refusal_index.render import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.render.blocks import interval, interval_of, number, percent, span, title, worded
+from refusal_index.render.blocks import Block, Table
+from refusal_index.render.format import (
+    NOT_KNOWN,
+    UNDEFINED,
+    interval,
+    interval_of,
+    number,
+    percent,
+    reason_text,
+    span,
+    title,
+)
 from refusal_index.stats import MisgradingRange, PredictionPowered, RepeatPlan, SamplePlan
 
 
@@ -20,13 +31,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
         f"RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
-        yield from (f"  no plan: {plan.sizes[0].status} ({worded(plan.sizes[0].reason)})", "")
+        yield from (f"  no plan: {plan.sizes[0].status} ({reason_text(plan.sizes[0].reason)})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
     columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
-        widths = ", ".join(f"{METRIC_COLUMNS[metric]} +-{width:.3f}" for metric, width in plan.other_metrics.items())
+        widths = ", ".join(f"{METRICS[metric].column} +-{width:.3f}" for metric, width in plan.other_metrics.items())
         yield f"  with {n:,} questions also: {widths}"
     if expected.refusal_index is not None and options.difference is not None:
         yield from _difference(plan, expected.refusal_index - options.difference, options)
@@ -69,7 +80,7 @@ def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> I
         f"(refusals) and {found.error_slope:.3g} (errors)"
     )
     if found.sizes[0].half_width is None:
-        yield from (f"  no plan: {worded(found.sizes[0].reason)}", "")
+        yield from (f"  no plan: {reason_text(found.sizes[0].reason)}", "")
         return
     of_budget = "" if options.budget is None else f" with {options.budget:,.0f} requests under one prompt"
     yield f"  half-width of the {level} interval to be expected{of_budget}"
@@ -98,7 +109,7 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
         return
     start = f"  to tell it apart from a model with RI {lower:.3f}"
     if plan.apart.n is None:
-        yield f"{start}: no plan ({worded(plan.apart.reason)})"
+        yield f"{start}: no plan ({reason_text(plan.apart.reason)})"
         return
     yield (
         f"{start} with a chance of {percent(options.power)}: {plan.apart.n:,} "
@@ -115,7 +126,7 @@ def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
     yield number(needed.difference)
     yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({worded(needed.reason)})"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({reason_text(needed.reason)})"
     yield (
         UNDEFINED
         if plan.fewest is None
@@ -170,7 +181,7 @@ def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> It
 def _metrics_table(found: Decisions, options: DecisionOptions) -> Table:
     rows = (
         (
-            METRIC_COLUMNS[one.name],
+            METRICS[one.name].column,
             number(found.as_scored[one.name].estimate),
             span(one.low, one.high),
             *_powered(found.powered.get(one.name), options.confidence_level),
@@ -286,8 +297,8 @@ def _range(spread: MisgradingRange) -> str:
 
 def _range_status(spread: MisgradingRange) -> str:
     only_far = spread.status == "undefined" and spread.ends[0].estimate is not None
-    return f"{worded(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
+    return f"{reason_text(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
 
 
 def _status(reason: str | None, otherwise: str = "ok") -> str:
-    return otherwise if reason is None else worded(reason)
+    return otherwise if reason is None else reason_text(reason)

@@ -2,18 +2,80 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_index.data.files import plain
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.rates import Completeness
-from refusal_index.findings.draws import CORRECTED, INDEX, DrawsSummary, PooledSummary
+from refusal_index.findings.draws import DrawsSummary, PooledSummary
 from refusal_index.findings.labels import GradeAgreement, GradeChanges
-from refusal_index.findings.summary import Summary, Usage, VariantSummary
-from refusal_index.render import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.render.blocks import interval, interval_of, number, percent, span, title, worded
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.summary import Summary, Usage, VariantSummary, is_complete
+from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
+from refusal_index.render.blocks import Block, Table
 from refusal_index.render.confidence import ONE_BY_ONE, measures_blocks
+from refusal_index.render.format import (
+    NOT_KNOWN,
+    UNDEFINED,
+    interval,
+    interval_of,
+    number,
+    percent,
+    reason_text,
+    span,
+    title,
+)
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate
+
+SUMMARY_VERSION = 3
+"""Version of the JSON document."""
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
+    return {
+        "summary_version": SUMMARY_VERSION,
+        "complete": is_complete(summary),
+        "confidence_level": summary.confidence_level,
+        "penalty": summary.penalty,
+        "truthfulness_weights": list(summary.truthfulness_weights),
+        **summary.prices.to_document(),
+        "variants": [_variant_document(variant) for variant in summary.variants],
+        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
+        "confidence": plain(summary.confidence),
+    }
+
+
+def summary_to_json(summary: Summary) -> str:
+    """Write the summary as JSON text."""
+    return json.dumps(summary_document(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _variant_document(variant: VariantSummary) -> dict[str, Any]:
+    return {
+        **plain(variant),
+        "warnings": [{**plain(one), "message": sentence(one)} for one in variant.warnings],
+        "status": variant.status,
+        "n": variant.table.n,
+        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
+    }
+
+
+def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
+    return {
+        "model": pooled.model,
+        "dataset": pooled.dataset,
+        "variants": pooled.variants,
+        INDEX: {**pooled.refusal_index.to_document(), "standard_error": pooled.standard_error},
+        CORRECTED: None if pooled.corrected_refusal_index is None else pooled.corrected_refusal_index.to_document(),
+        "between_prompts": pooled.between_prompts.to_document(),
+        "new_prompt": pooled.new_prompt.to_document(),
+        "left_out": pooled.left_out,
+        "homogeneity": plain(pooled.homogeneity),
+    }
 
 
 def spread_sentence(pooled: PooledSummary) -> str:
@@ -33,11 +95,11 @@ def spread_sentence(pooled: PooledSummary) -> str:
 
 MIX_SIGN = "+"
 MISSING = "range of the missing"
-OF_ERRORS = ("hallucination_rate", "omniscience_index", "truthfulness_score")
+OF_ERRORS = tuple(one.name for one in METRICS.values() if one.table == "errors")
 """The metrics that set wrong answers against refusals: they have a table of their own."""
 
-METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, CORRECTED, *OF_ERRORS))
-"""The metrics that have a column behind the index."""
+RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and one.name not in (INDEX, CORRECTED))
+"""The metrics with a column after the index."""
 
 WHAT_RI_IS = (
     "RI is the Refusal Index as the paper reports it: the rank correlation between refusing a question and getting it "
@@ -119,10 +181,10 @@ def which_index(summary: Summary) -> Iterator[str]:
 def summary_table(summary: Summary) -> Table:
     """Make the table of all variants."""
     heading = "variant" if _shared_source(summary) else "model, dataset, variant"
-    metrics = (METRIC_COLUMNS[name] for name in METRICS)
+    metrics = (METRICS[name].column for name in RATES)
     missing = (MISSING,) if _any_missing(summary) else ()
     level = f"{percent(summary.confidence_level)} interval"
-    numbers = ("n", METRIC_COLUMNS[INDEX], level, *metrics, *missing, "scoring rules")
+    numbers = ("n", METRICS[INDEX].column, level, *metrics, *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
 
@@ -131,7 +193,7 @@ def errors_table(summary: Summary) -> Table:
     """Make the table of the scores that set wrong answers against refusals, at their weights."""
     weights = ",".join(f"{weight:g}" for weight in summary.truthfulness_weights)
     level = f"{percent(summary.confidence_level)} interval"
-    names = (METRIC_COLUMNS[OF_ERRORS[0]], METRIC_COLUMNS[OF_ERRORS[1]], f"{METRIC_COLUMNS[OF_ERRORS[2]]} at {weights}")
+    names = (METRICS[OF_ERRORS[0]].column, METRICS[OF_ERRORS[1]].column, f"{METRICS[OF_ERRORS[2]].column} at {weights}")
     columns = ("wrong or refused", *(column for name in names for column in (name, level)))
     rows = ((_title(summary, one), *_errors_row(one)) for one in summary.variants)
     return Table.of(columns, rows, left=columns[:1])
@@ -139,7 +201,7 @@ def errors_table(summary: Summary) -> Table:
 
 def _errors_row(variant: VariantSummary) -> Iterator[str]:
     for name in OF_ERRORS:
-        found, digits = variant.metric(name), 1 if name == "omniscience_index" else 3
+        found, digits = variant.metric(name), METRICS[name].digits
         yield number(found.estimate, digits)
         yield interval(found.low, found.high, digits)
 
@@ -169,7 +231,7 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
     yield _title(summary, variant)
     yield f"{variant.table.n:,}"
     yield from (number(variant.index.estimate), interval_of(variant.index))
-    yield from (number(variant.metric(name).estimate) for name in METRICS)
+    yield from (number(variant.metric(name).estimate) for name in RATES)
     if _any_missing(summary):
         yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
     yield span(rules.low, rules.high) if variant.sensitivity.knows_refused_again else NOT_KNOWN
@@ -192,7 +254,7 @@ def _remarks(variant: VariantSummary) -> Iterator[str]:
         yield f"Corrected RI is {_why(corrected)}."
     yield from _within_sources(variant)
     for warning in variant.warnings:
-        yield warning.message
+        yield sentence(warning)
 
 
 def _within_sources(variant: VariantSummary) -> Iterator[str]:
@@ -211,19 +273,19 @@ def _pooled(summary: Summary, pooled: PooledSummary) -> str:
     """Say the joint estimate, and how far the variants lie apart."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
-    index, corrected, name = pooled.refusal_index, pooled.corrected_refusal_index, METRIC_COLUMNS[INDEX]
+    index, corrected, name = pooled.refusal_index, pooled.corrected_refusal_index, METRICS[INDEX].column
     if index.estimate is None:
-        return f"{whose}all variants jointly: {name} undefined ({worded(index.reason)})."
+        return f"{whose}all variants jointly: {name} undefined ({reason_text(index.reason)})."
     ends = f" {interval_of(index)}" if index.low is not None else ""
     if corrected is not None:
-        ends += f", {METRIC_COLUMNS[CORRECTED]} {_in_words(corrected)}"
+        ends += f", {METRICS[CORRECTED].column} {_in_words(corrected)}"
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
     told = spread_sentence(pooled)
     return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{told}."
 
 
 def _draws_table(summary: Summary) -> Table:
-    columns = ("repeated draws", "questions", "draws", METRIC_COLUMNS[INDEX], *STEPS, METRIC_COLUMNS[CORRECTED])
+    columns = ("repeated draws", "questions", "draws", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
     further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
     rows = ((_title(summary, one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
     return Table.of((*columns, *further), rows, left=("repeated draws",))
@@ -249,7 +311,7 @@ def _why(index: Estimate) -> str:
     elif reason.endswith("not_positive"):
         told = "two samples of a question agree no more than by chance, or too few questions were sampled repeatedly"
     else:
-        told = worded(reason)
+        told = reason_text(reason)
     if index.status == "not_identified":
         return "not identified: the data are compatible with any value from -1 to 1"
     if reason.startswith("estimated_from"):
@@ -306,3 +368,48 @@ def _agreement(title: str, agreement: GradeAgreement) -> Iterator[Block]:
 def _name(grader: Mapping[str, Any] | None) -> str:
     names = [grader.get("name"), grader.get("second")] if grader else []
     return " and ".join(str(name) for name in names if name) or "(not named)"
+
+
+def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
+    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
+    heading = "model, dataset, variant"
+    columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
+    yield Table.of(columns, (_tally_row(tally) for tally in found), left=(heading,))
+    for tally in found:
+        for remark in _tally_remarks(tally):
+            yield from ("", f"{_tally_title(tally)}: {remark}")
+
+
+def _tally_row(tally: Tally) -> Iterator[str]:
+    metrics = {one.name: one.estimate for one in tally.metrics}
+    yield _tally_title(tally)
+    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
+    yield f"{tally.to_force:,}"
+
+
+def _tally_title(tally: Tally) -> str:
+    return title(tally.model, tally.dataset, tally.variant)
+
+
+def _tally_remarks(tally: Tally) -> Iterator[str]:
+    if tally.unscored:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
+        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
+    if not tally.metrics:
+        yield "so many are unscored that C/A, F and the weighted score would mislead."
+    if tally.forced:
+        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
+    if tally.set_aside:
+        yield (
+            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
+            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
+            "forced_correct=NAME, or with grade and forced_grade."
+        )
+    if settled := tally.refused - tally.to_force - tally.forced:
+        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
+    if not tally.refused:
+        yield (
+            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
+            "with --refusal REGEX how a refusal is reason_text."
+        )

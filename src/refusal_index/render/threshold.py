@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from refusal_index.findings.operating_points import OperatingPoint, Worth
 from refusal_index.findings.scored_answers import rule_of
-from refusal_index.render.blocks import Block, Table, interval_of, listed, number, percent
-from refusal_index.stats import RiskThreshold, UtilityThreshold
-
-if TYPE_CHECKING:
-    from refusal_index.findings.operating_points import OperatingPoint, Worth
-    from refusal_index.findings.threshold import Threshold
-    from refusal_index.stats import Estimate
+from refusal_index.findings.threshold import Threshold
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import interval_of, listed, number, percent
+from refusal_index.stats import Estimate, RiskThreshold, UtilityThreshold
 
 
+@shows(Threshold)
 def threshold_blocks(threshold: Threshold) -> Iterator[Block]:
     """Yield the choice in words, what must be said beside it, and the numbers of the other half."""
     found = threshold.found

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.datasets import Dataset, load_dataset
+from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.data.imports.first_pass import without_forced
 from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
-from refusal_index.findings.cautions import Caution
+from refusal_index.findings.statement import Statement
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.protocol import (
     FORCED,
     ForcedPass,
@@ -55,9 +55,9 @@ class ForcePlan:
     passes: tuple[FirstPass, ...]
 
     @property
-    def cautions(self) -> tuple[Caution, ...]:
-        """What must be said where two models are about to be mixed."""
-        return tuple(mixture(self.plan.identity["first_pass"]["model"], self.plan.settings.model))
+    def cautions(self) -> tuple[Statement, ...]:
+        """The caution that two models are about to be mixed, if they are."""
+        return mixture(self.plan.identity["first_pass"]["model"], self.plan.settings.model)
 
 
 def prepare_force(

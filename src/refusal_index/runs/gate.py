@@ -23,13 +23,14 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder, asked_under, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.findings.draws import CORRECTED
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
 from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
+from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
+from refusal_index.render.gate import gate_document
 from refusal_index.render.gate_files import to_junit, to_markdown
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import OpenRun, carry_out, opened
@@ -242,7 +243,7 @@ def _all_of(errors: Sequence[NotWrittenError]) -> NotWrittenError:
 
 
 def _json(found: GateResult) -> bytes:
-    told = json.dumps(redacted_in(found.to_document()), indent=2, ensure_ascii=False, allow_nan=False)
+    told = json.dumps(redacted_in(gate_document(found)), indent=2, ensure_ascii=False, allow_nan=False)
     return f"{told}\n".encode()
 
 

@@ -26,7 +26,7 @@ from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outc
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.cautions import Caution
+from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Usage
 from refusal_index.protocol import (
     FORCED,
@@ -233,20 +233,11 @@ def is_same_model(one: str, other: str) -> bool:
     return parts[-length:] == others[-length:]
 
 
-def mixture(first: str | None, forced: str) -> Iterator[Caution]:
-    """Yield what must be said where the two passes may be of two models."""
-    if first is None:
-        yield Caution(
-            "two_models",
-            f"The file does not say whose first pass it is, and {forced} gave the forced answers: unless they are one "
-            "model, RI says how well the refusals of one follow the ignorance of the other.",
-        )
-    elif not is_same_model(first, forced):
-        yield Caution(
-            "two_models",
-            f"The first pass is of {first} and the forced answers are of {forced}: RI mixes two models, and says how "
-            "well the refusals of one follow the ignorance of the other.",
-        )
+def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
+    """Return the caution that the two passes may be of two models, if they may."""
+    if first is not None and is_same_model(first, forced):
+        return ()
+    return (Statement("two_models", "grave", {"first": first, "forced": forced}),)
 
 
 __all__ = [

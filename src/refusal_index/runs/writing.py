@@ -35,12 +35,12 @@ from refusal_index.findings.summary import (
     reached,
     short_of,
     summarise,
-    summary_document,
     with_confidence,
 )
 from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -421,10 +421,10 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
-    """Add what must be said where the two passes may be of two models."""
+    """Add the caution that the two passes may be of two models."""
     if "first_pass" not in settings:
         return summary
-    said = tuple(mixture(settings["first_pass"]["model"], settings["model"]))
+    said = mixture(settings["first_pass"]["model"], settings["model"])
     variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
     return replace(summary, variants=variants)
 

@@ -15,7 +15,8 @@ from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, 
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.data.rates import contingency_table
-from refusal_index.findings.tally import tallies, tally_blocks
+from refusal_index.findings.tally import tallies
+from refusal_index.render.summary import tally_blocks
 from refusal_index.runs.first_passes import import_file, joined
 from refusal_index.stats import ContingencyTable
 

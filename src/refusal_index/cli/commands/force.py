@@ -58,6 +58,7 @@ def force(
     """
     from refusal_index.cli.runs import carrying, show_run
     from refusal_index.data.imports import ReadOptions
+    from refusal_index.render.sentences import sentence
     from refusal_index.runs import force as forced
     from refusal_index.runs.settings import Settings
 
@@ -65,7 +66,7 @@ def force(
     settings = Settings.of(model=model, **values)
     prepared = forced.prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in prepared.cautions:
-        console.note(f"warning: {caution.message}")
+        console.note(f"warning: {sentence(caution)}")
     run = carrying(prepared.plan, partial(forced.force, prepared))
     if not show_run(run, as_json=json):
         raise typer.Exit(INCOMPLETE)

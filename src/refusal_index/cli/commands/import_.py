@@ -47,10 +47,11 @@ def import_(
     """
     from refusal_index.cli.shared_options import columns_of, words_of
     from refusal_index.data.imports import ReadOptions, self_contained, to_outcomes
-    from refusal_index.data.imports.two_files import check_order, with_rows_of_forced
+    from refusal_index.data.imports.first_pass import check_order, with_rows_of_forced
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
-    from refusal_index.findings.tally import tallies, tally_blocks, tally_document
+    from refusal_index.findings.tally import tallies, tally_document
+    from refusal_index.render.summary import tally_blocks
     from refusal_index.runs.first_passes import import_file, joined
 
     file_format(out)  # a suffix that cannot be written is told before anything is read

@@ -55,8 +55,8 @@ def score(
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import is_complete, summarise, summary_document, with_confidence
-    from refusal_index.render.summary import summary_blocks
+    from refusal_index.findings.summary import is_complete, summarise, with_confidence
+    from refusal_index.render.summary import summary_blocks, summary_document
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
     given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
@@ -99,9 +99,9 @@ def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
 
 def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
     from refusal_index.data.rates import rates_outcomes, read_rates
-    from refusal_index.findings.summary import summarise, summary_document
-    from refusal_index.render.blocks import span
-    from refusal_index.render.summary import summary_blocks
+    from refusal_index.findings.summary import summarise
+    from refusal_index.render.format import span
+    from refusal_index.render.summary import summary_blocks, summary_document
 
     rows = read_rates(path)
     summary = summarise(rates_outcomes(rows), **worth, confidence_level=confidence_level)

@@ -226,6 +226,7 @@ def threshold(
     from refusal_index.data.runs import read_runs
     from refusal_index.data.sampling import Sampling
     from refusal_index.findings.threshold import ThresholdOptions, find_threshold
+    from refusal_index.render.threshold import threshold_blocks
 
     if (penalty is None) == (max_error is None):
         got = "neither" if penalty is None else "both"
@@ -246,7 +247,7 @@ def threshold(
     if json:
         console.document(found.to_document())
     else:
-        console.show(found.blocks())
+        console.show(threshold_blocks(found))
     if found.table is None:
         raise typer.Exit(INCOMPLETE)
     if out is not None:

@@ -102,9 +102,9 @@ def _entering(method: Method, completions: Sequence[Completion], of: Pass) -> li
 
 def _most(completions: Iterator[Completion]) -> int:
     """Return the largest number of replies to one question."""
-    places: dict[str, set[tuple[str, int]]] = {}
+    places: dict[str, set[tuple[Pass, int]]] = {}
     for one in completions:
-        places.setdefault(one.question_id, set()).add((one.variant, one.draw))
+        places.setdefault(one.question_id, set()).add((one.reply.of, one.draw))
     return max(map(len, places.values()), default=0)
 
 

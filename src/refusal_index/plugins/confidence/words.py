@@ -11,7 +11,7 @@ from refusal_index.data.errors import listed, shortened
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.plugins.confidence.plan import PendingRequests
 from refusal_index.plugins.confidence.scores import AddedScores, Allowed, Confidence
-from refusal_index.render import Block, Table
+from refusal_index.render.blocks import Block, Table
 from refusal_index.runs.dry_run import REPLY_TOKENS
 
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import (
     INDEX,
@@ -34,7 +35,6 @@ from refusal_index.plugins.studies.study import (
     paper_context,
     with_interval,
 )
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats import Estimate, iso_refusal_index, iso_score
 from refusal_index.stats.curves.operating_point import ScoreName
 
@@ -176,7 +176,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
         draw_contours(axes, contours, 0.5 if panel == INDEX else None)
         _draw_points(axes, frame, colours, markers)
-        axes.set_title(METRIC_LABELS[panel])
+        axes.set_title(METRICS[panel].label)
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])

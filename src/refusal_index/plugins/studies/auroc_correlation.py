@@ -24,6 +24,7 @@ from scipy.stats import pearsonr, rankdata
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import FloatArray, is_sparse, without_noise
 from refusal_index.plugins.studies.scatter import label_points
@@ -38,7 +39,6 @@ from refusal_index.plugins.studies.scores import (
     variant_scores,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
@@ -308,7 +308,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     first = frame.group_by("metric", maintain_order=True).first()
     rows = [
         {
-            "metric": METRIC_LABELS[row["metric"]],
+            "metric": METRICS[row["metric"]].label,
             "Spearman": with_interval(row["spearman"], row["spearman_low"], row["spearman_high"], digits=2),
             "Pearson": with_interval(row["pearson"], row["pearson_low"], row["pearson_high"], digits=2),
             "interval over": row["interval_over"] or "-",
@@ -330,7 +330,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     axes = figure.subplots(2, 3, sharey=True)
     for panel, name in zip(axes.flat, COMPARED, strict=True):
         _draw_metric(panel, frame.filter(metric=name))
-        panel.set_title(METRIC_LABELS[name])
+        panel.set_title(METRICS[name].label)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
     last = frame.filter(metric=COMPARED[-1])

@@ -25,7 +25,8 @@ from refusal_index.data.rates import contingency_table
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
-from refusal_index.findings.draws import CORRECTED, INDEX, corrected_indices, is_defined
+from refusal_index.findings.draws import corrected_indices, is_defined
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import (
     ALL,
@@ -43,14 +44,13 @@ from refusal_index.plugins.studies.scores import (
     short_labels,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
-from refusal_index.render import METRIC_LABELS
-from refusal_index.render.blocks import worded
+from refusal_index.render.format import reason_text
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 from refusal_index.stats.calibration.reliability import calibration_error_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
-INDICES = {name: METRIC_LABELS[name] for name in (INDEX, CORRECTED)}
+INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}
 """What the two indices are called."""
 
 WIDTH = style.WIDTH * 1.15
@@ -361,7 +361,9 @@ def _method_rows(
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
-        notes.append(f"{scored.name}: {label(one.method)} is left out: the AUROC is undefined ({worded(area.reason)}).")
+        notes.append(
+            f"{scored.name}: {label(one.method)} is left out: the AUROC is undefined ({reason_text(area.reason)})."
+        )
         return
     where = {**_where(scored), "method": one.method, "variant": one.variant, "trained": one.is_trained}
     for row in curve_rows(one.score, one.right, options):

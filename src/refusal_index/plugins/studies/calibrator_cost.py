@@ -18,12 +18,11 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
 from refusal_index.findings.confidence_summary import scores_by_method
-from refusal_index.findings.draws import INDEX
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import display_names, label, reference_variant
 from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
-from refusal_index.render import METRIC_LABELS
 
 NAME = "calibrator_cost"
 TITLE = "Cost of calibrators"
@@ -162,7 +161,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _name(row: dict[str, Any]) -> str:
-    name = METRIC_LABELS[INDEX] if row["method"] == INDEX else label(row["method"])
+    name = METRICS[INDEX].label if row["method"] == INDEX else label(row["method"])
     return f"{name}, {row['variant']}" if row["variant"] else name
 
 
@@ -220,7 +219,7 @@ def _draw_line(left: Axes, right: Axes, place: float, row: dict[str, Any]) -> No
 
 def _handles() -> list[Line2D]:
     looks = {
-        METRIC_LABELS[INDEX]: ("o", style.INK, style.INK),
+        METRICS[INDEX].label: ("o", style.INK, style.INK),
         "score of the model": ("o", style.MODEL_COLOURS[0], style.MODEL_COLOURS[0]),
         "score of what was trained": ("o", style.MODEL_COLOURS[1], style.PAPER),
         "tokens in": ("s", style.VARIANT_COLOURS["low"], style.VARIANT_COLOURS["low"]),

@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies.sampling_error import (
     RESAMPLES,
     RunErrors,
@@ -55,14 +56,13 @@ from refusal_index.plugins.studies.study import (
     paper_context,
     with_interval,
 )
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats.stability import disattenuated_correlation
 
 NAME = "index_and_accuracy"
 TITLE = "Refusal Index, accuracy and refusal rate"
 NEEDS = "runs of three models or more on one dataset; on SimpleQA one is enough, among the paper's models"
 
-METRICS = ("correct_rate", "correct_given_attempted", "refusal_rate")
+RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
 AXIS_LABELS = {
     "correct_rate": "Correct answer rate",
     "correct_given_attempted": "Correct given attempted (C/A)",
@@ -112,7 +112,7 @@ def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -
         return noise_columns(without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0]))))
 
     lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level, noise=noise)
-    ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(METRICS)})
+    ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(RATES)})
     return lined.with_columns((pl.col("refusal_index") > pl.col("fitted")).alias("above_line")).sort(
         ordered, maintain_order=True
     )
@@ -122,9 +122,9 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel a metric."""
     crowded = frame.filter(pl.col("source") == PAPER).height > 0
     figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
-    panels = figure.subplots(1, len(METRICS), sharey=True)
-    parts = [frame.filter(pl.col("metric") == metric) for metric in METRICS]
-    for axes, metric, own in zip(panels, METRICS, parts, strict=True):
+    panels = figure.subplots(1, len(RATES), sharey=True)
+    parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
+    for axes, metric, own in zip(panels, RATES, parts, strict=True):
         axes.set_xlabel(AXIS_LABELS[metric])
         axes.margins(x=0.18, y=0.1)
         axes.set_title(r_squared_text(own), fontsize=7, fontweight="normal")
@@ -138,7 +138,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     side = {True: "above", False: "below", None: "-"}
     rows = [
         (
-            *(METRIC_LABELS[row["metric"]], row["model"], row["family"]),
+            *(METRICS[row["metric"]].label, row["model"], row["family"]),
             with_interval(row["value"], row["value_low"], row["value_high"]),
             with_interval(row["refusal_index"], row["low"], row["high"]),
             *(number(row["fitted"]), side[row["above_line"]], number(row["spearman"])),
@@ -156,7 +156,7 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
     if index.estimate is None:
         return
     resampled = resampled_metrics(run, options) if len(scores) > 1 else {}
-    for metric in METRICS:
+    for metric in RATES:
         value = mean_of(scores, metric)
         if value is None:
             continue
@@ -172,14 +172,14 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
     for row in paper_context(runs).iter_rows(named=True):
         index = tuple(row[f"refusal_index{end}"] for end in ("", "_low", "_high"))
-        for metric in METRICS:
+        for metric in RATES:
             value = tuple(row[f"{metric}{end}"] for end in ("", "_low", "_high"))
             yield (metric, PAPER, row["model"], row["family"], *value, *index, index[0], None, False)
 
 
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
-    return tuple(regression_note(row, METRIC_LABELS[row["metric"]]) for row in lines.iter_rows(named=True))
+    return tuple(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True))
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:

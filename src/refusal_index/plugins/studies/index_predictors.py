@@ -38,7 +38,7 @@ from refusal_index.plugins.studies.study import (
     number,
     paper_context,
 )
-from refusal_index.render.blocks import pvalue
+from refusal_index.render.format import pvalue
 from refusal_index.stats.stability import reliability
 
 NAME = "index_predictors"

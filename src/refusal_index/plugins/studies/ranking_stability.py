@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, listed, number
 from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats.stability import kendall_w_ceiling
 
 NAME = "ranking_stability"
@@ -106,7 +106,7 @@ def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float
     if missing:
         return f"it is missing for {listed(missing)}"
     undefined = [
-        f"{METRIC_LABELS[name]} of {model}"
+        f"{METRICS[name].label} of {model}"
         for model, values in scores.items()
         for name, value in values.items()
         if value is None
@@ -210,7 +210,7 @@ def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFra
     table[0] |= {"W ceiling": NOTHING} if CEILING_COLUMNS[0] in frame.columns else {}
     for (metric,), part in rows.group_by("metric", maintain_order=True):
         ceiling = {"W ceiling": number(part[CEILING_COLUMNS[0]][0], 2)} if CEILING_COLUMNS[0] in part.columns else {}
-        table.append({"metric": METRIC_LABELS[str(metric)], **_printed_cells(part), **ceiling})
+        table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), **ceiling})
     return pl.DataFrame(table)
 
 
@@ -237,7 +237,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         panel.set_title(label.replace("-", "\u2212 "))
     names = list(dict.fromkeys(frame["metric"]))
     axes[0, 0].set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])
-    axes[0, 0].set_yticks(range(len(names)), [METRIC_LABELS[name] for name in names])
+    axes[0, 0].set_yticks(range(len(names)), [METRICS[name].label for name in names])
     for panels, label in zip(axes, statistics.values(), strict=True):
         panels[0].set_xlabel(label, loc="left")
 

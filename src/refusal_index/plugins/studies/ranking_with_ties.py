@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, shared_variants
-from refusal_index.findings.comparison import CompareOptions, RunRanking, rank
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import chosen_runs, dataset_name, level_text, model_name
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, with_interval
-from refusal_index.render.blocks import worded
+from refusal_index.render.format import reason_text
 from refusal_index.stats import PairwiseDifference, RankedRun
 
 NAME = "ranking_with_ties"
@@ -62,7 +63,7 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
     found = rank(runs, settings)
     names = [model_name(run) for run in runs]
     unranked = (
-        f"{names[run.row]} is not ranked: its index is {run.status} ({worded(run.reason)})."
+        f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
         for run in found.ranking.unranked
     )
     unpaired = () if found.match.paired else ("The models were asked other questions and are compared as they are.",)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import RESAMPLES, metric_draws, percentile_interval, resampled_tables
 from refusal_index.plugins.studies.scores import COMPARED, INDEX, level_text, questions_text, run_index, variant_scores
@@ -24,7 +25,6 @@ from refusal_index.plugins.studies.study import (
     widened,
     with_interval,
 )
-from refusal_index.render import METRIC_LABELS
 
 NAME = "results_table"
 TITLE = "Full results"
@@ -65,7 +65,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, metric in zip(panels, COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
             _draw_estimate(axes, places[row["model"], row["variant"], row["source"]], row)
-        axes.set_title(METRIC_LABELS[metric], loc="center")
+        axes.set_title(METRICS[metric].label, loc="center")
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
@@ -89,7 +89,10 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     )
     rows = pl.concat([own, resampled])
     cells = [with_interval(*row) for row in rows.select("estimate", "low", "high", "reason").iter_rows()]
-    named = rows.with_columns(pl.Series("cell", cells), pl.col("metric").replace_strict(METRIC_LABELS).alias("heading"))
+    named = rows.with_columns(
+        pl.Series("cell", cells),
+        pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("heading"),
+    )
     wide = widened(named, [*_LINE[:3], "n", "intervals"], "heading", "cell")
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant", "intervals": "Intervals"})
 

@@ -22,6 +22,7 @@ from scipy.stats import chi2
 
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import (
     ALL,
@@ -32,7 +33,6 @@ from refusal_index.plugins.studies.scores import (
     table_of,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, widened
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats.intervals import normal_quantile
 
 NAME = "sample_size"
@@ -179,7 +179,8 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the coefficients of variation, observed and predicted, one row a model and size."""
     cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
     labelled = frame.with_columns(
-        pl.col("metric").replace_strict(dict(METRIC_LABELS)).alias("metric"), pl.Series("cell", cells)
+        pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("metric"),
+        pl.Series("cell", cells),
     )
     return widened(labelled, ["model", "variant", "size"], "metric", "cell")
 
@@ -203,7 +204,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     for place in range(max(0, keys.height - columns), keys.height):
         axes.flat[place].set_xlabel("Questions")
     lines = [
-        Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRIC_LABELS[name]) for name in COMPARED
+        Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRICS[name].label) for name in COMPARED
     ]
     style.outside_legend(figure, lines)
 
@@ -229,7 +230,7 @@ def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
     for source in sources:
         scenario = stats.PlanningScenario.from_table(source.table)
         plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
-        counts = (f"{METRIC_LABELS[name]} {n:,}" for name, n in plans.items() if n)
+        counts = (f"{METRICS[name].label} {n:,}" for name, n in plans.items() if n)
         needed.append(f"{source.model} {', '.join(counts)}")
     return (
         f"Scatter of RI, C/A and F over {N_SUBSETS} random subsets of the questions of one prompt variant: standard "

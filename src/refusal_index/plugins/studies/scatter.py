@@ -25,7 +25,7 @@ from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA
 from refusal_index.plugins.studies.study import PAPER, RUN, number
 from refusal_index.plugins.studies.style import GREY, INK, FloatArray
-from refusal_index.render.blocks import p_text
+from refusal_index.render.format import p_text
 
 
 def label_points(

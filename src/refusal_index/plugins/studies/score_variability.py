@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import (
     RESAMPLES,
@@ -49,7 +50,6 @@ from refusal_index.plugins.studies.study import (
     number,
     widened,
 )
-from refusal_index.render import METRIC_LABELS
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
@@ -127,7 +127,7 @@ def _shown(row: Mapping[str, Any]) -> str:
 
 
 def _label(metric: str) -> str:
-    return "the three together" if metric == ALL_HEURISTIC else METRIC_LABELS[metric]
+    return "the three together" if metric == ALL_HEURISTIC else METRICS[metric].label
 
 
 NAME = "score_variability"
@@ -359,7 +359,7 @@ def _draw_spread(axes: Axes, place: float, row: dict[str, Any], name: str, look:
 
 
 def _line_label(metric: str, penalty: float | None) -> str:
-    return METRIC_LABELS[metric] + (f"\npenalty {penalty:g}" if penalty is not None else "")
+    return METRICS[metric].label + (f"\npenalty {penalty:g}" if penalty is not None else "")
 
 
 def _named(metric: str, penalty: float | None) -> str:
@@ -376,7 +376,7 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
             for metric, penalty, models in near
         ),
         *(
-            f"{model}: the variability of {METRIC_LABELS[metric]} is undefined ({reason.replace('_', ' ')})."
+            f"{model}: the variability of {METRICS[metric].label} is undefined ({reason.replace('_', ' ')})."
             for model, metric, reason in undefined
         ),
     )

@@ -11,6 +11,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun, shared_variants
+from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.scores import (
@@ -23,8 +24,7 @@ from refusal_index.plugins.studies.scores import (
     variant_scores,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
-from refusal_index.render import METRIC_LABELS
-from refusal_index.render.blocks import pvalue
+from refusal_index.render.format import pvalue
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
@@ -135,7 +135,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
             place = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
             style.interval_along_x(axes, place, row["low"], row["high"], colours[row["model"]])
             axes.plot(row["estimate"], place, "o", color=colours[row["model"]], markersize=4)
-        axes.set_title(METRIC_LABELS[metric], loc="center")
+        axes.set_title(METRICS[metric].label, loc="center")
         axes.margins(x=0.15)
         style.few_ticks(axes.xaxis, 2)
     what = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
@@ -153,7 +153,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
             "Dataset": row["dataset"],
             "Less": row["less"],
             "More": row["more"],
-            "Metric": METRIC_LABELS[row["metric"]],
+            "Metric": METRICS[row["metric"]].label,
             "with less": number(row["value_less"]),
             "with more": number(row["value_more"]),
             "difference": with_interval(row["estimate"], row["low"], row["high"], row["reason"]),

@@ -17,9 +17,18 @@ from typing import Any
 from uuid import UUID
 
 from refusal_index.data.files import write_atomically
-from refusal_index.plugins.trackers.results import UNNAMED, ExportedRun, VariantResults, described, name_part
+from refusal_index.findings.metrics import METRICS
+from refusal_index.plugins.trackers.results import (
+    UNNAMED,
+    ExportedRun,
+    VariantResults,
+    description,
+    name_part,
+    payoffs_of,
+)
 from refusal_index.redaction import redacted_in
 from refusal_index.stats import Estimate
+from refusal_index.stats.baseline import Payoffs
 from refusal_index.version import __version__
 
 SCHEMA_VERSION = "0.3.0"
@@ -143,17 +152,19 @@ def _uncertainty(run: ExportedRun, variant: VariantResults, one: Estimate) -> di
 
 
 def _metric_config(run: ExportedRun, one: Estimate) -> dict[str, Any]:
-    known = described(one.name, run.document)
+    known, given = METRICS.get(one.name), payoffs_of(run.document)
     named = {"metric_id": f"refusal_index.{one.name}", "metric_name": one.name, "score_type": "continuous"}
-    if known is None:
+    if known is None or (known.setting is not None and given is None):
         return {**named, "lower_is_better": False, "min_score": "-Infinity", "max_score": "Infinity"}
+    payoffs = given or Payoffs()
+    low, high = known.range(payoffs)
     return {
         **named,
-        "evaluation_description": known.title,
+        "evaluation_description": description(known.name, payoffs),
         "metric_unit": known.unit,
         "lower_is_better": known.lower_is_better,
-        "min_score": known.low,
-        "max_score": known.high,
+        "min_score": low,
+        "max_score": high,
     }
 
 

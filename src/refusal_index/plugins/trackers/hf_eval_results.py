@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.files import write_atomically
-from refusal_index.plugins.trackers.results import METRICS, ExportedRun, ExportError, VariantResults, name_part
+from refusal_index.findings.metrics import METRICS
+from refusal_index.plugins.trackers.results import (
+    ExportedRun,
+    ExportError,
+    VariantResults,
+    description,
+    name_part,
+    payoffs_of,
+)
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 
@@ -84,7 +92,8 @@ def _shown(variant: VariantResults, one: Estimate) -> str:
 
 
 def _note(run: ExportedRun, variant: VariantResults, one: Estimate) -> str:
-    title = METRICS[one.name].title if one.name in METRICS else one.name.replace("_", " ")
+    payoffs = payoffs_of(run.document)
+    title = description(one.name, payoffs) if one.name in METRICS and payoffs else one.name.replace("_", " ")
     asked = "all prompts jointly" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
     ends = (
         "" if one.low is None or one.high is None else f", {run.level * 100:g} % interval {one.low:g} to {one.high:g}"

@@ -18,9 +18,13 @@ from refusal_index.data.files import read_plain
 from refusal_index.data.folder import RunFolder, set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.summary import INCOMPLETE, SUMMARY_VERSION, summarise, summary_document, with_confidence
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import INCOMPLETE, summarise, with_confidence
 from refusal_index.redaction import redacted_in
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import SUMMARY_VERSION, summary_document
 from refusal_index.stats import Estimate
+from refusal_index.stats.baseline import Payoffs
 
 POOLED = "pooled"
 """Stands for the variant where an estimate is joint over all of them."""
@@ -278,6 +282,9 @@ def _text(value: object) -> str | None:
 PASSED_OVER = ("variants", "metrics", "estimate")
 """Levels of a summary that say nothing in a name: the estimate of a metric has the name of the metric."""
 
+LEFT_OUT = "warnings"
+"""A part of a summary whose numbers repeat others."""
+
 NAMING = ("variant", "method", "pass", "name", "rule", "family", "code")
 """What tells the items of a list apart, where they have some of these."""
 
@@ -328,7 +335,8 @@ def name_part(given: str) -> str:
 def _walk(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _walk(item, parts if key in PASSED_OVER else (*parts, name_part(str(key))))
+            if key != LEFT_OUT:
+                yield from _walk(item, parts if key in PASSED_OVER else (*parts, name_part(str(key))))
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
             yield from _walk(item, (*parts, *_called(item, place, parts)))
@@ -360,46 +368,17 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-@dataclass(frozen=True)
-class Described:
-    """What is known of one metric."""
-
-    title: str
-    low: float = 0.0
-    high: float = 1.0
-    lower_is_better: bool = False
-    unit: str = "proportion"
-
-
-INDEX = "How closely refusals follow what the model does not know: the rank correlation of refusals and errors"
-
-METRICS = {
-    "correct_rate": Described("Share of all questions answered right"),
-    "refusal_rate": Described("Share of all questions refused; by itself neither end is good", lower_is_better=True),
-    "correct_given_attempted": Described("Share of right answers among the questions attempted"),
-    "f_score": Described("Harmonic mean of the correct rate and of the share right among attempted"),
-    "weighted_score": Described("Right answers less the penalty times the wrong ones, per question", unit="points"),
-    "hallucination_rate": Described(
-        "Share of wrong answers among the questions not answered right", lower_is_better=True
-    ),
-    "omniscience_index": Described("Right answers less wrong ones, per hundred questions", -100, 100, unit="points"),
-    "truthfulness_score": Described("Right answers, refusals and wrong ones by three weights", unit="points"),
-    "error_rate": Described("Share of questions wrong where every question must be answered", lower_is_better=True),
-    "refusal_index": Described(f"{INDEX}, from one response per question", -1, 1, unit="correlation"),
-    "corrected_refusal_index": Described(
-        f"{INDEX}, estimated for the model's probabilities from repeated samples", -1, 1, unit="correlation"
-    ),
-}
-
-
-def described(name: str, document: Mapping[str, Any]) -> Described | None:
-    """Return what is known of a metric, with the range that it has in this summary; None for one of another release."""
-    known = METRICS.get(name)
-    if known is None or name not in ("weighted_score", "truthfulness_score"):
-        return known
-    given = document.get("truthfulness_weights") if name == "truthfulness_score" else (1, 0, document.get("penalty"))
-    match [finite(one) for one in given] if isinstance(given, list | tuple) else ():
-        case [float(right), float(refused), float(wrong)]:
-            ends = right, refused, -wrong
-            return Described(known.title, min(ends), max(ends), unit=known.unit)
+def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
+    """Return what answers are worth in a summary; None where the document does not say so."""
+    weights = document.get("truthfulness_weights")
+    match [finite(one) for one in (document.get("penalty"), *(weights if isinstance(weights, list | tuple) else ()))]:
+        case [float(penalty), float(right), float(refused), float(wrong)]:
+            return Payoffs(penalty, (right, refused, wrong))
     return None
+
+
+def description(name: str, payoffs: Payoffs) -> str:
+    """Return what a metric means."""
+    right, refused, wrong = payoffs.truthfulness
+    worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
+    return sentence(Statement(name, values=worth), "metric")

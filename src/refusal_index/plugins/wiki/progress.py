@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from refusal_index.plugins.wiki.frozen import BuildPaths, Usage
 from refusal_index.plugins.wiki.verdicts import Tried
-from refusal_index.render import escape
+from refusal_index.render.blocks import escape
 
 
 def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method
-from refusal_index.render.blocks import listed
 from refusal_index.render.confidence import ONE_BY_ONE, TRAINED, name_of, shared_remarks, told, verdict_sentence
+from refusal_index.render.format import listed
 from refusal_index.render.report.figures import BOX
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.tables import MINUS, MetricRow, Scale, count, number, percent

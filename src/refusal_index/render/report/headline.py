@@ -14,11 +14,13 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.run_json import Stop
-from refusal_index.findings.draws import INDEX, LARGE_SPREAD, PooledSummary
+from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
+from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.summary import VariantSummary, short_of
-from refusal_index.render.blocks import listed
+from refusal_index.render.format import listed
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.tables import IndexScale, count, index_scale, interval, number, percent
+from refusal_index.render.sentences import phrase, sentence
 from refusal_index.render.summary import REPEATS_RI, WHAT_CORRECTED_RI_IS, WHAT_RI_IS, lacking
 from refusal_index.stats import Estimate, latent_auroc, refusal_index, rho_from_refusal_index
 
@@ -31,22 +33,6 @@ What pulls as far as the choice of questions does is no smaller matter than the 
 
 SHOWN_PULL = 0.005
 """By how much something must be able to move the index for that to be said: less would be shown as 0.00."""
-
-_TITLES = {
-    "undefined": "Undefined",
-    "boundary": "At its limit",
-    "next_to_no_knowledge": "Next to no knowledge",
-    "few_right_answers": "Few right answers",
-    "small_cell": "A small cell",
-    "incomplete": "Incomplete",
-    "incomplete_draws": "Further draws missing",
-    "unscored_refusals": "Missing refusals",
-    "forced_refusals": "Refused when forced",
-    "repeated_draws_unused": "Repeated draws unused",
-    "few_repeated": "Few repeated draws",
-    "one_cluster": "One cluster",
-    "few_clusters": "Few clusters",
-}
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ def _warnings(run: ReportRun) -> Iterator[Spoiler]:
     """Yield each kind of caution once, in the words of the first variant that has it, the others named."""
     for code in dict.fromkeys(warning.code for variant in run.variants for warning in variant.warnings):
         held = [
-            (name, warning.message)
+            (name, sentence(warning, "page"))
             for name, variant in zip(run.names, run.variants, strict=True)
             for warning in variant.warnings
             if warning.code == code
@@ -77,7 +63,7 @@ def _warnings(run: ReportRun) -> Iterator[Spoiler]:
         (first, message), others = held[0], [name for name, _ in held[1:]]
         whose = f"{first}: " if len(run.variants) > 1 else ""
         also = f" The same holds for {listed(others)}." if others else ""
-        yield Spoiler(GRAVE, _TITLES.get(code, code), f"{whose}{message}{also}")
+        yield Spoiler(GRAVE, phrase(code, "title"), f"{whose}{message}{also}")
 
 
 def _missing_grades(run: ReportRun) -> Iterator[Spoiler]:

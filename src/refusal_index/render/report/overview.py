@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.findings.comparison import CompareOptions, compare_pair, rank
-from refusal_index.render.blocks import listed, worded
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import rank
+from refusal_index.render.format import listed, reason_text
 from refusal_index.render.report.confidence import ConfidenceView, confidence_view
 from refusal_index.render.report.figures import Mosaic, Plane, mosaics, plane
 from refusal_index.render.report.headline import GRAVE, Headline, finding, headline, paper_indices, verdict
@@ -155,7 +157,7 @@ def _pair(runs: Sequence[ComparedRun], options: CompareOptions) -> Iterator[str]
     single = found.variants[0]
     difference = found.headline
     if difference.estimate is None or difference.pvalue is None:
-        yield f"Whether the two differ cannot be said ({worded(difference.reason)})."
+        yield f"Whether the two differ cannot be said ({reason_text(difference.reason)})."
         yield _matched(single.match)
         return
     ahead, ends = difference.estimate >= 0, difference.confidence_interval(options.confidence_level)
@@ -180,7 +182,7 @@ def _ranking(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tupl
         f"Runs that share a letter cannot be told apart; the chance of even one false difference is at most {share}.",
     ]
     if found.ranking.unranked:
-        names = [f"{runs[run.row].label} ({worded(run.reason)})" for run in found.ranking.unranked]
+        names = [f"{runs[run.row].label} ({reason_text(run.reason)})" for run in found.ranking.unranked]
         sentences.append(f"Not ranked: {listed(names)}.")
     return tuple(sentences), {run.row: run.letters for run in ranked}
 

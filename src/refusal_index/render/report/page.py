@@ -25,9 +25,9 @@ from markupsafe import Markup
 
 from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.findings.gate import GateResult
-from refusal_index.render import Table
-from refusal_index.render.blocks import listed, worded
-from refusal_index.render.gate import changed_table, guard_table, judged, notes
+from refusal_index.render.blocks import Table
+from refusal_index.render.format import listed, reason_text
+from refusal_index.render.gate import changed_table, guard_table, judged, notes, sentence
 from refusal_index.render.report.browser import Cut, Questions, payload, questions_of
 from refusal_index.render.report.confidence import UNIT
 from refusal_index.render.report.figures import CELLS, SHORT
@@ -142,7 +142,7 @@ def gate_view(found: GateResult) -> GateView:
     beside = (BESIDE,) if found.baseline is not None else ()
     return GateView(
         found.verdict,
-        found.why,
+        sentence(found),
         (judged(found), *notes(found), *beside),
         guard_table(found) if found.guards else None,
         changed_table(found) if found.changed else None,
@@ -257,7 +257,7 @@ def _environment() -> Environment:
     environment.filters.update(
         visible=visible,
         plain=plain,
-        worded=worded,
+        reason_text=reason_text,
         number=number,
         interval=interval,
         percent=percent,

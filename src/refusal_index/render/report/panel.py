@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
-from refusal_index.render import METRIC_LABELS
-from refusal_index.render.blocks import listed, worded
+from refusal_index.render.format import listed, reason_text
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.tables import MEANINGS, Scale, count, number, percent
 from refusal_index.stats import Estimate
@@ -193,7 +193,7 @@ class Chart:
         """Why some steps have no number, or no interval, and which."""
         by_reason: dict[str, list[str]] = {}
         for point in self.gaps:
-            by_reason.setdefault(worded(point.value.reason), []).append(f"{point.step:,}")
+            by_reason.setdefault(reason_text(point.value.reason), []).append(f"{point.step:,}")
         return "; ".join(
             f"{reason} at step{'s' if len(steps) > 1 else ''} {', '.join(steps)}" for reason, steps in by_reason.items()
         )
@@ -302,7 +302,7 @@ def _chart(found: PanelOfSteps, metric: str) -> Chart:
     change = over_steps.change if metric in TESTED and found.changed(metric) else None
     since = None if change is None else found.steps[change.row]
     return Chart(
-        name="Refusal Index" if metric == INDEX else METRIC_LABELS[metric],
+        name="Refusal Index" if metric == INDEX else METRICS[metric].label,
         meaning=MEANINGS[metric],
         x=x,
         y=y,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from refusal_index.findings.draws import CORRECTED, INDEX, DrawsSummary
+from refusal_index.findings.draws import DrawsSummary
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.summary import Summary, Usage, VariantSummary
-from refusal_index.render import METRIC_LABELS
 from refusal_index.render.blocks import OBEYED
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.stats import Estimate
@@ -227,7 +227,7 @@ def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 
 def _metric_row(run: ReportRun, name: str) -> MetricRow:
     cells = tuple(variant.metric(name) for variant in run.variants)
-    title = METRIC_LABELS[name]
+    title = METRICS[name].label
     meaning = MEANINGS[name]
     if name == "weighted_score":
         meaning = f"correct less {run.summary.penalty:g} for every answer given"
@@ -270,9 +270,9 @@ def _kind(decision: str) -> str:
 
 
 def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
-    yield METRIC_LABELS[INDEX], variant.index
+    yield METRICS[INDEX].label, variant.index
     if variant.corrected is not None:
-        yield METRIC_LABELS[CORRECTED], variant.corrected
+        yield METRICS[CORRECTED].label, variant.corrected
     if variant.draws is not None:
         yield "forced for all", Estimate(variant.draws.forced_for_all)
     missing = variant.missing

@@ -1,0 +1,80 @@
+"""The table of metrics: what each is called, which values it can have, and which end of them is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from refusal_index.stats.baseline import Payoffs, ratio_weights
+
+INDEX = "refusal_index"
+"""RI: the index of one response per question, the number that the paper reports."""
+
+CORRECTED = "corrected_refusal_index"
+"""RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. Its description is the sentence of its name in ``render/en.toml``."""
+
+    name: str
+    label: str  # in figures and printed tables
+    # low, high: the smallest and the largest value; of a metric with a `setting`, those at its default
+    low: float = 0.0
+    high: float = 1.0
+    lower_is_better: bool = False
+    unit: Literal["proportion", "points", "correlation"] = "proportion"
+    digits: int = 3  # shown
+    setting: Literal["penalty", "truthfulness_weights"] | None = None  # of the run, on which the range depends
+    # the table of a summary in which it has a column: that of the indices and rates, or that of wrong answers against
+    # refusals
+    table: Literal["rates", "errors"] = "rates"
+
+    @property
+    def column(self) -> str:
+        """The label as the columns of a plain-text table have it.
+
+        >>> METRICS["correct_rate"].column, METRICS["f_score"].column
+        ('correct', 'F')
+        """
+        return self.label if self.label.isupper() else f"{self.label[0].lower()}{self.label[1:]}"
+
+    def range(self, payoffs: Payoffs) -> tuple[float, float]:
+        """Return the smallest and the largest value, given what answers are worth.
+
+        >>> METRICS["weighted_score"].range(Payoffs(penalty=0.25)), METRICS["refusal_index"].range(Payoffs())
+        ((-0.25, 0.75), (-1, 1.0))
+        """
+        if self.setting is None:
+            return self.low, self.high
+        weights = ratio_weights(self.name, payoffs)[0]
+        return float(min(weights)), float(max(weights))
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            Metric("correct_rate", "Correct"),
+            Metric("refusal_rate", "Refused", lower_is_better=True),
+            Metric("correct_given_attempted", "C/A"),
+            Metric("f_score", "F"),
+            Metric("weighted_score", "Weighted", -1, 0, unit="points", setting="penalty"),
+            Metric("hallucination_rate", "Hallucinated", lower_is_better=True, table="errors"),
+            Metric("omniscience_index", "Omniscience", -100, 100, unit="points", digits=1, table="errors"),
+            Metric(
+                *("truthfulness_score", "Truthfulness", -1, 1),
+                unit="points",
+                setting="truthfulness_weights",
+                table="errors",
+            ),
+            Metric("error_rate", "Error", lower_is_better=True),
+            Metric(INDEX, "RI", -1, unit="correlation"),
+            Metric(CORRECTED, "Corrected RI", -1, unit="correlation"),
+        )
+    }
+)
+"""Every metric by its name, in the order in which tables show them."""

@@ -1,0 +1,178 @@
+"""Numbers, names and codes as text. `typeset` turns what they return into what a page shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from refusal_index.stats import Estimate, RankedRun
+
+UNDEFINED = "-"
+"""Stands for a number that does not exist."""
+
+NOT_KNOWN = "not known"
+"""Stands for a number that exists but that the data do not hold."""
+
+MINUS, DASH, NO_BREAK_SPACE = "\u2212", "\u2013", "\u00a0"
+
+
+def typeset(text: str) -> str:
+    r"""Return a formatted number as a page shows it: a true minus sign, a dash for undefined, no break before "%".
+
+    >>> typeset("[-0.25, 0.10]") == "[\u22120.25, 0.10]", typeset("-") == "\u2013", typeset("12.5 %")
+    (True, True, '12.5\xa0%')
+    """
+    if text == UNDEFINED:
+        return DASH
+    return re.sub(r"(?<![\w.)\]])-(?=\d)", MINUS, text).replace(" %", f"{NO_BREAK_SPACE}%")
+
+
+def number(value: float | None, digits: int | None = 3) -> str:
+    """Format a number to some digits, or to those it has; a rounded zero has no sign.
+
+    >>> number(0.25), number(-0.0001), number(0.25, None), number(None)
+    ('0.250', '0.000', '0.25', '-')
+    """
+    if value is None:
+        return UNDEFINED
+    return f"{value:zg}" if digits is None else f"{value:z.{digits}f}"
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Format a number with its sign.
+
+    >>> signed(0.25), signed(-0.25), signed(None)
+    ('+0.250', '-0.250', '-')
+    """
+    return UNDEFINED if value is None else f"{value:+z.{digits}f}"
+
+
+def interval(low: float | None, high: float | None, digits: int = 3) -> str:
+    """Format an interval.
+
+    >>> interval(0.2, 0.25), interval(None, None)
+    ('[0.200, 0.250]', '-')
+    """
+    return UNDEFINED if low is None or high is None else f"[{number(low, digits)}, {number(high, digits)}]"
+
+
+def interval_of(found: Estimate | RankedRun, digits: int = 3) -> str:
+    """Format the interval of an estimate."""
+    return interval(found.low, found.high, digits)
+
+
+def span(low: float | None, high: float | None, digits: int = 3) -> str:
+    """Format the smallest and the largest of several values.
+
+    >>> span(0.2, 0.25), span(None, 0.25)
+    ('0.200 to 0.250', '-')
+    """
+    return UNDEFINED if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
+
+
+def estimate(found: Estimate, digits: int = 3) -> str:
+    """Format an estimate with its interval, if it has one.
+
+    >>> from refusal_index.stats import Estimate
+    >>> estimate(Estimate(0.2, 0.1, 0.3), 2), estimate(Estimate(None, status="not_identified"))
+    ('0.20 [0.10, 0.30]', 'not identified')
+    """
+    if found.estimate is None or found.status == "not_identified":
+        return "not identified" if found.status == "not_identified" else "undefined"
+    ends = "" if found.low is None else f" {interval_of(found, digits)}"
+    return f"{number(found.estimate, digits)}{ends}"
+
+
+def pvalue(value: float | None) -> str:
+    """Format a p-value.
+
+    >>> pvalue(0.01234), pvalue(1e-9), pvalue(None)
+    ('0.0123', '<.0001', '-')
+    """
+    if value is None:
+        return UNDEFINED
+    return "<.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def p_text(value: float | None) -> str:
+    """Format a p-value as in a sentence.
+
+    >>> p_text(0.25), p_text(1e-9)
+    ('p = 0.2500', 'p <.0001')
+    """
+    shown = pvalue(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def percent(share: float | None, digits: int | None = None) -> str:
+    """Format a share in per cent: to some digits, or to those it has.
+
+    >>> percent(0.95), percent(0.256, 0), percent(0.0271, 1), percent(-1e-17, 0), percent(None)
+    ('95 %', '26 %', '2.7 %', '0 %', '-')
+    """
+    if share is None:
+        return UNDEFINED
+    return f"{number(100 * share, digits)} %"
+
+
+def share(part: float, whole: float, digits: int = 1) -> str:
+    """Format a part of a whole in per cent.
+
+    >>> share(2, 60), share(0, 0)
+    ('3.3 %', '-')
+    """
+    return percent(part / whole if whole else None, digits)
+
+
+def count(amount: float | None, noun: str = "") -> str:
+    """Format a number of things.
+
+    >>> count(1, "question"), count(2000, "question"), count(2000)
+    ('1 question', '2,000 questions', '2,000')
+    """
+    if amount is None:
+        return UNDEFINED
+    return f"{amount:,.0f} {noun}{'' if amount == 1 else 's'}" if noun else f"{amount:,.0f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as in a sentence.
+
+    >>> listed(["low"]), listed(["low", "normal", "high"]), listed([])
+    ('low', 'low, normal and high', '')
+    """
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Format how often each of some names occurs.
+
+    >>> counted({"request_failed": 1200, "not_finished": 1})
+    'request_failed 1,200, not_finished 1'
+    """
+    return ", ".join(f"{name} {amount:,}" for name, amount in counts.items())
+
+
+def title(*parts: str | None) -> str:
+    """Join the known ones of model, dataset and variant; "all" if none is known."""
+    return ", ".join(part for part in parts if part) or "all"
+
+
+_REASON_PARTS = {
+    "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
+    "zero_cell:": "no question is ",
+}
+
+
+def reason_text(code: str | None) -> str:
+    """Format the code of a reason.
+
+    >>> reason_text("zero_cell:refused_right+answered_wrong")
+    'no question is refused right or answered wrong'
+    """
+    text = code or "no reason given"
+    for part, words in _REASON_PARTS.items():
+        text = text.replace(part, words)
+    return re.sub(r"([:;])(?=\S)", r"\1 ", text).replace("+", " or ").replace("_", " ")

@@ -1,0 +1,70 @@
+"""Sentences about results: a Jinja2 template for each code of a statement, in ``en.toml``.
+
+Values are shown as they are: whoever shows a sentence escapes what would be obeyed there.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
+
+from refusal_index.findings.statement import Statement
+from refusal_index.render import format as formats
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+Audience = Literal["text", "page", "title", "metric"]
+"""Plain text; the report, whose numbers are typeset; a title in the report; the description of a metric."""
+
+_NUMBERS = ("number", "signed", "interval", "interval_of", "span", "estimate", "pvalue", "p_text", "percent", "share")
+_WORDS = ("count", "listed", "counted", "title", "reason_text")
+
+
+def sentence(statement: Statement, audience: Audience = "text") -> str:
+    """Return the sentence of a statement; the report has the one of plain text unless it has its own."""
+    sections = sentences()
+    section = audience if audience != "page" or statement.code in sections["page"] else "text"
+    return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
+
+
+def phrase(code: str, section: str) -> str:
+    """Return the phrase of a code that is a part of sentences; a code without one is formatted as a reason."""
+    return sentences()[section].get(code) or formats.reason_text(code)
+
+
+def fill(template: str, values: Mapping[str, Any], *, typeset: bool = False) -> str:
+    """Fill in a template, whose filters are the functions of `render.format`, `phrase` and `sentence`."""
+    return _compiled(template, typeset).render(values)
+
+
+@cache
+def sentences() -> Mapping[str, Mapping[str, str]]:
+    """Return all templates, by section and code."""
+    return tomllib.loads(resources.files("refusal_index.render").joinpath("en.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _compiled(template: str, typeset: bool) -> Template:
+    return _environment(typeset).from_string(template)
+
+
+@cache
+def _environment(typeset: bool) -> Environment:
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - many runs show no sentence
+
+    audience: Audience = "page" if typeset else "text"
+    found = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - escaped where it is shown
+    filters = {name: getattr(formats, name) for name in (*_NUMBERS, *_WORDS)}
+    if typeset:
+        filters |= {name: typesetting(filters[name]) for name in _NUMBERS}
+    found.filters |= filters | {"phrase": phrase, "sentence": lambda one: sentence(one, audience), "quoted": repr}
+    return found
+
+
+def typesetting(function: Callable[..., str]) -> Callable[..., str]:
+    """Return a formatting function whose results are typeset."""
+    return lambda *given: formats.typeset(function(*given))

@@ -1,0 +1,78 @@
+"""Every statement has a sentence and every sentence a statement; every metric has one row and one description."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import refusal_index
+from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.statement import Statement
+from refusal_index.plugins.trackers.results import description
+from refusal_index.render.sentences import fill, sentence, sentences
+from refusal_index.stats import METRIC_NAMES
+from refusal_index.stats.baseline import Payoffs
+
+PACKAGE = Path(refusal_index.__file__).parent
+MODULES = [path for folder in ("findings", "render", "runs") for path in (PACKAGE / folder).rglob("*.py")]
+
+
+def codes_of(node: ast.expr, module: Path) -> Iterator[str]:
+    """Yield the codes that the first argument of a statement can be."""
+    if isinstance(node, ast.IfExp):
+        yield from (*codes_of(node.body, module), *codes_of(node.orelse, module))
+    elif isinstance(node, ast.Constant):
+        yield str(node.value)
+    elif isinstance(node, ast.Name):
+        name = ".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts)
+        yield getattr(importlib.import_module(name), node.id)
+    else:
+        raise AssertionError(f"{module}:{node.lineno}: expected a code, a constant, or one of two")
+
+
+def emitted() -> set[str]:
+    """Return the codes of all statements that are made anywhere."""
+    return {
+        code
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Statement"
+        for code in codes_of(node.args[0], module)
+    }
+
+
+def test_every_statement_has_a_sentence_and_every_sentence_a_statement():
+    assert emitted() == set(sentences()["text"]) | set(sentences()["page"])
+
+
+def test_every_title_is_of_a_statement():
+    assert set(sentences()["title"]) <= emitted()
+
+
+def test_every_metric_has_a_row_and_a_description():
+    assert set(METRICS) == set(sentences()["metric"]) == {*METRIC_NAMES, "corrected_refusal_index"}
+    assert all(description(name, Payoffs()) for name in METRICS)
+
+
+@pytest.mark.parametrize("section", sentences())
+def test_templates_use_filters_and_sections_that_exist(section):
+    for code, template in sentences()[section].items():
+        named = re.findall(r"phrase\(?'(\w+)'", template) + re.findall(r"'phrase', '(\w+)'", template)
+        assert set(named) <= set(sentences()), code
+        assert "  " not in template.strip(), code
+
+
+def test_a_value_is_never_a_template():
+    assert sentence(Statement("two_models", values={"first": "{{ forced }}", "forced": "b"})).count("{{ forced }}") == 1
+
+
+def test_numbers_of_the_report_are_typeset_and_names_are_not():
+    values = {"value": -0.25, "share": 0.5, "names": ["a -1"]}
+    template = "{{ value | number(2) }} {{ share | percent(0) }} {{ names | listed }}"
+    assert fill(template, values) == "-0.25 50 % a -1"
+    assert fill(template, values, typeset=True) == "\u22120.25 50\u00a0% a -1"
