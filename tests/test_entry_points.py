@@ -56,7 +56,7 @@ app(sys.argv[1:], standalone_mode=False)
 """
 
 
-@pytest.mark.parametrize("line", [("--help",), ("study",), ("ls", "--help"), ("serve", "--help")])
+@pytest.mark.parametrize("line", [("--help",), ("study", "--help"), ("ls", "--help"), ("serve", "--help")])
 def test_our_own_names_need_no_scan(line):
     done = subprocess.run([sys.executable, "-c", SCRIPT, *line], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -21,10 +21,11 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun, compared_runs
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import compare_two, rank_all
+from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import rank
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.findings.threshold import ThresholdOptions, find_threshold
@@ -114,9 +115,9 @@ def test_property_every_number_of_a_run_lies_in_its_interval(table, is_determini
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interval(first, second, metric):
     runs = [run_of(first), run_of(second)]
-    check_document(compare_two(*runs, CompareOptions(variant="low")).to_document())
+    check_document(compare_pair(runs, CompareOptions(variant="low")).to_document())
     if metric == "refusal_index" or all(table["draw"].max() for table in (first, second)):
-        check_document(rank_all(runs, CompareOptions(variant="low", metric=metric)).to_document())
+        check_document(rank(runs, CompareOptions(variant="low", metric=metric)).to_document())
 
 
 @dear_examples(0.4)

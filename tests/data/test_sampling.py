@@ -12,10 +12,12 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import read_outcomes, read_tables, write_outcomes
 from refusal_index.data.runs import read_runs
 from refusal_index.data.sampling import Sampling, outcome_matrix
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import compare_two, rank_all
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import rank
 from refusal_index.findings.summary import summarise
 from refusal_index.render.blocks import to_text
+from refusal_index.render.comparison import pair_blocks
 from refusal_index.render.summary import summary_blocks, summary_document
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 
@@ -184,16 +186,16 @@ def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
     frames = [rows(seed) for seed in range(3)]
     refused, wrong = (np.stack([frame[name].to_numpy() for frame in frames]) for name in ("refused", "wrong"))
     design = {"cluster": frames[0]["family"].to_numpy(), "weight": frames[0]["population"].to_numpy()}
-    two = compare_two(*runs[:2], options)
+    two = compare_pair(runs[:2], options)
     expected = compare_metrics(refused[:2], wrong[:2], **design)
-    found = two.pair.variants[0].comparison
+    found = two.variants[0].comparison
     for name in METRIC_NAMES:
         assert found[name].confidence_interval() == pytest.approx(expected[name].confidence_interval(), nan_ok=True)
-    assert "The questions come in 40 clusters (column 'family')." in str(two)
-    assert "weighted (column 'population') and worth" in str(two)
+    assert "The questions come in 40 clusters (column 'family')." in to_text(pair_blocks(two))
+    assert "weighted (column 'population') and worth" in to_text(pair_blocks(two))
     assert two.to_document()["variants"][0]["sampling"]["clusters"] == 40
-    ranked = rank_all(runs, options)
-    assert ranked.found.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value
+    ranked = rank(runs, options)
+    assert ranked.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value
     assert ranked.to_document()["sampling"]["cluster"] == "family"
 
 
@@ -202,15 +204,15 @@ def test_joint_comparisons_allow_for_them(tmp_path) -> None:
         variants = [rows(10 * seed + place, variant=pl.lit(variant)) for place, variant in enumerate(("low", "high"))]
         pl.concat([variants[0], variants[1].reverse()]).write_csv(tmp_path / f"{name}.csv")
     sampling = Sampling(cluster="family")
-    found = compare_two(
-        *read_runs([tmp_path / "a.csv", tmp_path / "b.csv"], sampling), CompareOptions(sampling=sampling)
+    found = compare_pair(
+        read_runs([tmp_path / "a.csv", tmp_path / "b.csv"], sampling), CompareOptions(sampling=sampling)
     )
     frames = [[rows(10 * seed + place) for place in range(2)] for seed in range(2)]
     refused, wrong = (
         np.array([[one[name].to_numpy() for one in run] for run in frames]) for name in ("refused", "wrong")
     )
     expected = compare_joint(refused, wrong, cluster=frames[0][0]["family"].to_numpy())
-    assert found.pair.joint.confidence_interval() == pytest.approx(expected.confidence_interval(), rel=1e-9)
+    assert found.joint.confidence_interval() == pytest.approx(expected.confidence_interval(), rel=1e-9)
 
 
 def test_runs_that_disagree_about_a_cluster_are_refused() -> None:
@@ -241,7 +243,7 @@ def test_rankings_of_repeated_draws_allow_for_them(tmp_path) -> None:
     sampling = Sampling(cluster="family")
     paths = [tmp_path / f"{name}.csv" for name in "abc"]
     ranked, plain = (
-        rank_all(read_runs(paths, own), CompareOptions(sampling=own)).found.ranking for own in (sampling, Sampling())
+        rank(read_runs(paths, own), CompareOptions(sampling=own)).ranking for own in (sampling, Sampling())
     )
     assert ranked.metric == plain.metric == "refusal_index"
     # Forty clusters: of Student's distribution, and so beyond the normal quantile.
@@ -261,6 +263,6 @@ def test_questions_without_weight_do_not_decide_which_prompts_have_an_index(tmp_
             .otherwise(1.0)
         )
         both.write_csv(tmp_path / f"{name}.csv")
-    found = compare_two(*read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), CompareOptions())
-    assert found.pair.variants[1].comparison["refusal_index"].first == 1.0
-    assert found.pair.joint is None
+    found = compare_pair(read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), CompareOptions())
+    assert found.variants[1].comparison["refusal_index"].first == 1.0
+    assert found.joint is None

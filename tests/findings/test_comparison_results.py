@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,9 +17,9 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import compare_two, rank_all
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.planning import (
     PlanOptions,
     plan_apart,
@@ -26,8 +28,9 @@ from refusal_index.findings.planning import (
     scenarios_of,
     slopes_shown,
 )
+from refusal_index.findings.ranking import rank
 from refusal_index.render.blocks import to_text
-from refusal_index.render.comparison import CORRECTED_RI, DETERMINISTIC
+from refusal_index.render.comparison import pair_blocks, ranking_blocks
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,
@@ -57,12 +60,18 @@ def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
     return read_runs(sorted(folder.iterdir()))
 
 
+def codes(found: PairComparison) -> dict[str, Mapping[str, Any]]:
+    """Return the values of each statement by its code."""
+    return {one.code: one.values for one in found.statements}
+
+
 def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(runs):
-    found = compare_two(runs[0], runs[1], OPTIONS)
+    found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame = found.to_frame()
     adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
     assert adjusted[0] is None
-    assert "RI jointly is the primary comparison" in " ".join(repr(found).split())
+    primary = {"metric": "refusal_index", "variant": "jointly", "has_pvalue": True, "others": 20}
+    assert codes(found)["primary"] == primary
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:
         # by Holm's definition: the largest, over all p-values up to this one, of each times how many are not below it
@@ -73,17 +82,17 @@ def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(run
 
 
 def test_the_index_of_the_only_variant_is_primary(runs):
-    found = compare_two(runs[0], runs[1], CompareOptions(variant="low"))
+    found = compare_pair((runs[0], runs[1]), CompareOptions(variant="low"))
     assert found.has_primary
-    assert "RI is the primary comparison" in " ".join(repr(found).split())
+    assert codes(found)["primary"]["variant"] is None
 
 
 def test_two_runs_can_be_ranked_too(runs):
-    assert len(rank_all(runs[:2], OPTIONS).found.ranking.runs) == 2
+    assert len(rank(runs[:2], OPTIONS).ranking.runs) == 2
 
 
 def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
-    found = compare_two(runs[0], runs[1], OPTIONS)
+    found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame, document = found.to_frame(), found.to_document()
     joint = frame.filter(variant="jointly").row(0, named=True)
     told = document["joint"]["refusal_index"]
@@ -98,7 +107,7 @@ def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
 
 
 def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
-    found = rank_all(runs, OPTIONS)
+    found = rank(runs, OPTIONS)
     assert found.to_frame().to_dicts() == [
         {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
     ]
@@ -113,16 +122,16 @@ def at_temperature_0(run: ComparedRun) -> ComparedRun:
 
 def test_at_temperature_0_the_corrected_index_repeats_ri_exactly_and_is_not_compared_again(runs):
     alike = [at_temperature_0(run) for run in runs]
-    found = compare_two(*alike[:2], OPTIONS)
+    found = compare_pair(alike[:2], OPTIONS)
     assert set(found.to_frame()["metric"]) == {*METRIC_NAMES}
-    assert DETERMINISTIC in str(found)
+    assert "corrected_repeats_ri" in codes(found)
     document = found.to_document()
     for indices in (document["joint"], document["joint_over"], *(one["metrics"] for one in document["variants"])):
         assert indices[CORRECTED] == indices["refusal_index"] is not None
-    ranked, corrected = (rank_all(alike, CompareOptions(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
+    ranked, corrected = (rank(alike, CompareOptions(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
     assert (ranked["runs"], corrected["metric"]) == (corrected["runs"], CORRECTED)
-    one_of_them = compare_two(runs[0], alike[1], OPTIONS)
-    assert DETERMINISTIC not in str(one_of_them)
+    one_of_them = compare_pair((runs[0], alike[1]), OPTIONS)
+    assert "corrected_repeats_ri" not in codes(one_of_them)
     assert CORRECTED not in set(one_of_them.to_frame()["metric"])
 
 
@@ -144,7 +153,7 @@ def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0)
     return compared_runs(Path(f"{name}.parquet"), outcome_table(rows), {})[0]
 
 
-SAYS = {"disagree": "RI and corrected RI disagree", "random": "The models differ in how random they are"}
+SAYS = {"disagree": "indices_disagree", "random": "models_differ_in_randomness"}
 
 
 @pytest.mark.parametrize(
@@ -159,57 +168,87 @@ SAYS = {"disagree": "RI and corrected RI disagree", "random": "The models differ
 def test_it_is_said_where_both_indices_disagree_or_one_model_is_more_random(slope, noise, disagree, random):
     steady, other = sampled("steady", 0.6, 0.3), sampled("other", slope, noise, seed=1)
     for sides in ((steady, other), (other, steady)):
-        found = compare_two(*sides, OPTIONS)
+        found = compare_pair(sides, OPTIONS)
         pvalues = [row[2].pvalue < 0.05 for row in found.rows() if row[0] in ("refusal_index", CORRECTED)]
         assert (pvalues[0] != pvalues[1]) == disagree
-        assert (found.pair.corrected.reliability_pvalue < 0.05) == random
-        said = str(found)
-        assert {name: words in said for name, words in SAYS.items()} == {"disagree": disagree, "random": random}
-        assert ("the responses of other vary more" in " ".join(said.split())) == random
-        assert CORRECTED_RI in said
+        assert (found.corrected.reliability_pvalue < 0.05) == random
+        said = codes(found)
+        assert {name: code in said for name, code in SAYS.items()} == {"disagree": disagree, "random": random}
+        assert [one["more"] for code, one in said.items() if code == SAYS["random"]] == ["other"] * random
+        assert "corrected_ri" in said
 
 
 def test_an_index_that_does_not_exist_does_not_disagree():
     steady, never = sampled("steady", 0.6, 0.3), sampled("never", 0.6, 0.3, seed=1)
     rows = never.variants["low"].with_columns(refused=pl.lit(value=False))
-    found = compare_two(steady, replace(never, variants={"low": rows}), OPTIONS)
-    assert (found.pair.headline.pvalue, found.pair.corrected.pvalue) == (None, None)
-    assert not any(words in str(found) for words in SAYS.values())
+    found = compare_pair((steady, replace(never, variants={"low": rows})), OPTIONS)
+    assert (found.headline.pvalue, found.corrected.pvalue) == (None, None)
+    assert not set(SAYS.values()) & set(codes(found))
     once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined, the corrected index need not be
-    found = compare_two(steady, replace(never, variants={"low": once}), OPTIONS)
-    assert SAYS["disagree"] not in str(found)
+    found = compare_pair((steady, replace(never, variants={"low": once})), OPTIONS)
+    assert SAYS["disagree"] not in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("n", "refuses", "conclusion"),
+    [
+        (6, lambda n: np.arange(n) % 3 == 0, "difference_not_settled"),
+        (60, lambda n: np.arange(n) % 3 == 0, "ahead"),
+    ],
+)
+def test_at_the_limit_a_run_is_ahead_only_if_the_interval_leaves_out_0_and_no_size_is_given(n, refuses, conclusion):
+    wrong = np.arange(n) < n // 2
+    strict, other = (
+        compared_runs(
+            Path(f"{name}.parquet"),
+            outcome_table(
+                (Identification(name, "d", "low"), Question(f"q{i}", "?", "!"), Outcome(bool(r), bool(w)))
+                for i, (r, w) in enumerate(zip(refused, wrong, strict=True))
+            ),
+            {},
+        )[0]
+        for name, refused in (("strict", wrong), ("other", refuses(n)))
+    )
+    for sides in ((strict, other), (other, strict)):
+        found = compare_pair(sides, OPTIONS)
+        (said,) = [one for one in found.statements if one.severity == "conclusion"]
+        assert (found.headline.status, said.code) == ("boundary", conclusion)
+        low, high = said.values["low"], said.values["high"]
+        assert (low > 0) == (conclusion == "ahead")
+        assert low < 1 < high
+        assert (said.values["first"], said.values["size"]) == ("strict", None)
 
 
 def test_samples_that_differ_at_temperature_0_are_used():
     runs = [at_temperature_0(sampled(name, 0.6, noise)) for name, noise in (("a", 0.3), ("b", 1.0))]
-    found, plain = (compare_two(*each, OPTIONS) for each in (runs, [replace(run, settings={}) for run in runs]))
-    assert found.pair.corrected == plain.pair.corrected
-    assert found.pair.corrected.estimate != found.pair.headline.estimate
-    assert DETERMINISTIC not in str(found)
+    found, plain = (compare_pair(each, OPTIONS) for each in (runs, [replace(run, settings={}) for run in runs]))
+    assert found.corrected == plain.corrected
+    assert found.corrected.estimate != found.headline.estimate
+    assert "corrected_repeats_ri" not in codes(found)
 
 
 def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):
     (asked,) = runs[0].variants["low"].partition_by("variant")
     rows = asked.with_columns(model=pl.lit("strict"), refused=pl.col("wrong"))
     write_outcomes(rows, tmp_path / "strict.parquet")
-    found = rank_all((*runs, *read_runs([tmp_path / "strict.parquet"])), CompareOptions(variant="low"))
+    found = rank((*runs, *read_runs([tmp_path / "strict.parquet"])), CompareOptions(variant="low"))
     document = json.loads(json.dumps(found.to_document()))["boundary_pairs"]
     assert [(pair["first"], pair["second"]) for pair in document] == [
         (name, "strict") for name in ("good", "fair", "<b>poor")
     ]
-    for pair, told in zip(document, found.found.ranking.boundary_pairs, strict=True):
+    for pair, told in zip(document, found.ranking.boundary_pairs, strict=True):
         assert (pair["pvalue"], pair["pvalue_holm"]) == (told.pvalue, told.pvalue_holm)
 
 
-@pytest.mark.parametrize("made", [lambda runs: compare_two(*runs[:2], OPTIONS), lambda runs: rank_all(runs, OPTIONS)])
+@pytest.mark.parametrize("made", [lambda runs: compare_pair(runs[:2], OPTIONS), lambda runs: rank(runs, OPTIONS)])
 def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
     found = made(runs)
-    assert repr(found) == to_text(found.blocks())
+    assert repr(found) == to_text((pair_blocks if isinstance(found, PairComparison) else ranking_blocks)(found))
     assert "array(" not in repr(found)
 
 
 def test_names_in_a_notebook_are_text(runs):
-    found = rank_all(runs, OPTIONS)
+    found = rank(runs, OPTIONS)
     shown = found._repr_html_()
     assert "&lt;b&gt;poor" in shown
     assert "<b>" not in shown

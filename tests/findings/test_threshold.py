@@ -17,11 +17,13 @@ from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, read_outcomes, write_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.operating_points import halves_of
 from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.findings.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold
 from refusal_index.render.blocks import to_text
+from refusal_index.render.threshold import threshold_blocks
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,
@@ -291,14 +293,14 @@ def _counts(table: SampledTable) -> ContingencyTable:
 
 def test_the_promise_is_said_in_words_beside_what_came_of_it():
     found = find_threshold(planted(), MAX_ERROR)
-    said = to_text(found.blocks())
+    said = to_text(threshold_blocks(found))
     rate = found.points[0].worth.error_rate
     assert said.startswith(
         f"With 90 % confidence at most 20 % of the answers given at {found.rule} are wrong, for questions like these; "
         f"on the other half {100 * rate.estimate:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] were."
     )
     assert "95 % intervals; a right answer is worth 1, a wrong one -1" in said
-    confident = to_text(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99)).blocks())
+    confident = to_text(threshold_blocks(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99))))
     assert "With 99 % confidence" in confident
     assert "99 % intervals" in confident
 

@@ -9,8 +9,8 @@ from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.runs import read_runs
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import compare_two
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import Summary, VariantSummary, summarise
 from refusal_index.render.summary import summary_table
@@ -86,7 +86,7 @@ def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_pat
             tmp_path / f"{name}.csv",
         )
     first, second = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
-    shown = " ".join(repr(compare_two(first, second, CompareOptions())).split())
+    shown = " ".join(repr(compare_pair((first, second), CompareOptions())).split())
     assert shown.count("holds a first pass that nobody forced") == 2
     assert "RI is the primary comparison, and it has no p-value" in shown
 

@@ -31,8 +31,8 @@ from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, p
 from refusal_index.models.inspect.provider import resolve_model
 from refusal_index.models.requests import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac.in_memory import embedded
 from refusal_index.plugins.almanac.models import model_folder, model_names
+from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.protocol import (
     Asked,

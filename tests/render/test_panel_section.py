@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.panel import Chart, details, headline, panel_views, vertical

@@ -246,7 +246,7 @@ def test_the_command_line_calls_settings_as_its_options():
 def test_runs_are_compared_ranked_and_drawn():
     settings = {"limit": 40, "variants": "high"}
     runs = [ri.evaluate(f"almanac/{name}", **settings) for name in ("small", "base")]
-    assert [one.name for one in ri.compare(runs[0], runs[1].path).pair.variants] == ["high"]
+    assert [one.name for one in ri.compare(runs[0], runs[1].path).variants] == ["high"]
     assert ri.rank(runs).to_frame().height == 2
     assert ri.study("results_table", runs).frame.height >= 2
     with pytest.raises(ri.RefusalIndexError, match="did you mean 'results_table'"):

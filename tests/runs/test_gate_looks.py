@@ -17,7 +17,7 @@ import refusal_index as ri
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.models.settings import SettingError
-from refusal_index.render.blocks import to_text
+from refusal_index.render.gate import gate_document
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
@@ -168,11 +168,11 @@ def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline)
     found = judged(plan(broken, max_connections=1), baseline, strict)
     assert found.run is None
     assert ["the line is dead" in one for one in found.notes] == [True]
-    document = found.verdict.to_document()
+    document = gate_document(found.verdict)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
     assert document["why"].startswith("the candidate could not be asked up to its next look, and nothing is decided: ")
     assert "the line is dead" in document["why"]
-    assert "nothing is decided" in to_text(found.verdict.blocks()).replace("\n", " ")
+    assert "nothing is decided" in repr(found.verdict).replace("\n", " ")
 
 
 def test_the_level_of_each_look_is_that_of_the_design(baseline):
@@ -264,7 +264,7 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
     design = GroupSequential.planned(400)
     assert found.level_at_look == pytest.approx(ri.stats.AtLook(design, stop.asked).level)
     assert found.looked.startswith(f"Look {stop.look} of 5")
-    assert f"Of the baseline: {stop.sentence}" in to_text(gate("base", "narrow", TOLERANT).blocks())
+    assert f"Of the baseline: {stop.sentence}" in repr(gate("base", "narrow", TOLERANT))
 
 
 @pytest.mark.parametrize(

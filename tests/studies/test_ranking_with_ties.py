@@ -9,7 +9,8 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, OPTIONS, THRESHOLDS, check_files, make_run, run_of, table_rows
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.comparison import CompareOptions, rank
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import rank
 from refusal_index.plugins.studies.ranking_with_ties import MOST_PAIRS, make
 from refusal_index.plugins.studies.scores import chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.study import NotPossibleError

@@ -1,58 +1,51 @@
-"""Runs compared: what `stats` says of them once their questions are matched."""
+"""Two runs compared: every metric, question by question, and the two indices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match, chosen_variant, match, shared_variants
-from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
+from refusal_index.data.files import plain
+from refusal_index.data.runs import ComparedRun, Match, differing_settings
+from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
+from refusal_index.findings.matching import (
+    CompareOptions,
+    all_defined,
+    corrected_by_variant,
+    defined_everywhere,
+    jointly,
+    match_document,
+    match_statement,
+    matched_variants,
+    missing_document,
+    missing_statements,
+    repeats_ri_of,
+    sampling_statements,
+    settings_statements,
+    stacked,
+)
 from refusal_index.findings.metrics import CORRECTED, INDEX
+from refusal_index.findings.shown import Shown
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
-    TRUTHFULNESS_WEIGHTS,
-    Adjustment,
     Comparison,
     CorrectedDifference,
-    CorrectedRefusalIndexResult,
     JointDifference,
     MetricDifference,
-    Ranking,
-    SamplingDesign,
     compare_corrected,
     compare_joint,
     compare_metrics,
-    joint_corrected_refusal_index,
-    rank_corrected,
-    rank_joint,
-    rank_runs,
-    refusal_index,
+    holm,
 )
-from refusal_index.stats.baseline import Weights
-from refusal_index.stats.design import tables_of_rows
 
 Difference = MetricDifference | JointDifference | CorrectedDifference
 
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """How to compare."""
-
-    variant: str | None = None  # the only variant to compare; None for all that the runs share
-    metric: str = INDEX  # what to rank by
-    adjustment: Adjustment = "max-t"  # how a ranking allows for many comparisons
-    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
-    penalty: float = 1.0
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
-    confidence_level: float = 0.95  # of every interval
-    seed: int = 0  # of the simulation behind max-t
-    sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
+JOINTLY = "jointly"
+"""The place of a variant's name where there are several."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +63,35 @@ class VariantComparison:
         return found if self.corrected is None else {**found, CORRECTED: self.corrected}
 
 
-@dataclass(frozen=True)
-class PairComparison:
-    """Two runs, variant by variant, and jointly; the first minus the second."""
+@dataclass(frozen=True, repr=False)
+class PairComparison(Shown):
+    """Two runs compared, the first minus the second.
 
-    variants: tuple[VariantComparison, ...]  # each on its own
-    # joint, joint_over: the difference of joint RI, and the variants that it rests on: those in which both runs have RI
-    # with a standard error. None and empty where they are fewer than two.
+    Attributes
+    ----------
+    runs
+        Both.
+    options
+        How they were compared.
+    variants
+        Every metric under every variant.
+    joint, joint_over
+        The difference of joint RI, and the variants that it rests on: those in which both runs have RI with a standard
+        error. None and empty where they are fewer than two.
+    joint_corrected, corrected_over
+        The same of corrected RI.
+    repeats_ri
+        Whether both models are deterministic, so that the differences of both indices are the same.
+    """
+
+    runs: tuple[ComparedRun, ...]
+    options: CompareOptions
+    variants: tuple[VariantComparison, ...]
     joint: JointDifference | None
     joint_over: tuple[str, ...]
-    # joint_corrected, corrected_over: the same of the corrected index
     joint_corrected: Difference | None
     corrected_over: tuple[str, ...]
-    repeats_ri: bool  # whether both models are deterministic, so that the differences of both indices are the same
+    repeats_ri: bool
 
     @property
     def headline(self) -> Difference:
@@ -91,30 +100,211 @@ class PairComparison:
 
     @property
     def corrected(self) -> Difference | None:
-        """The difference of the corrected index; None where a run has no repeated draws."""
+        """The difference of corrected RI; None where a run has no repeated samples."""
         return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
 
+    @cached_property
+    def confidence(self) -> tuple[ScoreComparison, ...]:
+        """The methods that scored the answers of both; empty where there are none."""
+        level = self.options.confidence_level
+        return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
 
-@dataclass(frozen=True)
-class RunRanking:
-    """Three runs or more, ranked."""
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What it says, by code: who is ahead, what it rests on, and what to know of its numbers."""
+        named = len(self.variants) > 1
+        return (
+            self._conclusion(),
+            *missing_statements(self.runs),
+            *(match_statement(self.runs, one.match, one.name if named else None) for one in self.variants),
+            *sampling_statements(self.variants[0].match, self.options),
+            self._primary(),
+            *self._about_corrected(),
+            *self._reasons(),
+            *self._about_scores(),
+            *settings_statements(self.runs),
+        )
 
-    variants: tuple[str, ...]  # the variants that the ranking rests on, jointly where there are several
-    left_out: tuple[str, ...]  # variants that the runs share in which some run has no index with a standard error
-    match: Match  # the questions, of the first of the variants
-    ranking: Ranking  # what came out
+    def rows(self) -> Iterator[tuple[str, str, Difference]]:
+        """Yield every difference with the metric's name and the variant's, RI first, the corrected RI below it.
+
+        Where that repeats RI, it is not compared a second time.
+        """
+        indices = (
+            (INDEX, self.joint, self.joint_over),
+            (CORRECTED, self.joint_corrected, self.corrected_over),
+        )
+        for name, joint, over in indices[:1] if self.repeats_ri else indices:
+            if joint is not None:
+                yield name, self._place(over), joint
+            yield from ((name, one.name, found) for one in self.variants if (found := one.differences().get(name)))
+        for name in [one.name for one in self.variants[0].comparison.differences if one.name != INDEX]:
+            yield from ((name, one.name, one.comparison[name]) for one in self.variants)
 
     @property
-    def variant(self) -> str | None:
-        """The variant, where there is only one."""
-        return self.variants[0] if len(self.variants) == 1 else None
+    def has_primary(self) -> bool:
+        """Whether the first of `rows` is the one that decides: RI, jointly or of the only variant."""
+        return len(self.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
+
+    def adjusted_pvalues(self) -> tuple[float | None, ...]:
+        """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.
+
+        Whoever looks at seven metrics finds some difference between equal models far more often than in one comparison
+        of twenty. The primary one is decided on by itself, and all others share one family-wise error.
+        """
+        given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
+        family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
+        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        return tuple(map(adjusted.get, given))
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return every difference as a row: metric, variant, both numbers, the difference, interval and p-values.
+
+        The column `pvalue_holm` is empty in the row of the primary comparison, and where there is no p-value.
+        """
+        level = self.options.confidence_level
+        rows = [
+            {"metric": metric, "variant": variant, **_compared(difference, level)}
+            for metric, variant, difference in self.rows()
+        ]
+        adjusted = pl.Series("pvalue_holm", self.adjusted_pvalues(), pl.Float64)
+        return pl.DataFrame(rows, infer_schema_length=None).with_columns(adjusted)
+
+    def to_document(self) -> dict[str, Any]:
+        """Give all of it as JSON holds it, unrounded."""
+        level = self.options.confidence_level
+        first, second = self.runs
+        return {
+            "first": first.label,
+            "second": second.label,
+            "confidence_level": level,
+            "joint": {
+                INDEX: _document(self.joint, level) if self.joint else None,
+                CORRECTED: _document(self.joint_corrected, level) if self.joint_corrected else None,
+            },
+            "joint_over": {INDEX: self.joint_over, CORRECTED: self.corrected_over},
+            "variants": [
+                {
+                    "variant": variant.name,
+                    **match_document(self.runs, variant.match, self.options),
+                    "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
+                }
+                for variant in self.variants
+            ],
+            "confidence": plain(self.confidence),
+            "settings_that_differ": differing_settings(self.runs),
+            "missing": missing_document(self.runs),
+        }
+
+    def _conclusion(self) -> Statement:
+        """Decide whether one run is ahead: at a boundary the p-value alone does not, as the interval may hold 0."""
+        level, found = self.options.confidence_level, self.headline
+        at_boundary, leads = found.status == "boundary", ahead(found, 1 - level)
+        if found.estimate is None or found.pvalue is None:
+            return Statement("difference_unknown", "conclusion", {"reason": found.reason})
+        turned = found.estimate < 0
+        first, second = (run.label for run in (self.runs[::-1] if turned else self.runs))
+        low, high = found.confidence_interval(level).or_none()
+        if turned and low is not None and high is not None:
+            low, high = -high, -low
+        values = {
+            "first": first,
+            "second": second,
+            "size": None if at_boundary else abs(found.estimate),
+            "low": low,
+            "high": high,
+            "pvalue": found.pvalue,
+            "reason": found.reason,
+        }
+        if leads and at_boundary and (low is None or low <= 0):
+            return Statement("difference_not_settled", "conclusion", values)
+        return Statement("ahead" if leads else "not_told_apart", "conclusion", values)
+
+    def _primary(self) -> Statement:
+        """Say which p-value stands as it is, and that the others are adjusted."""
+        others = sum(one is not None for one in self.adjusted_pvalues())
+        if not self.has_primary:
+            return Statement("no_primary", "scope", {"others": others})
+        metric, variant, difference = next(self.rows())
+        shown = variant if len(self.variants) > 1 else None
+        values = {"metric": metric, "variant": shown, "has_pvalue": difference.pvalue is not None, "others": others}
+        return Statement("primary", "scope", values)
+
+    def _about_corrected(self) -> Iterator[Statement]:
+        """Say what the corrected index rests on, where it disagrees with RI, and whether the models differ in noise."""
+        if self.repeats_ri:
+            yield Statement("corrected_repeats_ri")
+            return
+        index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
+        if not isinstance(corrected, CorrectedDifference):
+            return
+        each = [
+            {
+                "variant": one.name if len(self.variants) > 1 else None,
+                "first": one.corrected.first.n_repeated,
+                "second": one.corrected.second.n_repeated,
+                "shared": one.corrected.n_shared,
+            }
+            for one in self.variants
+            if isinstance(one.corrected, CorrectedDifference)
+        ]
+        yield Statement("corrected_ri", values={"each": each})
+        labels = [run.label for run in self.runs]
+        if None not in (index.pvalue, corrected.pvalue) and ahead(index, alpha) != ahead(corrected, alpha):
+            leads = [
+                {"run": {1: labels[0], -1: labels[1]}.get(ahead(one, alpha)), "pvalue": one.pvalue}
+                for one in (index, corrected)
+            ]
+            yield Statement("indices_disagree", "grave", {"ri": leads[0], "corrected": leads[1]})
+        if corrected.reliability_pvalue is not None and corrected.reliability_pvalue < alpha:
+            first, second = (one.reliability or 0.0 for one in (corrected.first, corrected.second))
+            less, more = labels if first >= second else labels[::-1]
+            values = {"less": less, "more": more, "pvalue": corrected.reliability_pvalue}
+            yield Statement("models_differ_in_randomness", values=values)
+
+    def _reasons(self) -> Iterator[Statement]:
+        """Say why a difference is no plain number, once for each reason."""
+        grouped: dict[tuple[str, str | None], dict[str, None]] = {}
+        for variant in self.variants:
+            for name, one in variant.differences().items():
+                if one.status != "ok":
+                    grouped.setdefault((one.status, one.reason), {})[name] = None
+        without_error = any(
+            one.status != "ok" and one.method == "power_divergence"
+            for variant in self.variants
+            for one in variant.comparison.differences
+        )
+        first, second = (run.label for run in self.runs)
+        for (status, reason), names in grouped.items():
+            values: dict[str, Any] = {"metrics": list(names), "reason": reason or "", "first": first, "second": second}
+            values["power_divergence"] = without_error and INDEX in names
+            yield Statement(
+                "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
+            )
+
+    def _about_scores(self) -> Iterator[Statement]:
+        if self.confidence:
+            paired = sorted({one.paired for one in self.confidence}, reverse=True)
+            sampled = bool(self.variants[0].match.matrix.design)
+            yield Statement("scores_compared", "scope", {"paired": paired, "sampled": sampled})
+
+    def _place(self, over: Sequence[str]) -> str:
+        """Name what a joint index rests on, where that is not all variants."""
+        return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
+
+
+def ahead(difference: Difference, alpha: float) -> int:
+    """Return which run has the higher number beyond chance: 1 for the first, -1 for the second, 0 for neither."""
+    if difference.pvalue is None or difference.estimate is None or difference.pvalue >= alpha:
+        return 0
+    return 1 if difference.estimate > 0 else -1
 
 
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
     """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
-    repeats = _repeats_ri(runs, options.variant)
-    corrected = {} if repeats else _corrected(runs, matches, options.variant)
+    repeats = repeats_ri_of(runs, options.variant)
+    corrected = {} if repeats else corrected_by_variant(runs, matches, options.variant)
     compared = []
     for name, found in matches.items():
         comparison = compare_metrics(
@@ -125,179 +315,26 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
         )
         of_corrected = compare_corrected(*corrected[name]) if name in corrected else None
         compared.append(VariantComparison(name, found, comparison, comparison[INDEX] if repeats else of_corrected))
-    usable, drawn = _defined_everywhere(matches), _all_defined(corrected)
-    arrays, design = _stacked(usable) if len(usable) > 1 else ((), {})
-    joint = compare_joint(*arrays, **design) if len(usable) > 1 else None
-    over = tuple(usable) if joint else ()
+    joint: JointDifference | None = None
+    joint_corrected: Difference | None = None
+    over, corrected_over = tuple(defined_everywhere(matches)), tuple(all_defined(corrected))
+    if len(over) > 1:
+        arrays, design = stacked({name: matches[name] for name in over})
+        joint = compare_joint(*arrays, **design)
     if repeats:
-        return PairComparison(tuple(compared), joint, over, joint, over, repeats)
-    joint_corrected = compare_corrected(*_jointly(drawn)) if len(drawn) > 1 else None
-    corrected_over = tuple(drawn) if joint_corrected else ()
-    return PairComparison(tuple(compared), joint, over, joint_corrected, corrected_over, repeats)
-
-
-def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
-    """Rank three runs or more.
-
-    Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
-    joint estimate.
-    """
-    matches = matched_variants(runs, options.variant)
-    if len(matches) > 1 and options.metric not in (INDEX, CORRECTED):
-        raise OutcomeTableError(
-            f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several variants, got "
-            f"{options.metric!r}; name one variant, out of {', '.join(matches)}"
-        )
-    repeats = options.metric == CORRECTED and _repeats_ri(runs, options.variant)
-    if options.metric == CORRECTED and not repeats:
-        return _rank_corrected(runs, matches, options)
-    usable = (_defined_everywhere(matches) or dict(list(matches.items())[:1])) if len(matches) > 1 else matches
-    left_out = tuple(name for name in matches if name not in usable)
-    found = next(iter(usable.values()))
-    if len(usable) == 1:
-        ranking = rank_runs(
-            *found.matrix.arrays,
-            metric=INDEX if repeats else options.metric,
-            penalty=options.penalty,
-            truthfulness_weights=options.truthfulness_weights,
-            confidence_level=options.confidence_level,
-            adjustment=options.adjustment,
-            rng=options.seed,
-            **found.matrix.design,
-        )
-    else:
-        arrays, design = _stacked(usable)
-        ranking = rank_joint(
-            *arrays,
-            confidence_level=options.confidence_level,
-            adjustment=options.adjustment,
-            rng=options.seed,
-            **design,
-        )
-    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=CORRECTED) if repeats else ranking)
-
-
-def _rank_corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], options: CompareOptions) -> RunRanking:
-    corrected = _corrected(runs, matches, options.variant)
-    if not corrected:
-        raise OutcomeTableError(
-            f"metric: expected questions sampled more than once in every run for {CORRECTED} (run --draws 2), got none "
-            f"of {', '.join(_without_draws(runs))}; rank by {INDEX}"
-        )
-    usable = _all_defined(corrected) or dict(list(corrected.items())[:1])
-    ranking = rank_corrected(
-        _jointly(usable),
-        confidence_level=options.confidence_level,
-        adjustment=options.adjustment,
-        rng=options.seed,
+        joint_corrected, corrected_over = joint, over
+    elif len(corrected_over) > 1:
+        joint_corrected = compare_corrected(*jointly({name: corrected[name] for name in corrected_over}))
+    return PairComparison(
+        tuple(runs),
+        options,
+        tuple(compared),
+        joint,
+        over if joint else (),
+        joint_corrected,
+        corrected_over if joint_corrected else (),
+        repeats,
     )
-    left_out = tuple(name for name in matches if name not in usable)
-    return RunRanking(tuple(usable), left_out, matches[next(iter(usable))], ranking)
-
-
-def _repeats_ri(runs: Sequence[ComparedRun], variant: str | None) -> bool:
-    """Whether the corrected index of every run, under each variant that is compared, is RI."""
-    chosen = _variants_compared(runs, variant).values()
-    tables = [run.variants[one] for names in chosen for run, one in zip(runs, names, strict=True)]
-    return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in runs))
-
-
-def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
-    return [
-        run.label
-        for run in runs
-        if not is_deterministic(run.settings) and not any(map(is_defined, corrected_indices([*run.variants.values()])))
-    ] or ["some run under the same variant"]
-
-
-_Corrected = Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]
-"""The corrected index of each run, by variant, all over the same columns."""
-
-
-def _corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], variant: str | None) -> _Corrected:
-    """Estimate the corrected index of every run, under each variant in which all have repeated draws."""
-    chosen = _variants_compared(runs, variant)
-    tables = {
-        name: [_matched(run.variants[one], matches[name]) for run, one in zip(runs, chosen[name], strict=True)]
-        for name in matches
-    }
-    alike = [is_deterministic(run.settings) for run in runs]
-    results = iter(corrected_indices([one for each in tables.values() for one in each], alike * len(tables)))
-    found = {name: tuple(next(results) for _ in runs) for name in tables}
-    return {name: each for name, each in found.items() if all(map(is_defined, each))}
-
-
-def _matched(outcomes: pl.DataFrame, found: Match) -> pl.DataFrame:
-    """Keep the questions that the comparison rests on."""
-    return outcomes.filter(pl.col("question_id").is_in(found.matrix.question_ids)) if found.paired else outcomes
-
-
-def _all_defined(corrected: _Corrected) -> _Corrected:
-    return {name: each for name, each in corrected.items() if all(one.estimate is not None for one in each)}
-
-
-def _jointly(corrected: _Corrected) -> list[CorrectedRefusalIndexResult]:
-    """Return one index of each run over all variants."""
-    return [joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
-
-
-def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
-    """Keep the variants in which every run has an index with a standard error: joint indices then rest on the same."""
-    return {name: found for name, found in matches.items() if all(_statuses(found) == "ok")}
-
-
-def _statuses(found: Match) -> np.ndarray:
-    design = SamplingDesign.of(len(found.matrix.question_ids), **found.matrix.design)
-    arrays = found.matrix.arrays if design is None else design.taking_part(found.matrix.arrays)
-    return np.array([refusal_index(table).status for table in tables_of_rows(arrays, design)])
-
-
-def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
-    """Match the questions of each variant to compare, by its name.
-
-    Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
-    without variants, as one that answers by a score, stands beside each variant of the others.
-    """
-    return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
-
-
-def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:
-    """Find what to compare under which name: the variant of each run."""
-    named = [run for run in runs if not run.has_no_variants]
-    if variant is not None:
-        return {variant: _beside(runs, chosen_variant(named or runs, variant))}
-    shared = shared_variants(named or runs)
-    if shared:
-        return {name or "all": _beside(runs, name) for name in shared}
-    if all(len(run.variants) == 1 for run in runs):
-        only = tuple(next(iter(run.variants)) for run in runs)
-        return {" / ".join(name or "all" for name in only): only}
-    listed = "; ".join(f"{run.label}: {', '.join(name or 'no variant' for name in run.variants)}" for run in runs)
-    raise OutcomeTableError(
-        f"expected runs that share a variant, got none ({listed}); run one of them under a variant of the other, or "
-        "name it in a column 'variant' of a file"
-    )
-
-
-def _beside(runs: Sequence[ComparedRun], variant: str | None) -> tuple[str | None, ...]:
-    return tuple(None if run.has_no_variants else variant for run in runs)
-
-
-def _stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
-    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
-    ids = {
-        q: column for column, q in enumerate(dict.fromkeys(q for m in matches.values() for q in m.matrix.question_ids))
-    }
-    runs = len(next(iter(matches.values())).matrix.refused)
-    stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
-    design: dict[str, Any] = {}
-    for row, found in enumerate(matches.values()):
-        columns = [ids[question] for question in found.matrix.question_ids]
-        for whole, part in zip(stacked, found.matrix.arrays, strict=True):
-            whole[:, row, columns] = part
-        for name, values in found.matrix.design.items():
-            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
-    return tuple(stacked), design
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
@@ -305,3 +342,29 @@ def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
     if isinstance(difference, MetricDifference):
         return difference.first, difference.second
     return difference.first.estimate, difference.second.estimate
+
+
+def _document(difference: Difference, level: float) -> dict[str, Any]:
+    if isinstance(difference, CorrectedDifference):
+        questions = {
+            "questions_first": difference.first.n_repeated,
+            "questions_second": difference.second.n_repeated,
+            "questions_shared": difference.n_shared,
+        }
+        return {**_compared(difference, level), **questions}
+    return {**_compared(difference, level), "standard_error": difference.standard_error}
+
+
+def _compared(difference: Difference, level: float) -> dict[str, Any]:
+    (first, second), (low, high) = both_numbers(difference), difference.confidence_interval(level).or_none()
+    return {
+        "first": first,
+        "second": second,
+        "estimate": difference.estimate,
+        "low": low,
+        "high": high,
+        "pvalue": difference.pvalue,
+        "test": difference.method if isinstance(difference, MetricDifference) else None,
+        "status": difference.status,
+        "reason": difference.reason,
+    }

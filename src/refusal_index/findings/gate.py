@@ -22,7 +22,7 @@ from refusal_index.data.rates import never_forced
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
-from refusal_index.findings.comparison import CompareOptions, VariantComparison, compare_pair
+from refusal_index.findings.comparison import VariantComparison, compare_pair
 from refusal_index.findings.gate_guards import (
     ChangedQuestion,
     NamedGuard,
@@ -34,6 +34,7 @@ from refusal_index.findings.gate_guards import (
     payoffs_of,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.shown import Shown
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
@@ -144,10 +145,8 @@ class GateResult(Shown):
 
     @property
     def why(self) -> str:
-        """The reason in one sentence."""
-        from refusal_index.render.gate import sentence  # noqa: PLC0415 - shows this class
-
-        return sentence(self)
+        """The reason in words, as the first line of what is printed has it."""
+        return repr(self).partition("\n")[0].partition(": ")[2]
 
     @property
     def is_one_run(self) -> bool:
@@ -164,11 +163,10 @@ class GateResult(Shown):
         return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
 
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded."""
+        """Give all of it as JSON holds it, unrounded; `refusal_index.render.gate.gate_document` adds the reason."""
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
-            "why": self.why,
             "candidate": self.candidate.label,
             "baseline": None if self.baseline is None else self.baseline.label,
             "variant": self.variant,

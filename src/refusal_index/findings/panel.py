@@ -8,7 +8,7 @@ from pathlib import Path
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.findings.comparison import CompareOptions, matched_variants
+from refusal_index.findings.matching import CompareOptions, matched_variants
 from refusal_index.stats import METRIC_NAMES, holm
 from refusal_index.stats.steps import MetricOverSteps, metric_over_steps
 

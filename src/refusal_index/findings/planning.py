@@ -10,8 +10,8 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import contingency_table
 from refusal_index.data.runs import ComparedRun, Match, chosen_variant
 from refusal_index.data.sampling import draw_matrix, first_draws
-from refusal_index.findings.comparison import matched_variants
 from refusal_index.findings.draws import corrected_indices
+from refusal_index.findings.matching import matched_variants
 from refusal_index.stats import (
     METRIC_NAMES,
     ConfidenceInterval,

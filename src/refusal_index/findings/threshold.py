@@ -132,8 +132,7 @@ class Threshold(Shown):
             If the suffix is not known.
         """
         if self.table is None:
-            reason = (self.found.reason or "no reason given").replace("_", " ")
-            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({reason})")
+            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({self.found.reason})")
         write_outcomes(self.table, path)
         return Path(path)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from refusal_index.models.requests import ModelError
-from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.redaction import redacted, remember, secrets_in_url
 
 OPENAI, COMPATIBLE = "openai", "openai-api"
@@ -88,7 +87,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     url_name, key_name = f"{prefix}_BASE_URL", f"{prefix}_API_KEY"
     url = environment.get(url_name, OPENAI_URL if provider == OPENAI else "")
     if not url:
-        hint = "; 'refusal-index serve' offers one" if provider == ALMANAC else ""
+        hint = "; 'refusal-index serve' offers one" if provider == "almanac" else ""
         raise ModelError(
             f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
             f"http://127.0.0.1:8000/v1, found none{hint}"

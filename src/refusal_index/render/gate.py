@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.run_json import Stop
@@ -33,7 +34,7 @@ NO_CHANGES = {
 @shows(GateResult)
 def gate_blocks(found: GateResult) -> Iterator[Block]:
     """Yield the verdict, the guards, what to do where it is open, and what changed most."""
-    yield f"{found.verdict.upper()}: {found.why}"
+    yield f"{found.verdict.upper()}: {sentence(found)}"
     yield ""
     yield judged(found)
     if found.guards:
@@ -46,6 +47,12 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
         yield ""
         yield "Changed by more than sampling noise, most changed first:"
         yield changed_table(found)
+
+
+def gate_document(found: GateResult) -> dict[str, Any]:
+    """Give all of a verdict as JSON holds it, with the reason in words."""
+    document = found.to_document()
+    return {"gate_version": document["gate_version"], "verdict": found.verdict, "why": sentence(found), **document}
 
 
 def sentence(found: GateResult) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from refusal_index.findings.gate import GateResult, GuardResult
 from refusal_index.redaction import redacted
 from refusal_index.render.blocks import Table, escape, to_text
-from refusal_index.render.gate import allowed, changed_table, guard_name, guard_table, judged, notes
+from refusal_index.render.gate import allowed, changed_table, guard_name, guard_table, judged, notes, sentence
 
 PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.)", re.IGNORECASE)
 """What means something in Markdown, or in what GitHub and GitLab add to it: @names, #numbers, addresses, formulas."""
@@ -30,7 +30,7 @@ def to_markdown(found: GateResult) -> str:
     """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
     parts = [
         f"## Refusal Index gate: {found.verdict}",
-        line(found.why),
+        line(sentence(found)),
         line(judged(found)),
         *([_table(guard_table(found))] if found.guards else []),
         *map(line, notes(found)),
@@ -84,7 +84,7 @@ def to_junit(found: GateResult) -> bytes:
     if found.baseline is not None:
         suite.add_property("baseline", _clean(found.baseline.label))
     suite.add_property("questions", str(found.questions))
-    verdict = _case("verdict", found.verdict, found.why)
+    verdict = _case("verdict", found.verdict, sentence(found))
     if found.guards:
         verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
     suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])

@@ -6,11 +6,12 @@ Values are shown as they are: whoever shows a sentence escapes what would be obe
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.render import format as formats
 from refusal_index.stats.baseline import Payoffs
@@ -37,6 +38,11 @@ def description(metric: str, payoffs: Payoffs) -> str:
     right, refused, wrong = payoffs.truthfulness
     worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
     return fill(sentences()["metric"][metric], worth, typeset=True)
+
+
+def selected(found: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
+    """Yield the sentences of those statements of a result that have one of some codes, in its order."""
+    return (sentence(one, audience) for one in found.statements if one.code in codes)
 
 
 def phrase(code: str, section: str) -> str:
@@ -76,7 +82,7 @@ def filters(*, typeset: bool) -> dict[str, Callable[..., str]]:
         functions |= {name: typesetting(functions[name]) for name in _NUMBERS}
     audience: Audience = "page" if typeset else "text"
     shown = {"sentence": partial(sentence, audience=audience), "titled": partial(sentence, audience="title")}
-    return {**functions, **shown, "phrase": phrase, "quoted": repr}
+    return {**functions, **shown, "phrase": phrase, "quoted": repr, "column": lambda name: METRICS[name].column}
 
 
 def typesetting(function: Callable[..., str]) -> Callable[..., str]:

@@ -19,7 +19,7 @@ class Took:
 
     Examples
     --------
-    >>> from refusal_index.data.settings import Price
+    >>> from refusal_index.data.run_json import Price
     >>> from refusal_index.protocol import Pass, Reply
     >>> reply, took = Reply(Pass.FIRST, Asked.MODEL, "Lima"), Took()
     >>> for in_batch in (False, True):

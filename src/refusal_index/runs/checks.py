@@ -9,11 +9,10 @@ from typing import Any
 from refusal_index.data.outcome import Question
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import is_function_name, load_function, source_sha256
+from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.models import context_length, model_names, token_counter
 from refusal_index.plugins.trackers.tracker import TRACKERS, is_installed, not_installed
-from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Placement, PromptSet, check_lengths
+from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Message, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
@@ -124,16 +123,17 @@ def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: b
 
 
 def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:
-    """Raise where a prompt is longer than an embedded model takes; what others take is not known.
+    """Raise where a prompt is longer than the model takes, as far as that is known.
 
     Raises
     ------
     PromptLengthError
         If there is such a question.
     """
-    provider, _, name = model.partition("/")
-    if provider == ALMANAC and name in model_names():
-        check_lengths(questions, prompts, context_length(name), token_counter(name))
+    provider, name = provider_of(model)
+    context = None if provider is None else provider.context_length(name)
+    if provider is not None and context is not None:
+        check_lengths(questions, prompts, context, lambda text: provider.count_tokens(name, [Message("user", text)]))
 
 
 def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) -> None:
@@ -170,7 +170,7 @@ def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) 
 
 
 def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -> None:
-    """Raise if no provider has such a name, or an embedded model or a function that is none; no key is needed.
+    """Raise if there is no such provider, function or model of a plugin's provider; no key is needed.
 
     Parameters
     ----------
@@ -191,16 +191,16 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
         load_function(name)
     elif rest and (provider == COMPATIBLE or (provider == OPENAI and engine != DIRECT)):
         return
-    elif provider != ALMANAC or rest not in model_names():
-        _check_provider(name)
+    elif (plugin := provider_of(name)[0]) is not None:
+        plugin.check(rest)
+    else:
+        from refusal_index.models.inspect.provider import (  # noqa: PLC0415 - Inspect's names
+            provider_names,
+            resolve_model,
+        )
 
-
-def _check_provider(name: str) -> None:
-    from refusal_index.models.inspect.provider import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
-
-    provider, _, rest = name.partition("/")
-    if provider == ALMANAC or not rest or provider not in provider_names():
-        resolve_model(name)  # says what is wrong with it
+        if not rest or provider not in provider_names():
+            resolve_model(name)  # says what is wrong with it
 
 
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:

@@ -16,22 +16,21 @@ from refusal_index.models.functions import (
     plain_ask,
     unanswered,
 )
+from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import Ask, Client, ModelError, Response, completed
-from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.in_memory import embedded
 from refusal_index.protocol import Asked, Completion
 from refusal_index.runs.engine import Assignment, carry_concurrently
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
-IN_PROCESS_CONCURRENCY = 64  # fills a batch of the embedded runtime
+IN_PROCESS_CONCURRENCY = 64
 
 
 def client_for(asked: Asked, name: str, given: object, settings: Settings) -> Client:
     """Return the client of a model.
 
-    Functions and embedded models (``almanac/...``) answer in this process, ``openai-api/NAME/MODEL`` is asked with
-    OpenAI's client, and any other model as a provider of Inspect.
+    Functions answer in this process, ``openai-api/NAME/MODEL`` is asked with OpenAI's client, models of a plugin's
+    provider as that does it, such as ``almanac/base``, and any other model as a provider of Inspect.
 
     Parameters
     ----------
@@ -47,24 +46,23 @@ def client_for(asked: Asked, name: str, given: object, settings: Settings) -> Cl
     ModelError
         If the model cannot be asked.
     """
-    provider, _, rest = name.partition("/")
     send = function_sender(asked, name, given)
-    is_checked = send is None
-    if send is None and given is None and provider == ALMANAC:
-        send = embedded(rest)
     if send is not None:
-        return Client(send, lambda error: _in_process_failure(error, name), IN_PROCESS_CONCURRENCY, is_checked)
+        return Client(send, lambda error: _function_failure(error, name), IN_PROCESS_CONCURRENCY, is_checked=False)
     # Each client is imported where it is needed: Inspect takes a second, OpenAI's client half of one.
-    if given is None and provider == COMPATIBLE:
+    if given is None and name.startswith(f"{COMPATIBLE}/"):
         from refusal_index.models.openai_client import openai_client  # noqa: PLC0415
 
         return openai_client(name, settings)
+    provider, model = provider_of(name)
+    if given is None and provider is not None:
+        return provider.client(model, settings)
     from refusal_index.models.inspect.client import inspect_client  # noqa: PLC0415
 
     return inspect_client(asked, name, given, settings)
 
 
-def _in_process_failure(error: Exception, name: str) -> Failure:
+def _function_failure(error: Exception, name: str) -> Failure:
     return function_failure(error) if isinstance(error, FunctionError) else failure_of(error, told(error), name)
 
 

@@ -15,10 +15,8 @@ from typing import Any
 from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import ask_for, completed
-from refusal_index.plugins.almanac import ALMANAC, chat
-from refusal_index.plugins.almanac.in_memory import embedded
-from refusal_index.plugins.almanac.models import count_tokens, model_names
 from refusal_index.protocol import Asked, Conversation, Pass, Procedure, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
 from refusal_index.render.blocks import escape
@@ -29,8 +27,7 @@ from refusal_index.runs.store import ReplyStore
 
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
-ALMANAC_REPLY_TOKENS = 8  # as measured
-CONNECTIONS = {ALMANAC: IN_PROCESS_CONCURRENCY, COMPATIBLE: 100}
+COMPATIBLE_CONNECTIONS = 100
 OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
 SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
 """Providers that give several choices for one request, as far as known."""
@@ -155,8 +152,13 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
 
 
 def _connections(plan: Plan) -> int:
-    provider = ALMANAC if is_function_name(plan.settings.model) else plan.settings.model.partition("/")[0]
-    return plan.settings.sending.max_connections or CONNECTIONS.get(provider, OTHER_CONNECTIONS)
+    given, model = plan.settings.sending.max_connections, plan.settings.model
+    if given or is_function_name(model):
+        return given or IN_PROCESS_CONCURRENCY
+    if model.startswith(f"{COMPATIBLE}/"):
+        return COMPATIBLE_CONNECTIONS
+    provider = provider_of(model)[0]
+    return OTHER_CONNECTIONS if provider is None else provider.concurrency
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
@@ -240,19 +242,21 @@ def _copy_replies(plan: Plan, store: ReplyStore) -> None:
 def assumptions(plan: Plan) -> Assumptions:
     """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
     forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
-    provider = plan.settings.model.partition("/")[0]
+    provider, _ = provider_of(plan.settings.model)
     share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
-    if provider == ALMANAC:
-        return Assumptions(share, forecast.reply_tokens or ALMANAC_REPLY_TOKENS, Range.exactly(most))
-    choices = Range(1, most if provider in SEVERAL_CHOICES else 1, most)
-    return Assumptions(share, forecast.reply_tokens or REPLY_TOKENS, choices)
+    reply_tokens = forecast.reply_tokens or (REPLY_TOKENS if provider is None else provider.reply_tokens)
+    if provider is not None and provider.is_embedded:
+        return Assumptions(share, reply_tokens, Range.exactly(most))
+    gives_several = plan.settings.model.partition("/")[0] in SEVERAL_CHOICES
+    return Assumptions(share, reply_tokens, Range(1, most if gives_several else 1, most))
 
 
 async def _foreseen(
     plan: Plan, talks: Iterable[Conversation], store: ReplyStore, counting: Counting
 ) -> dict[tuple[str, str], Foreseen]:
     """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
-    if plan.settings.forecast.assume_refusal is not None or not counts_exactly(plan.settings.model):
+    provider, model = provider_of(plan.settings.model)
+    if plan.settings.forecast.assume_refusal is not None or provider is None or not provider.is_embedded:
         return {}
     asks = {
         _key(talk): ask_for(plan.settings, talk, one)
@@ -262,7 +266,7 @@ async def _foreseen(
     }
     if not asks:
         return {}
-    send = embedded(plan.settings.model.partition("/")[2])
+    send = provider.client(model, plan.settings).send
     with counting(f"asking {plan.settings.model}", len(asks)) as replied:
 
         async def said(key: tuple[str, str]) -> Foreseen:
@@ -310,17 +314,17 @@ def _tokens(plan: Plan) -> Callable[[Request], int]:
 
 
 def request_tokens(model: str, request: Request) -> int:
-    """Count the tokens of a request as an embedded model counts them, else about."""
-    if counts_exactly(model):
-        messages = [chat.Message(message.role, message.content) for message in request.messages]
-        return count_tokens(model.partition("/")[2], messages)
+    """Count the tokens of a request as its provider does, else about."""
+    provider, name = provider_of(model)
+    if provider is not None:
+        return provider.count_tokens(name, request.messages)
     return sum(about_tokens(message.content) for message in request.messages)
 
 
 def counts_exactly(model: str) -> bool:
     """Whether the model is an embedded one, whose tokens can be counted here."""
-    provider, _, name = model.partition("/")
-    return provider == ALMANAC and name in model_names()
+    provider, _ = provider_of(model)
+    return provider is not None and provider.is_embedded
 
 
 def _cost(found: Estimate, prices: Prices) -> Range | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.datasets import Dataset, load_dataset
+from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.data.imports.first_pass import without_forced
@@ -18,7 +19,6 @@ from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
 from refusal_index.findings.statement import Statement
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.protocol import (
     FORCED,
     ForcedPass,

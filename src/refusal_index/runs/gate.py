@@ -30,6 +30,7 @@ from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
+from refusal_index.render.gate import gate_document
 from refusal_index.render.gate_files import to_junit, to_markdown
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import OpenRun, carry_out, opened
@@ -242,7 +243,7 @@ def _all_of(errors: Sequence[NotWrittenError]) -> NotWrittenError:
 
 
 def _json(found: GateResult) -> bytes:
-    told = json.dumps(redacted_in(found.to_document()), indent=2, ensure_ascii=False, allow_nan=False)
+    told = json.dumps(redacted_in(gate_document(found)), indent=2, ensure_ascii=False, allow_nan=False)
     return f"{told}\n".encode()
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.datasets import Dataset, load_dataset, sample
+from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.plugins.batches.wave import Talk
 from refusal_index.protocol import (
     ASKED_AGAIN,

@@ -1,6 +1,6 @@
 """A set of runs and a dry run as text.
 
-What one does with finished runs from Python: compare and rank them, draw studies, choose thresholds, export.
+What one does with finished runs from Python: compare and rank them, choose thresholds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import refusal_index.render.threshold  # noqa: F401 - shows thresholds
 from refusal_index.data.errors import checked_path
 from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.findings import ranking
+from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
-from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.studies.study import Study, StudyOptions
-from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.models.settings import SettingError
 from refusal_index.protocol.cost import Range
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
@@ -219,7 +218,7 @@ def _about_cost(prices: Prices) -> str:
     return ""
 
 
-def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
     """Compare two runs over the same questions, the first minus the second, with every difference's interval.
 
     Parameters
@@ -227,7 +226,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     first, second
         Runs, their folders, or outcome tables.
     options
-        As `refusal_index.findings.comparison.CompareOptions` takes them.
+        As `refusal_index.findings.matching.CompareOptions` takes them.
 
     Raises
     ------
@@ -235,46 +234,19 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
         If one of them cannot be read, or they have no variant in common.
     """
     chosen = CompareOptions(**options)
-    found = _compared([first, second], chosen)
+    found = compared_runs([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    first_run, second_run = found
-    return compare_two(first_run, second_run, chosen)
+    return compare_pair(found, chosen)
 
 
-def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
     chosen = CompareOptions(**options)
-    found = _compared([runs] if isinstance(runs, Run) else runs, chosen)
+    found = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
     if len(found) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(found)}")
-    return rank_all(found, chosen)
-
-
-def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
-    """Make one table or figure of the paper, or beyond it, of runs.
-
-    Parameters
-    ----------
-    name
-        One of ``refusal-index study``.
-    runs
-        Runs, their folders, folders of sets, or outcome tables.
-    options
-        As `refusal_index.plugins.studies.study.StudyOptions` takes them.
-
-    Raises
-    ------
-    RefusalIndexError
-        If there is no such study, or the runs do not allow it.
-    """
-    from refusal_index.plugins.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415 - they draw: long to import
-
-    if name not in STUDY_NAMES:
-        raise unknown("name", name, STUDY_NAMES)
-    return study_spec(name).make(
-        _compared([runs] if isinstance(runs, Run) else runs, CompareOptions()), StudyOptions(**options)
-    )
+    return ranking.rank(found, chosen)
 
 
 def threshold(
@@ -318,39 +290,13 @@ def threshold(
     Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
     :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
     """
-    found = _compared([run], CompareOptions())
+    found = compared_runs([run], CompareOptions())
     if len(found) != 1:
         raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
     return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))
 
 
-def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: str | Path | None = None) -> list[str]:
-    """Write runs in the format of another tool, or log them in a tracker of experiments.
-
-    Parameters
-    ----------
-    runs
-        Runs, their folders, folders of sets, or outcome tables.
-    to
-        ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
-    out
-        The file or folder to write; a tracker takes none, as its own settings say where it logs.
-
-    Returns
-    -------
-    list of str
-        What was written, a line each.
-
-    Raises
-    ------
-    RefusalIndexError
-        If there is no such target, it cannot take the runs, or these have no results.
-    """
-    several = [runs] if isinstance(runs, Run | str | Path) else runs
-    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in several]
-    return export_runs(places, to, None if out is None else checked_path(out, "out"))
-
-
-def _compared(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+def compared_runs(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+    """Read finished runs for a comparison."""
     places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs]
     return read_runs(places, options.sampling)

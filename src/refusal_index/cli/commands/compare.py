@@ -52,9 +52,10 @@ def compare(
     """
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.sampling import Sampling
-    from refusal_index.findings.comparison import CompareOptions
-    from refusal_index.findings.comparison_results import TwoRuns, compare_two, rank_all
+    from refusal_index.findings.comparison import compare_pair
+    from refusal_index.findings.matching import CompareOptions
     from refusal_index.findings.metrics import METRICS
+    from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, ranking_blocks
 
     options = CompareOptions(
@@ -73,10 +74,15 @@ def compare(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "
             "name the folder or the outcome table of another run"
         )
-    compared = compare_two(*found.runs, options) if len(found.runs) == 2 else rank_all(found.runs, options)
-    if json:
-        console.document(compared.to_document())
+    if len(found.runs) == 2:
+        pair = compare_pair(found.runs, options)
+        document, blocks = pair.to_document, pair_blocks(pair)
     else:
-        console.show(pair_blocks(compared) if isinstance(compared, TwoRuns) else ranking_blocks(compared))
+        ranking = rank(found.runs, options)
+        document, blocks = ranking.to_document, ranking_blocks(ranking)
+    if json:
+        console.document(document())
+    else:
+        console.show(blocks)
     if found.left_out:
         raise typer.Exit(INCOMPLETE)

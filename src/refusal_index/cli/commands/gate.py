@@ -199,11 +199,13 @@ def _check_place(form: str, place: Path) -> None:
 
 def _print(found: GateResult, *, as_json: bool) -> None:
     """Print the verdict; it stands as well where whoever reads it has gone, as `head` does after a line."""
+    from refusal_index.render.gate import gate_blocks, gate_document
+
     try:
         if as_json:
-            console.document(found.to_document())
+            console.document(gate_document(found))
         else:
-            console.show(found.blocks())
+            console.show(gate_blocks(found))
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the last is how Rich says the first
         console.print_no_more()

@@ -26,7 +26,7 @@ def ls(
         console.say(str(Path(lm_eval_tasks.__file__).parent))
         return
     from refusal_index.data.datasets import dataset_names
-    from refusal_index.plugins.almanac.models import model_names
+    from refusal_index.entry_points import installed, load
     from refusal_index.protocol import load_prompt_set, prompt_set_names
 
     console.say("datasets (--dataset)")
@@ -38,8 +38,9 @@ def ls(
         console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
     console.say()
     console.say("models that need no key and no download (--model)")
-    for name in model_names():
-        console.say(f"  almanac/{name:<17} {MODEL_NOTES.get(name, '')}".rstrip())
+    for provider, plugin in installed("models").items():
+        for name in (f"{provider}/{model}" for model in load(plugin).names):
+            console.say(f"  {name:<25} {MODEL_NOTES.get(name, '')}".rstrip())
     console.say()
     console.say(
         "Any other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B."
@@ -57,7 +58,7 @@ DATASET_NOTES = {
     "simpleqa_verified": "1,000 of them, verified; needs --data FILE",
 }
 MODEL_NOTES = {
-    "base": "knows the almanac's frequent facts, refuses where it knows less",
-    "small": "knows less",
-    "rash": "knows as much as base; its refusals follow its knowledge less",
+    "almanac/base": "knows the almanac's frequent facts, refuses where it knows less",
+    "almanac/small": "knows less",
+    "almanac/rash": "knows as much as base; its refusals follow its knowledge less",
 }

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.data.datasets import almanac, own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.own import Reading
+from refusal_index.data.datasets.published import PUBLISHED
 from refusal_index.data.errors import TableError, shortened, suggestion
 from refusal_index.data.outcome import Question
 from refusal_index.data.tables import Problems, Row, is_in_memory
 
+ALMANAC = "almanac"
+"""The dataset that is asked where none is named."""
+
 _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
-    "almanac": almanac.load,
-    **{task.name: partial(faitheval.load, task) for task in faitheval.TASKS},
+    ALMANAC: almanac.load,
     "own": own.load,
-    "precise_wiki": precise_wiki.load,
-    "simpleqa": simpleqa.load,
-    "simpleqa_verified": simpleqa.load_verified,
+    **{dataset.name: dataset.load for dataset in PUBLISHED},
 }
 
-_FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
+_FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED if dataset.address is None)}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _files(names: Sequence[str], data: Any) -> list[Any]:
     if not given:
         return [None] * len(names)
     needing = [name for name in names if name in _FROM_FILES_ONLY]
-    taking = [name for name in names if name != "almanac"] or list(names)
+    taking = [name for name in names if name != ALMANAC] or list(names)
     takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
     if takers is None:
         ways = {_counted(some): ", ".join(some) for some in (taking, needing) if some}

@@ -7,7 +7,7 @@ place, ``cd models && sha256sum */* > SHA256SUMS`` writes it anew.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -30,16 +30,21 @@ def model_names() -> tuple[str, ...]:
     return _NAMES
 
 
+def check_name(name: str) -> None:
+    """Raise ModelNotFoundError if there is no such model."""
+    if name not in _NAMES:
+        near = nearest(name, _NAMES, cutoff=0.5)
+        hint = f"did you mean {near!r}? The" if near else "the"
+        raise ModelNotFoundError(f"no embedded model {name!r}; {hint} embedded models are {', '.join(_NAMES)}")
+
+
 def model_folder(name: str) -> Path:
     """Return the folder of an embedded model, once its files have been checked against the pinned checksums.
 
     Raises ModelNotFoundError if there is no such model, and ModelFileError if a file is missing or is not the one that
     was pinned.
     """
-    if name not in _NAMES:
-        near = nearest(name, _NAMES, cutoff=0.5)
-        hint = f"did you mean {near!r}? The" if near else "the"
-        raise ModelNotFoundError(f"no embedded model {name!r}; {hint} embedded models are {', '.join(_NAMES)}")
+    check_name(name)
     return verified_folder(Path(str(files("refusal_index.plugins.almanac") / "models")), name)
 
 
@@ -105,12 +110,3 @@ def count_tokens(name: str, messages: Sequence[Message]) -> int:
     10
     """
     return len(_tokenizer(name).encode(messages))
-
-
-def token_counter(name: str) -> Callable[[str], int]:
-    """Return a function that counts the tokens of a conversation of one user message, marks included.
-
-    >>> token_counter("base")("Who?") < token_counter("base")("Who wrote it?")
-    True
-    """
-    return lambda text: count_tokens(name, [Message("user", text)])

@@ -1,6 +1,5 @@
-"""What Inspect finds through this package's entry point: the tasks and the provider of the embedded models."""
+"""What Inspect finds through this package's entry point: the tasks."""
 
-from refusal_index.models.inspect.provider import almanac
 from refusal_index.plugins.inspect.tasks import (
     almanac_task,
     faitheval_counterfactual,
@@ -14,7 +13,6 @@ from refusal_index.plugins.inspect.tasks import (
 )
 
 __all__ = [
-    "almanac",
     "almanac_task",
     "faitheval_counterfactual",
     "mixed",

@@ -43,7 +43,7 @@ def study(
     Its table, also as LaTeX, and its figure; without a name, lists all of them. Exit status: 0 done, 1 done without a
     run that could not be read, 2 bad input, no run that could be read, or not possible with these runs.
     """
-    from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_spec, write_study
+    from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
     if name is None:
         _print_studies()
@@ -53,7 +53,7 @@ def study(
             f"study: expected the study's name before the runs, got {name}; for instance study results_table {name}; "
             "'refusal-index paper' makes all of them"
         )
-    spec = study_spec(one_of("study", name, STUDY_NAMES))
+    spec = study_spec(name if name in STUDY_NAMES else one_of("study", name, study_names()))
     kinds = _chosen_formats(formats)
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, shared_variants
-from refusal_index.findings.comparison import CompareOptions, RunRanking, rank
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import chosen_runs, dataset_name, level_text, model_name
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, with_interval

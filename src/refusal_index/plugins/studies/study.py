@@ -30,15 +30,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import import_module
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index import entry_points
 from refusal_index.data.files import write_atomically
 from refusal_index.data.rates import Completeness, completeness
 from refusal_index.data.runs import ComparedRun
@@ -47,7 +47,8 @@ from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.blocks import escape
-from refusal_index.render.comparison import BIASED
+
+BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
 class NotPossibleError(RefusalIndexError, ValueError):
@@ -186,7 +187,22 @@ STUDY_NAMES = (
     "operating_point",
     "response_to_penalty",
 )
-"""Each is a module of this package with ``NAME``, ``TITLE``, ``NEEDS`` and ``make``."""
+"""The studies of this package, in the order in which they are listed."""
+
+
+class StudyModule(Protocol):
+    """A module that makes one study; a plugin registers it in the group ``refusal_index.studies``.
+
+    - `NAME`, `TITLE`: for the command line, and for people.
+    - `NEEDS`: which runs it needs, as a sentence ends that begins with "It needs".
+    """
+
+    NAME: str
+    TITLE: str
+    NEEDS: str
+
+    def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+        """Make the study; raises `NotPossibleError` where the runs do not allow it."""
 
 
 @dataclass(frozen=True)
@@ -210,9 +226,10 @@ def study_spec(name: str) -> StudySpec:
     >>> study_spec("results_table").title
     'Full results'
     """
-    if name not in STUDY_NAMES:
+    plugin = entry_points.find("studies", name)
+    if plugin is None:
         raise KeyError(name)
-    module = import_module(f"refusal_index.plugins.studies.{name}")
+    module: StudyModule = entry_points.load(plugin)
 
     def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         return with_missing(module.make(runs, options), runs)
@@ -220,9 +237,14 @@ def study_spec(name: str) -> StudySpec:
     return StudySpec(module.NAME, module.TITLE, module.NEEDS, make)
 
 
+def study_names() -> tuple[str, ...]:
+    """Name all studies: those of this package, then those of other distributions."""
+    return tuple(dict.fromkeys((*STUDY_NAMES, *entry_points.installed("studies"))))
+
+
 def study_specs() -> tuple[StudySpec, ...]:
     """Return all studies in order."""
-    return tuple(study_spec(name) for name in STUDY_NAMES)
+    return tuple(map(study_spec, study_names()))
 
 
 def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:

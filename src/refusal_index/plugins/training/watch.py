@@ -49,8 +49,8 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac.in_memory import GeneratingModel, is_sharded, undisturbed
 from refusal_index.plugins.trackers.results import numbers
+from refusal_index.plugins.training.generating import GeneratingModel, is_sharded, undisturbed
 from refusal_index.redaction import redacted
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget

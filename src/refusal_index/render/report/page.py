@@ -26,7 +26,7 @@ from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.findings.gate import GateResult
 from refusal_index.render.blocks import OBEYED, Table
 from refusal_index.render.format import count
-from refusal_index.render.gate import changed_table, guard_table, judged, notes
+from refusal_index.render.gate import changed_table, guard_table, judged, notes, sentence
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
 from refusal_index.render.report.confidence import UNIT
 from refusal_index.render.report.figures import CELLS, SHORT
@@ -111,7 +111,7 @@ def gate_view(found: GateResult) -> GateView:
     beside = (BESIDE,) if found.baseline is not None else ()
     return GateView(
         found.verdict,
-        found.why,
+        sentence(found),
         (judged(found), *notes(found), *beside),
         guard_table(found) if found.guards else None,
         changed_table(found) if found.changed else None,

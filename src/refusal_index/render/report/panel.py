@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.render.format import count, listed, reason_text

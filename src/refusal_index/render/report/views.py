@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 import polars as pl
 
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.conclusions import Headline, headline
-from refusal_index.findings.side_by_side import SideBySide, side_by_side
+from refusal_index.findings.matching import CompareOptions, settings_statements
+from refusal_index.findings.ranking import rank
 from refusal_index.findings.statement import Statement
 from refusal_index.render.report.confidence import ConfidenceView, confidence_view
 from refusal_index.render.report.figures import Mosaic, Plane, mosaics, plane
@@ -105,22 +108,44 @@ class Overview:
     # lines, scale: the picture, the highest index first
     lines: tuple[Line, ...]
     scale: IndexScale
-    compared: SideBySide
+    statements: tuple[Statement, ...]  # what the comparison shows
+    notes: tuple[Statement, ...]  # what limits it
     paper: tuple[float, ...]  # the indices of the paper's own models, if all runs were asked the same questions
+
+
+COMPARED = {
+    *("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader"),
+    *("matched", "partly_shared", "unpaired", "letters", "not_ranked"),
+}
+"""What the first screen says of a comparison or a ranking."""
 
 
 def overview(views: Sequence[RunView]) -> Overview:
     """Make the first screen of several runs."""
-    summary = views[0].source.summary
+    runs, summary = [view.source.run for view in views], views[0].source.summary
     options = CompareOptions(
         confidence_level=summary.confidence_level,
         penalty=summary.penalty,
         truthfulness_weights=summary.truthfulness_weights,
     )
-    compared = side_by_side([view.source.run for view in views], options)
-    lines = tuple(sorted((_line(view, compared.letters.get(row, "")) for row, view in enumerate(views)), key=_by_index))
-    datasets = {view.source.run.dataset_id for view in views}
-    return Overview(lines, _scale(lines), compared, views[0].paper if len(datasets) == 1 else ())
+    statements, letters = _compared(runs, options)
+    one_dataset = len({run.dataset_id for run in runs}) == 1
+    lines = tuple(sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index))
+    notes = tuple(settings_statements(runs)) if one_dataset else ()
+    return Overview(lines, _scale(lines), statements, notes, views[0].paper if one_dataset else ())
+
+
+def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tuple[Statement, ...], Mapping[int, str]]:
+    """Return what a comparison shows, and the letters of each run that is ranked, by its place."""
+    if len({run.dataset_id for run in runs}) > 1:
+        datasets = list(dict.fromkeys(run.dataset or "not stated" for run in runs))
+        return (Statement("other_questions", "scope", {"datasets": datasets}),), {}
+    try:
+        found = compare_pair(runs, options) if len(runs) == 2 else rank(runs, options)
+    except OutcomeTableError as error:
+        return (Statement("not_compared", "grave", {"error": str(error)}),), {}
+    letters = {} if isinstance(found, PairComparison) else {one.row: one.letters for one in found.ranking.runs}
+    return tuple(one for one in found.statements if one.code in COMPARED), letters
 
 
 def _line(view: RunView, letters: str) -> Line:

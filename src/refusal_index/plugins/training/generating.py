@@ -1,6 +1,4 @@
-"""Models in this process: the embedded ones, and a causal language model of transformers.
-
-The latter answers with its own chat template, greedily, in batches.
+"""A causal language model of transformers as the model: it answers with its own chat template, greedily, in batches.
 
 A model in training is asked between two steps and must not notice: `undisturbed` puts back the mode of every module and
 the state of every random generator.
@@ -19,46 +17,8 @@ from typing import Any
 import numpy as np
 
 from refusal_index.models.functions import AnsweringFunction, FunctionError
-from refusal_index.models.requests import Ask, Response, Send
-from refusal_index.plugins.almanac.chat import Message
-from refusal_index.plugins.almanac.llama import Completion
-from refusal_index.plugins.almanac.runtime import shared_runtime
-from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
-
-STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
-
-
-def embedded(name: str) -> Send:
-    """Return what asks an embedded model by its name."""
-    runtime = shared_runtime(name)
-
-    async def send(ask: Ask) -> Response:
-        started, decoding = time.monotonic(), ask.decoding
-        completions = await runtime.complete(
-            [Message(one.role, one.content) for one in ask.request.messages],
-            temperature=decoding.temperature if decoding else 1.0,
-            top_p=decoding.top_p if decoding else 1.0,
-            max_tokens=decoding.max_tokens if decoding else None,
-            seed=ask.seed,
-            n=ask.choices,
-            top_logprobs=ask.top_logprobs,
-        )
-        return Response(
-            [(one.text, STOP_REASONS[one.finish_reason]) for one in completions],
-            completions[0].prompt_tokens,
-            sum(one.completion_tokens for one in completions),
-            time.monotonic() - started,
-            [_reported(one) for one in completions],
-        )
-
-    return send
-
-
-def _reported(completion: Completion) -> str | None:
-    if completion.logprobs is None:
-        return None
-    return write_logprobs(TokenLogprob(one.token, one.logprob, one.alternatives) for one in completion.logprobs)
-
+from refusal_index.models.requests import Ask, Response
+from refusal_index.protocol import StopReason
 
 MOMENT = 0.02  # seconds to wait for a batch to fill
 

@@ -1,0 +1,69 @@
+"""Providers that plugins add: who serves the models whose names begin alike, as ``almanac/base`` and ``almanac/small``.
+
+A plugin registers a provider in the group ``refusal_index.models``, under the part of the names before the slash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from refusal_index import entry_points
+from refusal_index.models.requests import Client
+from refusal_index.models.settings import RequestSettings
+from refusal_index.protocol import Message, about_tokens
+
+
+class ModelProvider(Protocol):
+    """What a provider does; a subclass needs `client` alone. A model goes by the part of its name after the slash.
+
+    Attributes
+    ----------
+    names
+        Of its models, where they are known: `refusal-index ls` lists them.
+    is_embedded
+        Whether its models run in this process, reply the same when asked again, and give as many choices as asked for:
+        a dry run asks them for their first passes.
+    concurrency, reply_tokens
+        Requests in flight, and the length of a reply, as a dry run assumes them.
+    """
+
+    names: Sequence[str] = ()
+    is_embedded: bool = False
+    concurrency: int = 10
+    reply_tokens: int = 50
+
+    def client(self, model: str, settings: RequestSettings) -> Client:
+        """Return what sends requests to a model.
+
+        Raises
+        ------
+        ModelError
+            If the model cannot be asked.
+        """
+
+    def check(self, model: str) -> None:
+        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+
+    def context_length(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
+        """Return how many tokens a conversation with its reply may have; None where that is not known."""
+        return None
+
+    def count_tokens(self, model: str, messages: Sequence[Message]) -> int:  # noqa: ARG002 - of the interface
+        """Count the tokens of a conversation, exactly if the provider can."""
+        return sum(about_tokens(one.content) for one in messages)
+
+
+def provider_of(name: str) -> tuple[ModelProvider | None, str]:
+    """Find the provider of a model among the plugins, and what it calls the model.
+
+    Returns
+    -------
+    provider
+        None for the models of all other providers, which OpenAI's client or Inspect asks.
+    model
+        The part of the name after the slash.
+    """
+    prefix, _, model = name.partition("/")
+    plugin = entry_points.find("models", prefix) if model else None
+    return (None if plugin is None else entry_points.load(plugin)), model

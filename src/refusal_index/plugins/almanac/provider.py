@@ -1,0 +1,84 @@
+"""The embedded models as a provider: ``almanac/base`` and the others, answering in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from refusal_index.models.failures import failure_of, told
+from refusal_index.models.providers import ModelProvider
+from refusal_index.models.requests import Ask, Client, ModelError, Response, Send
+from refusal_index.models.settings import RequestSettings
+from refusal_index.plugins.almanac import ALMANAC, chat, models
+from refusal_index.plugins.almanac.errors import ModelNotFoundError
+from refusal_index.plugins.almanac.llama import Completion
+from refusal_index.plugins.almanac.runtime import shared_runtime
+from refusal_index.protocol import Message, StopReason, TokenLogprob, write_logprobs
+
+CONCURRENCY = 64  # fills a batch of the runtime
+
+
+class EmbeddedModels(ModelProvider):
+    """Serves the models that come with the package."""
+
+    names = models.model_names()
+    is_embedded = True
+    concurrency = CONCURRENCY
+    reply_tokens = 8  # as measured
+
+    def client(self, model: str, settings: RequestSettings) -> Client:  # noqa: ARG002 - of the interface
+        """Return what asks a model by its name."""
+        self.check(model)
+        name = f"{ALMANAC}/{model}"
+        return Client(embedded(model), lambda error: failure_of(error, told(error), name), CONCURRENCY)
+
+    def check(self, model: str) -> None:
+        """Raise ModelError if there is no such model."""
+        try:
+            models.check_name(model)
+        except ModelNotFoundError as error:
+            raise ModelError(f"model '{ALMANAC}/{model}': {error}") from error
+
+    def context_length(self, model: str) -> int:
+        """Return how many tokens a conversation with its reply may have."""
+        return models.context_length(model)
+
+    def count_tokens(self, model: str, messages: Sequence[Message]) -> int:
+        """Count the tokens of a conversation, marks included."""
+        return models.count_tokens(model, [chat.Message(one.role, one.content) for one in messages])
+
+
+PROVIDER = EmbeddedModels()
+STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
+
+
+def embedded(name: str) -> Send:
+    """Return what asks an embedded model by its name."""
+    runtime = shared_runtime(name)
+
+    async def send(ask: Ask) -> Response:
+        started, decoding = time.monotonic(), ask.decoding
+        completions = await runtime.complete(
+            [chat.Message(one.role, one.content) for one in ask.request.messages],
+            temperature=decoding.temperature if decoding else 1.0,
+            top_p=decoding.top_p if decoding else 1.0,
+            max_tokens=decoding.max_tokens if decoding else None,
+            seed=ask.seed,
+            n=ask.choices,
+            top_logprobs=ask.top_logprobs,
+        )
+        return Response(
+            [(one.text, STOP_REASONS[one.finish_reason]) for one in completions],
+            completions[0].prompt_tokens,
+            sum(one.completion_tokens for one in completions),
+            time.monotonic() - started,
+            [_reported(one) for one in completions],
+        )
+
+    return send
+
+
+def _reported(completion: Completion) -> str | None:
+    if completion.logprobs is None:
+        return None
+    return write_logprobs(TokenLogprob(one.token, one.logprob, one.alternatives) for one in completion.logprobs)

@@ -1,0 +1,98 @@
+"""The plugin that a page shows is installed from another place, and its model, study and command are used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from refusal_index.cli import app
+from tests.docs.blocks import blocks
+
+PAGE = {block.title or block.language: block.text for block in blocks("docs/how-to/plugins.md")}
+LINES = PAGE["bash"].splitlines()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as an installer leaves it: the plugin's module, and the metadata of its distribution."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    (folder / "parrot.py").write_text(PAGE["parrot.py"])
+    project = tomllib.loads(PAGE["pyproject.toml"])["project"]
+    metadata = folder / f"{project['name']}-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    groups = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in plugins.items())
+        for group, plugins in project["entry-points"].items()
+    )
+    (metadata / "entry_points.txt").write_text("\n".join(groups))
+    return folder
+
+
+def run(line: str, folder: Path, installed: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from refusal_index.cli import main; main()", *line.split()[1:]]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(installed), os.environ.get("PYTHONPATH"))))}
+    return subprocess.run(command, check=False, cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def done(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What the page's commands print, one after the other."""
+    folder = tmp_path_factory.mktemp("page")
+    ran = [run(line, folder, installed) for line in LINES]
+    assert [one.returncode for one in ran] == [0] * len(ran), [one.stderr for one in ran]
+    return [one.stdout for one in ran]
+
+
+def test_it_has_thirty_lines_at_most():
+    assert len([line for line in PAGE["parrot.py"].splitlines() if line.strip()]) <= 30
+
+
+@pytest.mark.slow
+def test_its_model_is_measured(done):
+    assert "5" in done[0]
+    assert "runs/polly:" in done[0]
+
+
+@pytest.mark.slow
+def test_its_study_is_made(done):
+    assert done[1].startswith("refusal_counts: studies/refusal_counts.csv")
+
+
+@pytest.mark.slow
+def test_its_command_runs(done):
+    assert done[2].endswith(": 5 questions\n")
+
+
+@pytest.mark.slow
+def test_it_is_listed(installed, tmp_path):
+    assert "parrot/polly" in run("refusal-index ls", tmp_path, installed).stdout
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_without_it_its_names_are_unknown(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, line.split()[1:])
+    assert ran.exit_code == 2
+    assert any(name in ran.stderr for name in ("parrot", "refusal_counts", "count"))
+
+
+@pytest.mark.slow
+def test_one_that_cannot_be_imported_is_named_with_what_to_do(installed, tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for metadata in installed.glob("*.dist-info"):
+        (broken / metadata.name).symlink_to(metadata)
+    (broken / "parrot.py").write_text("import a_module_that_is_not_there\n")
+    ran = run(LINES[2], tmp_path, broken)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: parrot: ")
+    assert "uninstall parrot" in ran.stderr
