@@ -24,6 +24,7 @@ from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes
 from refusal_index.findings.summary import (
@@ -32,14 +33,13 @@ from refusal_index.findings.summary import (
     Summary,
     VariantSummary,
     is_complete,
-    reached,
-    short_of,
     summarise,
     with_confidence,
 )
 from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
@@ -216,8 +216,8 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        short_of=short_of(about, found[0].summary),
-        reached=reached(about, found[0].summary),
+        short_of=_goal("unmet_goal", about, found[0].summary),
+        reached=_goal("met_goal", about, found[0].summary),
     )
 
 
@@ -387,8 +387,8 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            short_of=short_of(about, summary),
-            reached=reached(about, summary),
+            short_of=_goal("unmet_goal", about, summary),
+            reached=_goal("met_goal", about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -418,6 +418,12 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
     """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
     table = pl.scan_parquet(folder.outcomes, glob=False)
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
+
+
+def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Return the sentence on whether a run became as certain as it should, if its code is this one."""
+    found = goal(about, summary)
+    return sentence(found) if found is not None and found.code == code else None
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
