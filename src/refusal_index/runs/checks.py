@@ -6,9 +6,10 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_index import entry_points
 from refusal_index.data.outcome import Question
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
-from refusal_index.models.functions import is_function_name, load_function, source_sha256
+from refusal_index.models.functions import PREFIX, is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import ASKED_AGAIN, GraderKind, Message, Placement, PromptSet, Role, check_lengths
@@ -41,10 +42,17 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
     models = tuple(name.strip() for name in given.split(","))
     if len(models) > 2 or len(set(models)) < len(models):
         raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
-    for name in models:
-        if "/" not in name and not is_function_name(name):
-            raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
-    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
+    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(map(_grader_name, models))
+
+
+def _grader_name(name: str) -> str:
+    """Return the name of a model or a function; a plugin's grader, of ``refusal_index.graders``, is a function."""
+    if "/" in name or is_function_name(name):
+        return name
+    plugin = entry_points.find("graders", name)
+    if plugin is None:
+        raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+    return f"{PREFIX}{plugin.value}"
 
 
 def check_trackers(settings: Settings) -> None:
