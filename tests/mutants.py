@@ -698,7 +698,7 @@ MUTANTS = (
     Mutant("rates that fit no table are an error", "stats/contingency.py",
            "            if count < 0:", "            if count < -1e9:", "data/test_rates.py"),
     Mutant("the digits printed say how far a rate is rounded", "data/rates.py",
-           '0.5 * 10.0 ** -len(found[1] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
+           '0.5 * 10.0 ** -len(found[2] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
     Mutant("copula tests are adjusted for their number", "plugins/studies/copula_comparison.py",
            'row["pvalue_holm"] = adjusted', 'row["pvalue_holm"] = row["pvalue"]', "studies/test_copula_comparison.py"),
     Mutant("a family is ruled out after the adjustment", "plugins/studies/copula_comparison.py",
