@@ -19,20 +19,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index.data import tables
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcomes
 from refusal_index.data.sampling import sampled_table
-from refusal_index.data.tables import (
-    Column,
-    Source,
-    present_columns,
-    read_content,
-    read_rows,
-    resolve_columns,
-    text,
-    values_by_role,
-)
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.design import AnyTable
@@ -72,7 +63,7 @@ class Rate:
 
 
 def _rate(cell: Any) -> Rate:
-    shown = text(cell) or ""
+    shown = tables.text(cell) or ""
     found = _RATE.fullmatch(shown)
     if not found or found[1] in {"", "."}:
         raise ValueError(f"expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
@@ -84,17 +75,17 @@ def _rate(cell: Any) -> Rate:
 
 
 def _questions(cell: Any) -> int:
-    digits = (text(cell) or "").replace(",", "").removesuffix(".0")
+    digits = (tables.text(cell) or "").replace(",", "").removesuffix(".0")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 9 and 0 < int(digits) <= MOST_QUESTIONS):
         raise ValueError(f"expected the number of questions, 1 to {MOST_QUESTIONS:,}, got {shortened(cell)}")
     return int(digits)
 
 
 COLUMNS = {
-    "model": Column(("model",), text),
-    "dataset": Column(("dataset",), text),
-    **{name: Column((name,), _rate) for name in (*FIRST_PASS, "refusal_rate", "forced_accuracy")},
-    "n": Column(("n",), _questions),
+    "model": tables.Column(("model",), tables.text),
+    "dataset": tables.Column(("dataset",), tables.text),
+    **{name: tables.Column((name,), _rate) for name in (*FIRST_PASS, "refusal_rate", "forced_accuracy")},
+    "n": tables.Column(("n",), _questions),
 }
 """The columns of a table of rates."""
 
@@ -109,10 +100,10 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
       questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; `model` and `dataset` where
       they are known. A rate is a number between 0 and 1, or has a per cent sign.
     """
-    source = Source.of(path, "row of rates", OutcomeTableError)
-    rows = read_rows(source, read_content(path, OutcomeTableError))
-    present = present_columns(rows)
-    columns = resolve_columns(source, present, {}, COLUMNS)
+    source = tables.Source.of(path, "row of rates", OutcomeTableError)
+    rows = tables.read_rows(source, tables.read_content(path, OutcomeTableError))
+    present = tables.present_columns(rows)
+    columns = tables.resolve_columns(source, present, {}, COLUMNS)
     for name in ("refusal_rate", "forced_accuracy", "n"):
         if name not in columns:
             raise source.lacks(f"a column {name!r}", present, ADVICE)
@@ -121,7 +112,7 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
         raise source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", present, ADVICE)
     found: dict[tuple[str, str | None], PublishedRates] = {}
     for row in rows:
-        cells = values_by_role(row, columns, COLUMNS)
+        cells = tables.values_by_role(row, columns, COLUMNS)
         rates = {name: cells[name] for name in (given[0], "refusal_rate", "forced_accuracy")}
         try:
             table = ContingencyTable.from_rates(n=cells["n"], **{name: rate.value for name, rate in rates.items()})
@@ -137,19 +128,17 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
 
 def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
     """Make the outcome table that such rates would be of: one row a question, of which only the cell is known."""
-    tables = []
-    for one in rates:
-        sizes = one.table.counts
-        rows = pl.DataFrame(
+    rows = [
+        pl.DataFrame(
             {
                 "question_id": [f"{one.model}, question {place}" for place in range(1, one.table.n + 1)],
-                "refused": np.repeat([True, True, False, False], sizes),
-                "wrong": np.repeat([True, False, True, False], sizes),
+                "refused": np.repeat([True, True, False, False], one.table.counts),
+                "wrong": np.repeat([True, False, True, False], one.table.counts),
             }
-        )
-        whose = {"model": one.model, "dataset": one.dataset}
-        tables.append(rows.with_columns(pl.lit(text, pl.String).alias(name) for name, text in whose.items()))
-    return read_outcomes(pl.concat(tables)).select(list(SCHEMA))
+        ).with_columns(model=pl.lit(one.model, pl.String), dataset=pl.lit(one.dataset, pl.String))
+        for one in rates
+    ]
+    return read_outcomes(pl.concat(rows)).select(list(SCHEMA))
 
 
 def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> tuple[float | None, float | None]:
