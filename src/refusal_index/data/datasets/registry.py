@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.datasets import almanac, own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.own import Reading
@@ -19,7 +20,15 @@ from refusal_index.data.tables import Problems, Row, is_in_memory
 ALMANAC = "almanac"
 """The dataset that is asked where none is named."""
 
-_LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
+
+class Loader(Protocol):
+    """Loads a dataset; a plugin registers one in the group ``refusal_index.datasets``."""
+
+    def __call__(self, data: Path | None, /) -> Dataset:
+        """Load it from a file of the user's, or from where it comes from if there is none."""
+
+
+_LOADERS: Mapping[str, Loader] = {
     ALMANAC: almanac.load,
     "own": own.load,
     **{dataset.name: dataset.load for dataset in PUBLISHED},
@@ -34,7 +43,7 @@ def dataset_names() -> tuple[str, ...]:
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
-    return tuple(sorted(_LOADERS))
+    return tuple(sorted({*_LOADERS, *entry_points.installed("datasets")}))
 
 
 def load_dataset(
@@ -61,7 +70,7 @@ def load_dataset(
     """
     names = name.split(SIGN)
     for part in names:
-        if part not in _LOADERS:
+        if part not in _LOADERS and entry_points.find("datasets", part) is None:
             advice = suggestion(part, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
             raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {part!r}{advice}")
     if columns is not None and "own" not in names:
@@ -83,7 +92,10 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         raise DatasetError(
             f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
         )
-    return _LOADERS[name](data)
+    if name in _LOADERS:
+        return _LOADERS[name](data)
+    load: Loader = entry_points.load(entry_points.installed("datasets")[name])
+    return load(data)
 
 
 def _counted(some: Sequence[object]) -> str:
