@@ -23,7 +23,7 @@ from refusal_index.runs.writing import ComparabilityError, rebuild
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS
 
-AFFECTING = {
+HARMFUL = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
     "seed": 1,
@@ -37,7 +37,7 @@ AFFECTING = {
     "max_tokens": 10,
     "reasoning_effort": "low",
 }
-OTHERS = {
+HARMLESS = {
     "data": ("again/own.csv",),
     "column": {"question": "question"},
     "variants": "low,high",
@@ -93,14 +93,14 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
     return [str(path / "own.csv")]
 
 
-def test_every_setting_is_known_to_affect_replies_or_not():
-    assert {name for name, one in SETTINGS.items() if one.affects_replies} == set(AFFECTING)
-    assert {name for name, one in SETTINGS.items() if not one.affects_replies} == set(OTHERS)
+def test_every_setting_is_known_to_tell_replies_apart_or_says_why_it_does_not():
+    assert {name for name, one in SETTINGS.items() if one.affects_replies} == set(HARMFUL)
+    assert {name for name, one in SETTINGS.items() if not one.affects_replies} == set(HARMLESS)
 
 
-@pytest.mark.parametrize("name", [name for name in AFFECTING if name != "dataset"])
+@pytest.mark.parametrize("name", [name for name in HARMFUL if name != "dataset"])
 def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name):
-    one, other = planned(), planned(**{name: AFFECTING[name]})
+    one, other = planned(), planned(**{name: HARMFUL[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
@@ -109,9 +109,9 @@ def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name
 OF_AN_ENGINE = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if name not in {"data", "column", *OF_AN_ENGINE}])
+@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])
 def test_a_harmless_one_finds_the_same_folder_again(name):
-    one, other = planned(), planned(**{name: OTHERS[name]})
+    one, other = planned(), planned(**{name: HARMLESS[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) == as_json(other.identity)
     assert one.folder.path == other.folder.path
@@ -122,35 +122,35 @@ def test_of_ones_own_questions_it_is_they_that_count_and_not_where_they_were_rea
     own = {"grader": "exact", "limit": None}
     one = planned(data=here, **own)
     assert one.folder.path != planned(grader="exact").folder.path
-    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": OTHERS["column"]}):
+    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": HARMLESS["column"]}):
         assert as_json(planned(**same, **own).identity) == as_json(one.identity)
     for different in ({"data": others}, {"data": here, "column": {"answer": "question"}}):
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-KNOWN_TO_ALL = (AFFECTING.keys() | OTHERS.keys()) - {"data", "column", "dataset"} - OF_AN_ENGINE.keys()
+KNOWN_TO_ALL = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - OF_AN_ENGINE.keys()
 CHANGES = st.sets(st.sampled_from(sorted(KNOWN_TO_ALL)))
 
 
 @pytest.mark.parametrize(("name", "engine"), OF_AN_ENGINE.items())
 def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_another(name, engine):
-    own = planned(**{name: OTHERS[name], "engine": engine})
+    own = planned(**{name: HARMLESS[name], "engine": engine})
     assert as_json(own.identity) == as_json(planned().identity)
     with pytest.raises(ri.RefusalIndexError, match=f"{name}: expected engine .*{engine}"):
-        planned(**{name: OTHERS[name], "engine": "direct"})
+        planned(**{name: HARMLESS[name], "engine": "direct"})
 
 
 @settings(max_examples=10)  # each loads a dataset
 @given(CHANGES)
 def test_a_folder_is_found_again_exactly_if_all_that_changed_is_harmless(names):
-    values = AFFECTING | OTHERS
+    values = HARMFUL | HARMLESS
     same = as_json(planned(**{name: values[name] for name in names}).identity) == as_json(planned().identity)
-    assert same is not bool(names & AFFECTING.keys())
+    assert same is not bool(names & HARMFUL.keys())
 
 
 @given(CHANGES, st.randoms())
 def test_what_settings_are_given_in_makes_no_difference(names, random):
-    values, order = AFFECTING | OTHERS, sorted(names)
+    values, order = HARMFUL | HARMLESS, sorted(names)
     random.shuffle(order)
     assert Settings.of(**{name: values[name] for name in order}) == Settings.of(
         **{name: values[name] for name in sorted(names)}
