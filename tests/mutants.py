@@ -1028,7 +1028,7 @@ MUTANTS = (
            "found[1] * 2 +", "found[1] +", "data/test_table.py"),
     Mutant("samples of a further draw do not count in the correct rate", "plugins/trackers/every_eval_ever.py",
            'one["pass"] == FIRST and row["draw"] == 0', 'one["pass"] == FIRST', "exporters/test_every_eval_ever.py"),
-    Mutant("an exported name is of one number", "plugins/trackers/results.py",
+    Mutant("an exported name is of one number", "runs/trackers.py",
            "        while name in found:", "        while name in ():", "exporters/test_numbers.py"),
     Mutant("a run that is handed on is another run", "data/folder.py",
            "{**as_json(about or {}), **drawn}", "{**drawn, **as_json(about or {})}", "exporters/test_results.py"),
