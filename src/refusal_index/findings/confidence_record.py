@@ -136,7 +136,8 @@ def _record(method: str, document: Mapping[str, Any]) -> MethodRecord:
     record = MethodRecord(**{**document, "method": method, "usage": usage_of(document["usage"])})
     for one in fields(record):
         value = getattr(record, one.name)
-        if not any(_IS[kind](value) for kind in str(one.type).split(" | ")):
+        is_negative = isinstance(value, int) and value < 0 and one.name != "seed"
+        if is_negative or not any(_IS[kind](value) for kind in str(one.type).split(" | ")):
             raise TypeError(f"{one.name} of {method} cannot be {value!r}")
     return replace(record, needs=tuple(record.needs))
 
@@ -145,7 +146,7 @@ _IS: Mapping[str, Callable[[Any], bool]] = {
     "None": lambda value: value is None,
     "str": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": lambda value: isinstance(value, int | float),
     "Usage": lambda value: isinstance(value, Usage),
     "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
