@@ -50,10 +50,10 @@ class Results(Protocol):
     def stopped(self) -> Stop | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def short_of(self) -> str | None: ...  # noqa: D102 - as in `Run`
+    def unmet_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def reached(self) -> str | None: ...  # noqa: D102 - as in `Run`
+    def met_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
 
 def run_blocks(run: Results) -> Iterator[Block]:
@@ -61,7 +61,7 @@ def run_blocks(run: Results) -> Iterator[Block]:
     yield from summary_blocks(run.summary)
     if run.stopped is not None:
         yield from ("", sentence(stopped(run.stopped)))
-    for told in (run.short_of, run.reached):
+    for told in (run.unmet_goal, run.met_goal):
         if told is not None:
             yield from ("", told)
     if run.changes is not None and run.document is not None:

@@ -12,7 +12,7 @@ from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import PREFIX, is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Message, Placement, PromptSet, check_lengths
+from refusal_index.protocol import ASKED_AGAIN, GraderKind, Message, Placement, PromptSet, Role, check_lengths
 from refusal_index.protocol.graders import RULES
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
@@ -142,7 +142,7 @@ def check_context(model: str, questions: Sequence[Question], prompts: PromptSet)
         check_lengths(questions, prompts, context, lambda text: provider.count_tokens(name, [Message("user", text)]))
 
 
-def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) -> None:
+def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -> None:
     """Raise if a folder names code that the user did not name as well: asking it would run it.
 
     Names that were read from a folder pass here before an engine is made of them, since engines import functions.
@@ -163,12 +163,12 @@ def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) 
 
     Examples
     --------
-    >>> check_code({Asked.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
+    >>> check_code({Role.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
     """
     for asked, name in names.items():
         if is_function_name(name) and name not in given:
-            role = "model" if asked is Asked.MODEL else "grader"
-            same = (one for other, one in names.items() if (other is Asked.MODEL) == (asked is Asked.MODEL))
+            role = "model" if asked is Role.MODEL else "grader"
+            same = (one for other, one in names.items() if (other is Role.MODEL) == (asked is Role.MODEL))
             raise SettingError(
                 f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and code that a "
                 f"folder names is run only if you name it as well: read it, then add it with {{{role}}}"

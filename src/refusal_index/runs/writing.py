@@ -77,9 +77,9 @@ class Run:
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     stopped
         Where it stopped before all was asked, since that was enough; None where it did not.
-    short_of
+    unmet_goal
         That it is less certain than `until` told it to become; None where it is not.
-    reached
+    met_goal
         That it is as certain as `until` told it to become, though it did not stop for that; None where it is not.
     """
 
@@ -93,8 +93,8 @@ class Run:
     ended: str | None = None
     outdated: tuple[str, ...] = ()
     stopped: Stop | None = None
-    short_of: str | None = None
-    reached: str | None = None
+    unmet_goal: str | None = None
+    met_goal: str | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -216,8 +216,8 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        short_of=_goal("unmet_goal", about, found[0].summary),
-        reached=_goal("met_goal", about, found[0].summary),
+        unmet_goal=_goal("unmet_goal", about, found[0].summary),
+        met_goal=_goal("met_goal", about, found[0].summary),
     )
 
 
@@ -387,8 +387,8 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            short_of=_goal("unmet_goal", about, summary),
-            reached=_goal("met_goal", about, summary),
+            unmet_goal=_goal("unmet_goal", about, summary),
+            met_goal=_goal("met_goal", about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -460,7 +460,7 @@ def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disa
     document = {
         **summary_document(run.summary),
         STOPPED: None if run.stopped is None else run.stopped.to_document(),
-        "short_of": run.short_of,
+        "short_of": run.unmet_goal,
         "grader": settings.get("grader"),
     }
     if "regraded_from" in settings:
