@@ -12,7 +12,7 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.findings.confidence_record import MethodRecord, read_record
 from refusal_index.plugins.confidence.scores import add_scores
-from refusal_index.protocol import Asked, Pass
+from refusal_index.protocol import Pass, Role
 from refusal_index.runs.plan import open_store
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS
@@ -43,7 +43,7 @@ def records(run: Path) -> dict[tuple[str, str | None], MethodRecord]:
 
 def replies(run: Path, of: Pass, variant: str = "") -> list:
     with open_store(RunFolder(run)) as store:
-        return [one for one in store.replies() if one.reply.of is of and one.variant == variant]
+        return [one for one in store.replies() if one.reply.pass_ is of and one.variant == variant]
 
 
 def took(said: list) -> tuple[int, int, int]:
@@ -71,7 +71,7 @@ def test_p_answering_rests_on_all_first_passes_of_its_prompt_and_on_nothing_else
 
 
 def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(made):
-    run, beside = replies(made, Pass.FORCED), replies(made / "confidence", Pass.FORCED)
+    run, beside = replies(made, Pass.FORCED), replies(made, Pass.FORCED, "confidence/forced")
     one = records(made)["self-consistency", None]
     assert (one.generations, one.draws) == (len(run) + len(beside), DRAWS)
     assert usage(one) == took([*run, *beside])
@@ -79,14 +79,17 @@ def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(mad
 
 
 def test_the_likelihood_rests_on_the_answer_that_came_with_log_probabilities(made):
-    one, beside = records(made)["likelihood", None], replies(made / "confidence", Pass.FORCED)
+    one, beside = records(made)["likelihood", None], replies(made, Pass.FORCED, "confidence/forced")
     assert (one.generations, one.draws, one.own_replies) == (60, 1, 0)
     assert usage(one) == took(beside)
 
 
 def test_judging_an_answer_takes_the_answer_and_the_judgement(made):
     one = records(made)["p-true", None]
-    asked = [*replies(made / "confidence", Pass.FORCED), *replies(made / "confidence", Pass.PROBE, "p-true")]
+    asked = [
+        *replies(made, Pass.FORCED, "confidence/forced"),
+        *replies(made, Pass.PROBE, "confidence/p-true"),
+    ]
     assert (one.generations, one.draws, one.own_replies) == (120, 1, 1)
     assert usage(one) == took(asked)
 
@@ -125,8 +128,8 @@ def test_replies_of_graders_count_where_grades_enter_the_score():
     run = ri.evaluate(models.answer, ROWS, **made)
     ri.confidence_scores(run, ["p-answering", "self-consistency"])
     with open_store(run.folder) as store:
-        first = [one for one in store.replies() if one.reply.of is Pass.FIRST]
-    own = [one for one in first if one.reply.asked is Asked.MODEL]
+        first = [one for one in store.replies() if one.reply.pass_ is Pass.FIRST]
+    own = [one for one in first if one.reply.role is Role.MODEL]
     found = records(run.path)
     assert len(own) < len(first)
     assert found["p-answering", "high"].usage.requests == len(first)

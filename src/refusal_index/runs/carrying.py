@@ -80,7 +80,7 @@ async def ask_waves(
             if not talks:
                 continue
             watch(Begun(variant))
-            await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
+            await engine.execute(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
             if watch.error is not None:
                 raise watch.error
             if breaker.planned:
@@ -147,10 +147,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
         with open_store(folder) as store:
             _check_own(plan, store)
             if engine is not None:
-                refuse_left(folder, plan.settings.sending.engine)
-            if engine is not None and plan.settings.sending.engine != BATCH:
-                _give_up(plan)
-                refuse_in_flight(folder, store)
+                check_in_flight(plan, store)
             store.retire(plan.asked_again(store))
             budget = budget or Budget(plan.settings.limits)
             if engine is not None:
@@ -171,7 +168,7 @@ def _note_until(plan: Plan) -> None:
 def _check_own(plan: Plan, store: ReplyStore) -> None:
     """Raise StoreError if another run's store lies in the folder: its questions would be counted among this one's."""
     ours = {question.question_id for draws in plan.draws.values() for question in draws}
-    others = {one for asked in store.asked().values() for one in asked} - ours
+    others = {one for asked in store.draws().values() for one in asked} - ours
     if others:
         raise StoreError(
             f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
@@ -179,12 +176,17 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
         )
 
 
-def _give_up(plan: Plan) -> None:
-    """Give up the batches that an engine of another kind is told to ask anew."""
-    if plan.settings.sending.forget:
+def check_in_flight(plan: Plan, store: ReplyStore) -> None:
+    """Give up the batches that are to be asked anew, and refuse to ask what another engine has in flight."""
+    sending = plan.settings.sending
+    refuse_left(plan.folder, sending.engine)
+    if sending.engine == BATCH:
+        return
+    if sending.forget:
         from refusal_index.plugins.batches.batch_executor import give_up  # noqa: PLC0415 - of one engine only
 
         run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
+    refuse_in_flight(plan.folder, store)
 
 
 def _told(plan: Plan, store: ReplyStore, engine: Engine | None) -> Opened:
@@ -244,7 +246,7 @@ class OpenRun:
     def _waves(self, part: Plan) -> Iterator[Wave]:
         """Yield what is due of a part, once the store knows what it asks."""
         for variant in part.procedures:
-            self.store.ask(variant, part.draws[variant])
+            self.store.require(variant, part.draws[variant])
         pending = part.pending(self.store)
         if pending and part.folder.read_about().get(STOPPED):
             part.folder.change_about({STOPPED: None})  # it goes on, and may stop elsewhere

@@ -17,13 +17,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from refusal_index.plugins.trackers.results import read_folder
-from refusal_index.plugins.trackers.tracker import Tracker, open_tracker, subject_of, told
-from refusal_index.protocol import Conversation, finished_draws
-from refusal_index.runs.budget import Took
+from refusal_index.protocol import Conversation, finished_outcomes
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.trackers import Tracker, subject_of, told, tracker_class
 
 EVERY = 5.0
 """Seconds between two looks of a tracker at how far a run has come, or more where it takes longer."""
@@ -127,7 +126,7 @@ class Counts:
         self._questions = {question.question_id: question for draws in plan.draws.values() for question in draws}
         self._found: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self._counted: set[tuple[str, str]] = set()
-        self._took = Took()
+        self._took = UsageCounter()
 
     def begin(self, store: ReplyStore) -> None:
         """Count what was answered before."""
@@ -160,8 +159,10 @@ class Counts:
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:
         """Count a question under a variant, once: engines say of what was finished before that it is."""
         place = conversation.variant, conversation.question.question_id
-        said = () if place in self._counted else store.said(conversation.question.question_id, conversation.variant)
-        for outcome in finished_draws(conversation, said)[:1]:
+        said = (
+            () if place in self._counted else store.completions(conversation.question.question_id, conversation.variant)
+        )
+        for outcome in finished_outcomes(conversation, said)[:1]:
             self._counted.add(place)
             told = (
                 ("questions", True),
@@ -214,11 +215,11 @@ class _Follower:
 
     def _opened(self) -> Tracker:
         if self._tracker is None:
-            self._tracker = open_tracker(self._name, subject_of(self._plan.folder, self._plan.called))
+            self._tracker = tracker_class(self._name)(subject_of(self._plan.folder, self._plan.called))
         return self._tracker
 
     def _finished(self) -> None:
-        self._lines.put(f"{self._name}: {self._opened().finish(read_folder(self._plan.folder.path))}")
+        self._lines.put(f"{self._name}: {self._opened().finish(self._plan.folder.path)}")
 
     def _left(self, *, waits: bool) -> None:
         if self._tracker is not None:

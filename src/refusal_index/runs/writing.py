@@ -12,10 +12,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import polars as pl
 
+from refusal_index import entry_points
 from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
@@ -24,6 +25,7 @@ from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes
 from refusal_index.findings.summary import (
@@ -32,14 +34,12 @@ from refusal_index.findings.summary import (
     Summary,
     VariantSummary,
     is_complete,
-    reached,
-    short_of,
     summarise,
     with_confidence,
 )
-from refusal_index.plugins.confidence.record import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
@@ -77,9 +77,9 @@ class Run:
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     stopped
         Where it stopped before all was asked, since that was enough; None where it did not.
-    short_of
+    unmet_goal
         That it is less certain than `until` told it to become; None where it is not.
-    reached
+    met_goal
         That it is as certain as `until` told it to become, though it did not stop for that; None where it is not.
     """
 
@@ -93,8 +93,8 @@ class Run:
     ended: str | None = None
     outdated: tuple[str, ...] = ()
     stopped: Stop | None = None
-    short_of: str | None = None
-    reached: str | None = None
+    unmet_goal: str | None = None
+    met_goal: str | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -216,8 +216,8 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        short_of=short_of(about, found[0].summary),
-        reached=reached(about, found[0].summary),
+        unmet_goal=_goal("unmet_goal", about, found[0].summary),
+        met_goal=_goal("met_goal", about, found[0].summary),
     )
 
 
@@ -377,7 +377,7 @@ def write_results(
                 confidence_level=confidence_level,
                 is_deterministic=is_deterministic(settings),
             )
-            outdated = refresh_scores(folder, store, settings, derived.outcomes)
+            outdated = _refresh_scores(folder, store, settings, derived.outcomes)
             summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
         run = Run(
             folder,
@@ -387,8 +387,8 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            short_of=short_of(about, summary),
-            reached=reached(about, summary),
+            unmet_goal=_goal("unmet_goal", about, summary),
+            met_goal=_goal("met_goal", about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -420,6 +420,31 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
+class RefreshScores(Protocol):
+    """Brings the confidence table of a folder up to date, before its outcomes are replaced."""
+
+    def __call__(
+        self, folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame, /
+    ) -> tuple[str, ...]:
+        """Return the methods whose scores were removed."""
+
+
+def _refresh_scores(
+    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
+) -> tuple[str, ...]:
+    """Have the plugin of confidence scores refresh those in a folder that holds some."""
+    if not folder.confidence.exists():
+        return ()
+    refresh: RefreshScores = entry_points.load(entry_points.own("hooks")["refresh_confidence"])
+    return refresh(folder, store, settings, outcomes)
+
+
+def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Return the sentence on whether a run became as certain as it should, if its code is this one."""
+    found = goal(about, summary)
+    return sentence(found) if found is not None and found.code == code else None
+
+
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
     """Add the caution that the two passes may be of two models."""
     if "first_pass" not in settings:
@@ -435,7 +460,7 @@ def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disa
     document = {
         **summary_document(run.summary),
         STOPPED: None if run.stopped is None else run.stopped.to_document(),
-        "short_of": run.short_of,
+        "short_of": run.unmet_goal,
         "grader": settings.get("grader"),
     }
     if "regraded_from" in settings:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.datasets import almanac, own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.own import Reading
@@ -19,7 +20,15 @@ from refusal_index.data.tables import Problems, Row, is_in_memory
 ALMANAC = "almanac"
 """The dataset that is asked where none is named."""
 
-_LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
+
+class Loader(Protocol):
+    """Loads a dataset; a plugin registers one in the group ``refusal_index.datasets``."""
+
+    def __call__(self, data: Path | None, /) -> Dataset:
+        """Load it from a file of the user's, or from where it comes from if there is none."""
+
+
+_LOADERS: Mapping[str, Loader] = {
     ALMANAC: almanac.load,
     "own": own.load,
     **{dataset.name: dataset.load for dataset in PUBLISHED},
@@ -34,7 +43,7 @@ def dataset_names() -> tuple[str, ...]:
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
-    return tuple(sorted(_LOADERS))
+    return tuple(sorted({*_LOADERS, *entry_points.installed("datasets")}))
 
 
 def load_dataset(
@@ -61,7 +70,9 @@ def load_dataset(
     """
     names = name.split(SIGN)
     for part in names:
-        _check_known(part)
+        if part not in _LOADERS and entry_points.find("datasets", part) is None:
+            advice = suggestion(part, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
+            raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {part!r}{advice}")
     if columns is not None and "own" not in names:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
@@ -81,13 +92,10 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         raise DatasetError(
             f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
         )
-    return _LOADERS[name](data)
-
-
-def _check_known(name: str) -> None:
-    if name not in _LOADERS:
-        advice = suggestion(name, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
-        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
+    if name in _LOADERS:
+        return _LOADERS[name](data)
+    load: Loader = entry_points.load(entry_points.installed("datasets")[name])
+    return load(data)
 
 
 def _counted(some: Sequence[object]) -> str:
@@ -142,8 +150,8 @@ class Survey:
 
     def _seen(self, row: Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1
-        for name in _features(question):
-            self._counts[name] += 1
+        has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
+        self._counts.update(compress(FEATURES, (*has, question.gold is None)))
         if question.topic is not None:
             self._topics[question.topic] += 1
         self._context = max(self._context, len(question.context or ""))
@@ -152,7 +160,11 @@ class Survey:
         self._repeated += asked in self._asked
         self._asked.add(asked)
         if self._most is not None and length > self._most * self._characters:
-            yield row.wrong(_too_long(question, length // self._characters, self._most, has_ids))
+            named = f"question_id {question.question_id!r}: " if has_ids else ""
+            yield row.wrong(
+                f"{named}expected a prompt of at most {self._most:,} tokens, got about {length // self._characters:,}; "
+                "shorten its context, or leave the question out"
+            )
 
     def described(self) -> Iterator[str]:
         """Yield in lines what is in the file."""
@@ -167,16 +179,3 @@ class Survey:
         yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"
         yield f"  {self._repeated:,} asked more than once in the same words"
         yield from (f"  {note}" for note in self._notes)
-
-
-def _features(question: Question) -> Iterator[str]:
-    """Yield what counts of a question."""
-    has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
-    return compress(FEATURES, (*has, question.gold is None))
-
-
-def _too_long(question: Question, tokens: int, most: int, has_ids: bool) -> str:
-    """Say that a prompt is too long, of a question that is named by its id where that is the file's own."""
-    named = f"question_id {question.question_id!r}: " if has_ids else ""
-    said = f"expected a prompt of at most {most:,} tokens, got about {tokens:,}"
-    return f"{named}{said}; shorten its context, or leave the question out"
