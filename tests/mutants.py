@@ -767,7 +767,7 @@ MUTANTS = (
     Mutant("the Brier score's miscalibration", "stats/calibration/reliability.py",
            "best, uncertainty = float(np.mean((recalibrated - truths) ** 2)), rate * (1 - rate)",
            "best, uncertainty = 0.0, rate * (1 - rate)", "stats/calibration/test_brier.py"),
-    Mutant("what answers other questions is compared with the cut", "findings/operating_points.py",
+    Mutant("what answers other questions is compared with the cut", "findings/threshold.py",
            '(rows["by_score"] == rows["refused"]).all()', '(rows["by_score"] == rows["refused"]).any()',
            "findings/test_threshold.py"),
     Mutant("what scores below the cut is refused", "findings/scored_answers.py",
