@@ -77,10 +77,10 @@ class Source:
         more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
         return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
 
-    def wrong(self, said: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
+    def wrong(self, message: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
         """Return the error that says what is wrong, with these rows, in this column, or with the whole."""
         place = self.place(*lines) if lines else self.name
-        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {said}")
+        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {message}")
         error.line, error.column = lines[0] if lines else 0, column
         return error
 
@@ -88,9 +88,9 @@ class Source:
         """Return the error for columns that are not there."""
         return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
 
-    def broken(self, said: str) -> TableError:
+    def broken(self, message: str) -> TableError:
         """Return the error for content that is not even a table."""
-        return self.error(f"{self.name} cannot be {said}")
+        return self.error(f"{self.name} cannot be {message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Row:
         """Where it stands, in words."""
         return self.source.place(self.line)
 
-    def wrong(self, said: str, column: str | None = None) -> TableError:
+    def wrong(self, message: str, column: str | None = None) -> TableError:
         """Return the error that says what is wrong with it."""
-        return self.source.wrong(said, [self.line], column)
+        return self.source.wrong(message, [self.line], column)
 
 
 def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
@@ -361,12 +361,12 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
         data = _records_of_pandas(source, data)
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
-        said = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
-        raise source.wrong(said)
+        message = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
+        raise source.wrong(message)
     for number, cells in enumerate(data, start=1):
         if not isinstance(cells, Mapping):
-            said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
-            raise source.wrong(said, [number])
+            message = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
+            raise source.wrong(message, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
 
 
@@ -424,8 +424,8 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
             elif len(cells) == len(header):
                 yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
-                said = f"expected {len(header)} cells as in the header, got {len(cells)}"
-                _tell(source.wrong(f"{said}; put quotes around text that holds commas", [begins]), problems)
+                message = f"expected {len(header)} cells as in the header, got {len(cells)}"
+                _tell(source.wrong(f"{message}; put quotes around text that holds commas", [begins]), problems)
             else:
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
@@ -473,14 +473,14 @@ def _json_records(source: Source, lines: Iterable[str], problems: Problems | Non
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            said = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
-            _tell(source.wrong(said, [line]), problems)
+            message = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
+            _tell(source.wrong(message, [line]), problems)
             continue
         if isinstance(record, dict):
             yield line, record
         else:
-            said = f"expected a JSON object, got {shortened(record)}; write one object a line"
-            _tell(source.wrong(said, [line]), problems)
+            message = f"expected a JSON object, got {shortened(record)}; write one object a line"
+            _tell(source.wrong(message, [line]), problems)
 
 
 def _tell(problem: TableError, problems: Problems | None) -> None:
@@ -539,8 +539,8 @@ def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
         return str(value).lower()
     if isinstance(value, str | int | float):
         return sound_text(str(value))
-    said = f"expected a single value, got {shortened(value)}; write text, a number, true, false or null"
-    raise row.wrong(said, column)
+    message = f"expected a single value, got {shortened(value)}; write text, a number, true, false or null"
+    raise row.wrong(message, column)
 
 
 Translations = Mapping[str, str]
@@ -618,8 +618,8 @@ def resolve_columns(
     """
     for role, name in given.items():
         if role not in usual:
-            said = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
-            raise source.error(said + suggestion(role, usual))
+            message = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
+            raise source.error(message + suggestion(role, usual))
         if name not in present:
             raise missing_column(source, present, role, name)
     taken = () if strict else given.values()  # what was pointed out as something else
@@ -631,8 +631,8 @@ def resolve_columns(
         if role in given:
             found[role] = given[role]
         elif strict and len(matching) > 1:
-            said = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
-            raise source.wrong(f"{said}{role}={matching[0]}")
+            message = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
+            raise source.wrong(f"{message}{role}={matching[0]}")
         elif matching:
             found[role] = matching[0]
     return found

@@ -178,8 +178,8 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
     passes = []
     for row, one, question_id, answer in zip(rows, cells, ids, grades, strict=True):
         if one["refused"] is False and answer is Grade.REFUSED:
-            said = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
-            raise row.wrong(f"{said}correct the row, or name one of the two columns otherwise", found.get("grade"))
+            message = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
+            raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", found.get("grade"))
         grade = _grade(one, answer)
         beside = answer if one["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
         forced = _forced(one, found, beside if both else None)
