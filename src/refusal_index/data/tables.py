@@ -1,7 +1,9 @@
 r"""The reader of tables that users provide: CSV, JSON Lines, Parquet, data frames, dictionaries.
 
-It knows where each row stands, so that every message can name the place; what the cells
-mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
+A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row knows its line, so that every
+message names the file, the line and the column. An importer declares the columns that it takes: a `Column` has the
+usual names in other tools' files and says how its cells are read, as text or as a `Kind` of word or number.
+`resolve_columns` finds the columns of a table, and `values_by_role` reads the cells of a row.
 
 A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
 ``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
@@ -317,7 +319,7 @@ def _rows(source: Source, data: Any, problems: Problems | None) -> Iterator[Row]
 def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
     """Yield a file of Parquet part by part, as the whole can take a multiple of its size."""
     for start in itertools.count(0, ROWS_OF_PARQUET):
-        with _telling_what_is_broken(source):
+        with _parquet_errors(source):
             file.seek(0)
             frame = pl.scan_parquet(file).slice(start, ROWS_OF_PARQUET).collect()
         if frame.is_empty():
@@ -326,7 +328,7 @@ def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
 
 
 def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.DataFrame:
-    with _telling_what_is_broken(source):
+    with _parquet_errors(source):
         columns = list(pl.read_parquet_schema(file))
         file.seek(0)
         chosen = [name for name in columns if name in wanted] or columns[:1]
@@ -335,7 +337,7 @@ def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.Data
 
 
 @contextmanager
-def _telling_what_is_broken(source: Source) -> Iterator[None]:
+def _parquet_errors(source: Source) -> Iterator[None]:
     try:  # a broken file can make Polars panic, which is no Exception
         yield
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -425,11 +427,11 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
                 message = f"expected {len(header)} cells as in the header, got {len(cells)}"
-                _tell(source.wrong(f"{message}; put quotes around text that holds commas", [begins]), problems)
+                _report(source.wrong(f"{message}; put quotes around text that holds commas", [begins]), problems)
             else:
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
-        _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+        _report(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
 
 
 def _may_be_unscored(header: list[str] | None, cells: list[str]) -> bool:
@@ -474,16 +476,16 @@ def _json_records(source: Source, lines: Iterable[str], problems: Problems | Non
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
             message = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
-            _tell(source.wrong(message, [line]), problems)
+            _report(source.wrong(message, [line]), problems)
             continue
         if isinstance(record, dict):
             yield line, record
         else:
             message = f"expected a JSON object, got {shortened(record)}; write one object a line"
-            _tell(source.wrong(message, [line]), problems)
+            _report(source.wrong(message, [line]), problems)
 
 
-def _tell(problem: TableError, problems: Problems | None) -> None:
+def _report(problem: TableError, problems: Problems | None) -> None:
     """Gather a problem, or raise it where nobody gathers."""
     if problems is None:
         raise problem
@@ -529,18 +531,12 @@ def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], fi
 
 def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
     value = row.cells.get(column)
-    if row.source.kind == "csv":
-        return value or None
     if first_of_lists and isinstance(value, list):
         value = value[0] if value else None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return sound_text(str(value))
-    message = f"expected a single value, got {shortened(value)}; write text, a number, true, false or null"
-    raise row.wrong(message, column)
+    try:
+        return verbatim(value) or (None if row.source.kind == "csv" else verbatim(value))
+    except ValueError as error:
+        raise row.wrong(str(error), column) from None
 
 
 Translations = Mapping[str, str]
@@ -572,13 +568,18 @@ class Column:
             raise row.wrong(str(error), column) from None
 
 
-def text(cell: Any) -> str | None:
-    """Return a cell as one text without surrounding white space; None for an empty one."""
+def verbatim(cell: Any) -> str | None:
+    """Return a cell as one text; None for an empty one."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if not isinstance(cell, str | int | float):
-        raise ValueError(f"expected one text, got {shortened(cell)}")
-    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell)).strip() or None
+        raise ValueError(f"expected a single value, got {shortened(cell)}; write text, a number, true, false or null")
+    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell))
+
+
+def text(cell: Any) -> str | None:
+    """Return a cell as one text without surrounding white space; None for an empty one."""
+    return (verbatim(cell) or "").strip() or None
 
 
 def values_by_role(

@@ -43,7 +43,9 @@ def texts(cell: Any) -> tuple[str, ...]:
 def answers(cell: Any) -> tuple[str, ...]:
     """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
     if isinstance(cell, dict):
-        raise ValueError(f"expected one text, got {shortened(cell)}; write further answers into a column of aliases")
+        raise ValueError(
+            f"expected a single value, got {shortened(cell)}; write further answers into a column of aliases"
+        )
     return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
 
 

@@ -97,10 +97,6 @@ def translated(value: Any, words: tables.Translations) -> Any:
     return words.get(str(value).strip().casefold(), value) if words and value is not None else value
 
 
-def _verbatim(cell: Any) -> str | None:
-    return cell if isinstance(cell, str) else tables.text(cell)
-
-
 def _answers(cell: Any) -> list[str]:
     """Return the accepted answers, the gold one first: a cell may hold a list, also as JSON or Python write it."""
     if isinstance(cell, str) and cell.lstrip().startswith("["):
@@ -123,7 +119,7 @@ COLUMNS: Mapping[str, tables.Column] = {
             *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
             *("model_response", "llm_response", "output", "completion"),
         ),
-        _verbatim,
+        tables.verbatim,
     ),
     "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), GRADE),
     "refused": tables.Column(("refused", "abstained", "is_refusal", "is_not_attempted"), tables.FLAG),
