@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from refusal_index.data.rates import MISSING_LIMIT
+from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.confidence_summary import AgainstRefusals, Difference, MethodSummary, Verdict
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.format import UNDEFINED, interval_of, listed, number, title
@@ -155,7 +155,7 @@ def remarks(one: MethodSummary) -> Iterator[str]:
     if missing is not None:
         yield f"{missing}; they are left out, and not filled in."
     unasked = one.asked - one.questions - one.without_score - one.without_grade
-    if one.questions and unasked > MISSING_LIMIT * one.asked:
+    if one.questions and too_many_missing(unasked, one.asked):
         yield f"it scored {one.questions:,} of the {one.asked:,} questions that were asked, and speaks for these alone."
     yield from _few(one)
     yield from _of_other_answers(one)
