@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refusal_index.data.confidence import JoinedScores
-from refusal_index.data.errors import listed, shortened
+from refusal_index.data.confidence import JoinedScores, place_of
+from refusal_index.data.errors import listed
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.plugins.confidence.plan import PendingRequests
 from refusal_index.plugins.confidence.scores import AddedScores, Allowed, Confidence
@@ -92,11 +92,8 @@ def _remarks(added: AddedScores) -> Iterator[str]:
 
 def _unknown(joined: JoinedScores) -> str:
     row, count = joined.unknown.row(0, named=True), joined.unknown.height
-    place = ", ".join(
-        f"{name} {shortened(row[name])}" for name in ("question_id", "variant", "draw") if row[name] is not None
-    )
     are = "1 score is of an answer" if count == 1 else f"{count:,} scores are of answers"
-    return f"{are} that the run does not have, and left out (first: {place})."
+    return f"{are} that the run does not have, and left out (first: {place_of(row)})."
 
 
 def added_document(added: AddedScores) -> dict[str, Any]:
