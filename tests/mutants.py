@@ -752,7 +752,7 @@ MUTANTS = (
     Mutant("entropy is that over the most that so many draws have", "plugins/confidence/model_scores.py",
            "/ math.log(len(drawn))", "/ math.log(len(drawn) + 1)", "confidence/test_sampling.py"),
     Mutant("the likelihood of an answer is that of its own tokens", "plugins/confidence/model_scores.py",
-           "if ends > start and place < start + len(answer):", "if True:", "confidence/test_likelihood.py"),
+           "if end > start and end - len(one.token) < stop]", "]", "confidence/test_likelihood.py"),
     Mutant("the least likely token", "plugins/confidence/model_scores.py",
            "least likely token\", min)", "least likely token\", max)", "confidence/test_likelihood.py"),
     Mutant("the two choices must hold half of the probability", "plugins/confidence/model_scores.py",

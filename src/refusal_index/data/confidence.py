@@ -115,7 +115,7 @@ def _check(table: pl.DataFrame, source: str) -> None:
 
 
 def _first(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
-    """Return the first row of which something holds, with its number from 1 unless it has one; None if there is none."""
+    """Return the first row of which something holds, with its number from 1; None if there is none."""
     numbered = table if "row" in table.columns else table.with_row_index("row", 1)
     found = numbered.filter(is_wrong).head(1)
     return found.row(0, named=True) if found.height else None
