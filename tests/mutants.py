@@ -758,7 +758,7 @@ MUTANTS = (
     Mutant("the two choices must hold half of the probability", "plugins/confidence/model_scores.py",
            "LEAST_SHARE = 0.5", "LEAST_SHARE = 0.0", "confidence/test_p_true.py"),
     Mutant("a judgement on another answer is asked again", "plugins/confidence/plan.py",
-           "return said if is_current else []", "return said", "confidence/test_asked_models.py"),
+           "return completions if is_current else []", "return completions", "confidence/test_asked_models.py"),
     Mutant("estimating the cut is in the error", "stats/calibration/against_refusals.py",
            "+ at_cut * refused - wrong_by[m] / n", "- wrong_by[m] / n", "stats/calibration/test_against_refusals.py"),
     Mutant("tests of cuts stop at the first that fails", "stats/calibration/threshold.py",

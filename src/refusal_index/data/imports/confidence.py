@@ -21,7 +21,7 @@ import polars as pl
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
 from refusal_index.data.errors import listed, shortened, suggestion
 from refusal_index.data.imports.graded import GRADE
-from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
+from refusal_index.data.imports.source import PARQUET, SourceFile
 from refusal_index.data.outcome import Grade
 from refusal_index.data.tables import (
     FLAG,
@@ -269,12 +269,8 @@ def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
 
 def _refuse_pickle(path: Path, content: bytes) -> None:
     """Refuse what lm-polygraph saves: a pickle may hold code, which opening it would run."""
-    members: list[str] = []
-    if content.startswith(ZIP):
-        try:
-            members = zipfile.ZipFile(io.BytesIO(content)).namelist()
-        except zipfile.BadZipFile as error:
-            raise ConfidenceError(f"{path} cannot be read as a table ({error}); check that it is complete") from error
+    whole = io.BytesIO(content)
+    members = zipfile.ZipFile(whole).namelist() if zipfile.is_zipfile(whole) else []
     if content.startswith(PICKLES) or any(member.endswith("data.pkl") for member in members):
         raise ConfidenceError(
             f"{path}: expected a table, got a pickle, as lm-polygraph's UEManager.save writes them; it is not opened, "
