@@ -185,10 +185,8 @@ class ConfidencePlan:
         place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
         for draw in (one.draw, *range(one.draw)):  # what came as a choice of a response has the request of the first
             again = store.times_retired(*place, draw)
-            if (
-                one.request_sha256
-                == model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
-            ):
+            asked = model_request(self.settings, conversation, PendingRequest(step, draw), again)
+            if one.request_sha256 == asked.sha256:
                 return True
         return False
 
