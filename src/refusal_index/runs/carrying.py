@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import STOPPED, UNTIL
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.models.settings import FORGET
-from refusal_index.plugins.batches.spool import refuse_left
-from refusal_index.plugins.batches.wave import journal_of, refuse_in_flight
 from refusal_index.protocol import Conversation
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import (
@@ -30,12 +28,12 @@ from refusal_index.runs.engine import (
     unwatched,
 )
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.registry import BATCH, engine_of, note_on
+from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.results import UnfinishedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.tracking import tracked
-from refusal_index.runs.writing import Run, run_to_end, write_results
+from refusal_index.runs.writing import Run, write_results
 
 Wave = tuple[str, Sequence[Conversation]]
 """Conversations that are carried together, and what to call them."""
@@ -147,7 +145,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
         with open_store(folder) as store:
             _check_own(plan, store)
             if engine is not None:
-                check_in_flight(plan, store)
+                outstanding().check(plan, store)
             store.retire(plan.asked_again(store))
             budget = budget or Budget(plan.settings.limits)
             if engine is not None:
@@ -176,24 +174,49 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
         )
 
 
-def check_in_flight(plan: Plan, store: ReplyStore) -> None:
-    """Give up the batches that are to be asked anew, and refuse to ask what another engine has in flight."""
-    sending = plan.settings.sending
-    refuse_left(plan.folder, sending.engine)
-    if sending.engine == BATCH:
-        return
-    if sending.forget:
-        from refusal_index.plugins.batches.batch_executor import give_up  # noqa: PLC0415 - of one engine only
-
-        run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
-    refuse_in_flight(plan.folder, store)
-
-
 def _told(plan: Plan, store: ReplyStore, engine: Engine | None) -> Opened:
     """Return how far a run came before, and what must be said of it."""
     pending = plan.pending(store)
     finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
     return Opened(finished, note_on(plan.settings.sending, plan.graders) if engine else None)
+
+
+HasNews = Callable[[Plan], Awaitable[bool]]
+"""Whether a run has results to collect."""
+
+
+class Outstanding(Protocol):
+    """Requests of earlier commands whose results are still to come, as those in a provider's batches.
+
+    The plugin that sends requests in batches registers it among the hooks.
+    """
+
+    def check(self, plan: Plan, store: ReplyStore) -> None:
+        """Give up what is to be asked anew; raise SettingError where a run would pay again for what is outstanding."""
+
+    def refuse_in_flight(self, folder: RunFolder, store: ReplyStore) -> None:
+        """Raise SettingError where another engine would pay again for what is in flight."""
+
+    def check_forgotten(self, plans: Sequence[Plan]) -> None:
+        """Raise SettingError where a batch is to be given up that no run has."""
+
+    def settings_alone(self, plan: Plan) -> Settings:
+        """Return the settings of one run of a set: it waits for no batch, and gives up those that are its own."""
+
+    def is_waited_for(self, plan: Plan, budget: Budget) -> bool:
+        """Whether a run that ended early has requests in flight, and this command is to wait for them."""
+
+    def first_wait(self, plans: Iterable[Plan]) -> float:
+        """Return the seconds between the first look for results and the second."""
+
+    def news(self, tell: Callable[[Plan, str], object]) -> HasNews:
+        """Return what says whether a run has results to collect; `tell` hears of a run that cannot be told of."""
+
+
+def outstanding() -> Outstanding:
+    """Return what knows of outstanding requests."""
+    found: Outstanding = entry_points.load(entry_points.own("hooks")["outstanding"])
+    return found
 
 
 @dataclass(frozen=True)
@@ -287,73 +310,6 @@ class OpenRun:
 
 LONGEST_WAIT, LOOK = 60.0, 0.1
 """Seconds between passes at most, and between looks whether the command is to end."""
-
-
-def outlives_the_command(plan: Plan) -> bool:
-    """Whether what a run sends goes on without the command, as a provider's batches do."""
-    return plan.settings.sending.engine == BATCH
-
-
-def settings_alone(plan: Plan) -> Settings:
-    """Return the settings of one run of a set: it waits for no batch, and gives up those that are its own."""
-    settings = plan.settings
-    if settings.sending.forget:
-        known = journal_of(plan.folder).told_of
-        kept = [f"{name}={value}" for name, value in settings.sending.engine_option if name != FORGET or value in known]
-        settings = settings.changed(engine_option=kept)
-    return settings.changed(detach=True) if outlives_the_command(plan) else settings
-
-
-def waits_for_batches(plan: Plan, budget: Budget) -> bool:
-    """Whether a run that ended early has batches on their way, and this command is to wait for them."""
-    if not outlives_the_command(plan) or plan.settings.sending.detach or budget.is_over:
-        return False
-    return bool(journal_of(plan.folder).entries)
-
-
-class News:
-    """Whether runs that wait for batches have something to collect.
-
-    Parameters
-    ----------
-    tell
-        Is told of a run of whose batches nothing is heard, in one line, when that begins.
-    """
-
-    def __init__(self, tell: Callable[[Plan, str], object]) -> None:
-        self._tell, self._since = tell, dict[Path, float]()
-
-    async def of(self, plan: Plan) -> bool:
-        """Whether a run has something to collect.
-
-        Raises
-        ------
-        RunFailedError
-            If that could not be told for as long as a provider is borne with.
-        """
-        from refusal_index.plugins.batches.batch_executor import has_news  # noqa: PLC0415 - of one engine only
-        from refusal_index.plugins.batches.batch_lane import OUTAGE  # noqa: PLC0415 - of one engine only
-
-        path = plan.folder.path
-        try:
-            found = await has_news(plan.settings, plan.names, plan.objects, plan.folder)
-        except RunFailedError as error:
-            if path not in self._since:
-                self._since[path] = time.monotonic()
-                self._tell(plan, str(error))
-            elif time.monotonic() - self._since[path] > OUTAGE:
-                raise
-            return False
-        self._since.pop(path, None)
-        return found
-
-
-def first_wait(plans: Iterable[Plan]) -> float:
-    """Return the seconds between the first pass and the second."""
-    from refusal_index.plugins.batches.batch_executor import Options  # noqa: PLC0415 - of one engine only
-
-    polls = (Options.of(plan.settings).poll for plan in plans if outlives_the_command(plan))
-    return min(polls, default=LONGEST_WAIT)
 
 
 def longer(seconds: float) -> float:

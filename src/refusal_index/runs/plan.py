@@ -10,7 +10,7 @@ What a run's folder is made of: all settings that tell its replies from others.
 from __future__ import annotations
 
 import platform
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +23,6 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.wave import QuestionState
 from refusal_index.protocol import (
     ASKED_AGAIN,
     FORCED,
@@ -60,6 +59,23 @@ from refusal_index.runs.registry import check_engine
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionState:
+    """One question under every variant, and all replies about it.
+
+    Attributes
+    ----------
+    conversations
+        The question under each variant.
+    said, retired
+        Every reply about it, and those that were set aside to be asked for again.
+    """
+
+    conversations: Sequence[Conversation]
+    said: Sequence[Completion] = ()
+    retired: Sequence[Completion] = ()
 
 
 @dataclass(frozen=True)

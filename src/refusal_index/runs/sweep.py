@@ -28,10 +28,9 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Summary
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.wave import check_forgotten, journal_of
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import News, first_wait, longer, pause, settings_alone, waits_for_batches
+from refusal_index.runs.carrying import HasNews, longer, outstanding, pause
 from refusal_index.runs.engine import Progress, Underway, WaitingError
 from refusal_index.runs.gate import bring_to_end
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
@@ -447,8 +446,9 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
         with watched(sweep.plans.index(plan), plan) as progress:
             progress(Underway(note, is_news=True))
 
-    check_forgotten(sweep.plans[0].settings.sending.forget, [journal_of(one.folder) for one in sweep.plans])
-    news = News(tell)
+    in_flight = outstanding()
+    in_flight.check_forgotten(sweep.plans)
+    news = in_flight.news(tell)
     while places:
         waiting = []
         for place in places:
@@ -462,21 +462,21 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
                 continue
             results[place] = found
             sweep.write(results)
-            if results[place].is_waiting and waits_for_batches(plan, budget):
+            if results[place].is_waiting and in_flight.is_waited_for(plan, budget):
                 waiting.append(place)
             else:
                 yield results[place]
-        wait = longer(wait) if wait and waiting == places else first_wait(sweep.plans)
+        wait = longer(wait) if wait and waiting == places else in_flight.first_wait(sweep.plans)
         places = waiting
         if places:
             await pause(wait, budget)
 
 
-async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: News | None) -> CellResult | None:
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasNews | None) -> CellResult | None:
     """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
-    carried = replace(plan, settings=settings_alone(plan))
+    carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
-        if news is not None and not await news.of(plan):
+        if news is not None and not await news(plan):
             return None
         with watched(place, plan) as progress:
             return CellResult(plan, await bring_to_end(carried, progress, budget))
