@@ -21,7 +21,7 @@ import polars as pl
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
 from refusal_index.data.errors import listed, shortened, suggestion
 from refusal_index.data.imports.graded import GRADE
-from refusal_index.data.imports.source import PARQUET, SourceFile
+from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
 from refusal_index.data.outcome import Grade
 from refusal_index.data.tables import (
     FLAG,
