@@ -301,7 +301,7 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> Gra
       left out.
 
     >>> from refusal_index.data import Grade, Outcome, Question
-    >>> from refusal_index.data.tabular import Identification, outcome_table
+    >>> from refusal_index.data.outcome_table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> before = outcome_table([(asked, question, Outcome(False, True, Grade.INCORRECT))])
     >>> now = outcome_table([(asked, question, Outcome(False, False, Grade.CORRECT))])

@@ -7,19 +7,18 @@ questions, records that it stopped, and continues when it is run with another en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.datasets import sample
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import STOPPED, UNTIL, Stop, Until
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.plugins.batches.spool import refuse_left
-from refusal_index.plugins.batches.wave import refuse_in_flight
 from refusal_index.protocol import Conversation
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import (
@@ -35,12 +34,12 @@ from refusal_index.runs.engine import (
     unwatched,
 )
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.registry import BATCH, engine_of, note_on
+from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.results import UnfinishedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.tracking import tracked
-from refusal_index.runs.writing import Run, run_to_end, write_results
+from refusal_index.runs.writing import Run, write_results
 from refusal_index.stats import GroupSequential
 
 Wave = tuple[str, Sequence[Conversation]]
@@ -100,7 +99,7 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
         with open_store(folder) as store:
             _check_own(plan, store)
             if engine is not None:
-                check_in_flight(plan, store)
+                outstanding().check(plan, store)
             store.retire(plan.asked_again(store))
             budget = budget or Budget(settings.limits)
             if engine is not None:
@@ -123,17 +122,46 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
         )
 
 
-def check_in_flight(plan: Plan, store: ReplyStore) -> None:
-    """Give up the batches that are to be asked anew, and refuse to ask what another engine has in flight."""
-    sending = plan.settings.sending
-    refuse_left(plan.folder, sending.engine)
-    if sending.engine == BATCH:
-        return
-    if sending.forget:
-        from refusal_index.plugins.batches.batch_executor import give_up  # noqa: PLC0415 - of one engine only
+HasResults = Callable[[Plan], Awaitable[bool]]
+"""Whether a run has results to collect."""
 
-        run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
-    refuse_in_flight(plan.folder, store)
+
+class Outstanding(Protocol):
+    """Requests of earlier commands whose results are still to come, as those in a provider's batches.
+
+    The plugin that sends requests in batches registers it among the hooks.
+    """
+
+    def check(self, plan: Plan, store: ReplyStore) -> None:
+        """Give up what is to be asked anew; raise SettingError where a run would pay again for what is outstanding."""
+
+    def refuse_in_flight(self, folder: RunFolder, store: ReplyStore) -> None:
+        """Raise SettingError where another engine would pay again for what is in flight."""
+
+    def check_forgotten(self, plans: Sequence[Plan]) -> None:
+        """Raise SettingError where a batch is to be given up that no run has."""
+
+    def settings_alone(self, plan: Plan) -> Settings:
+        """Return the settings of one run of a set: it waits for no batch, and gives up only batches of its own."""
+
+    def is_waited_for(self, plan: Plan, budget: Budget) -> bool:
+        """Whether a run that ended early has requests in flight that this command waits for."""
+
+    def first_wait(self, plans: Iterable[Plan]) -> float:
+        """Return the seconds between the first check for results and the second."""
+
+    def poller(self, report: Callable[[Plan, str], object]) -> HasResults:
+        """Return what checks whether a run has results; `report` is called when a provider cannot be reached."""
+
+
+def outstanding() -> Outstanding:
+    """Return the hook that knows of outstanding requests."""
+    found: Outstanding = entry_points.load(entry_points.own("hooks")["outstanding"])
+    return found
+
+
+MAX_WAIT = 60.0
+"""Seconds between checks for results, at most."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from refusal_index.data.run_json import GATE_LOOKS, GateLooks
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
-from refusal_index.findings.gate_policy import Policy, PolicyError, looked_at, read_policy
+from refusal_index.findings.gate_policy import Policy, PolicyError, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
@@ -249,9 +249,8 @@ async def gate_while_asking(
     found: list[GateResult] = []
 
     def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
-        look, told = AtLook(design, asked), looked_at(asked, sizes)
         candidate = read_one(run, "candidate")
-        result = decide(candidate, baseline, policy, look=look, looked=told, within_look=within_look)
+        result = decide(candidate, baseline, policy, look=AtLook(design, asked), within_look=within_look)
         found.append(result)
         return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -28,14 +27,13 @@ from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Summary
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import FORGET, SettingError
-from refusal_index.plugins.batches.wave import check_forgotten, journal_of
+from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, RunFailedError, Underway, WaitingError
-from refusal_index.runs.execute import execute
+from refusal_index.runs.engine import Progress, Underway, WaitingError
+from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
-from refusal_index.runs.registry import BATCH, RAY, engine_of
+from refusal_index.runs.registry import RAY, engine_of
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
 from refusal_index.runs.writing import Run
 
@@ -447,8 +445,9 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
         with watched(sweep.plans.index(plan), plan) as progress:
             progress(Underway(note, is_news=True))
 
-    check_forgotten(sweep.plans[0].settings.sending.forget, [journal_of(one.folder) for one in sweep.plans])
-    news = BatchPoller(tell)
+    in_flight = outstanding()
+    in_flight.check_forgotten(sweep.plans)
+    news = in_flight.poller(tell)
     while places:
         waiting = []
         for place in places:
@@ -462,23 +461,21 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
                 continue
             results[place] = found
             sweep.write(results)
-            if results[place].is_waiting and waits_for_batches(plan, budget):
+            if results[place].is_waiting and in_flight.is_waited_for(plan, budget):
                 waiting.append(place)
             else:
                 yield results[place]
-        wait = min(wait * 2, MAX_WAIT) if wait and waiting == places else first_wait(sweep.plans)
+        wait = min(wait * 2, MAX_WAIT) if wait and waiting == places else in_flight.first_wait(sweep.plans)
         places = waiting
         if places:
             await budget.sleep(wait)
 
 
-async def _cell(
-    place: int, plan: Plan, watched: Watched, budget: Budget, news: BatchPoller | None
-) -> CellResult | None:
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
     """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
-    carried = replace(plan, settings=settings_alone(plan))
+    carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
-        if news is not None and not await news.has_results(plan):
+        if news is not None and not await news(plan):
             return None
         with watched(place, plan) as progress:
             return CellResult(plan, await execute(carried, progress, budget))
@@ -553,74 +550,3 @@ def run_document(result: CellResult) -> dict[str, Any]:
         "refusal_index": index,
         "summary": result.run.document if result.run else None,
     }
-
-
-MAX_WAIT = 60.0
-"""Seconds between passes over the runs of a set, at most."""
-
-
-def outlives_the_command(plan: Plan) -> bool:
-    """Whether requests go on without the command, as a provider's batches do."""
-    return plan.settings.sending.engine == BATCH
-
-
-def settings_alone(plan: Plan) -> Settings:
-    """Return the settings of one run of a set: it waits for no batch, and gives up only batches of its own."""
-    settings = plan.settings
-    if settings.sending.forget:
-        known = journal_of(plan.folder).told_of
-        kept = [f"{name}={value}" for name, value in settings.sending.engine_option if name != FORGET or value in known]
-        settings = settings.changed(engine_option=kept)
-    return settings.changed(detach=True) if outlives_the_command(plan) else settings
-
-
-def waits_for_batches(plan: Plan, budget: Budget) -> bool:
-    """Whether a run that ended early has batches in flight that this command waits for."""
-    if not outlives_the_command(plan) or plan.settings.sending.detach or budget.is_over:
-        return False
-    return bool(journal_of(plan.folder).entries)
-
-
-class BatchPoller:
-    """Finds out whether runs that wait for batches have results to collect.
-
-    Parameters
-    ----------
-    report
-        Called with a run and one line when its provider cannot be reached for the first time.
-    """
-
-    def __init__(self, report: Callable[[Plan, str], object]) -> None:
-        self._report, self._since = report, dict[Path, float]()
-
-    async def has_results(self, plan: Plan) -> bool:
-        """Whether a run has results to collect.
-
-        Raises
-        ------
-        RunFailedError
-            If the provider could not be reached for as long as an outage may last.
-        """
-        from refusal_index.plugins.batches.batch_executor import has_news  # noqa: PLC0415 - of one engine only
-        from refusal_index.plugins.batches.batch_lane import OUTAGE  # noqa: PLC0415 - of one engine only
-
-        path = plan.folder.path
-        try:
-            found = await has_news(plan.settings, plan.names, plan.objects, plan.folder)
-        except RunFailedError as error:
-            if path not in self._since:
-                self._since[path] = time.monotonic()
-                self._report(plan, str(error))
-            elif time.monotonic() - self._since[path] > OUTAGE:
-                raise
-            return False
-        self._since.pop(path, None)
-        return found
-
-
-def first_wait(plans: Iterable[Plan]) -> float:
-    """Return the seconds between the first pass and the second."""
-    from refusal_index.plugins.batches.batch_executor import Options  # noqa: PLC0415 - of one engine only
-
-    polls = (Options.of(plan.settings).poll for plan in plans if outlives_the_command(plan))
-    return min(polls, default=MAX_WAIT)

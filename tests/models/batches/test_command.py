@@ -17,7 +17,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
-from refusal_index.plugins.batches.files import reopened
+from refusal_index.plugins.batches.request_files import reopened
 from refusal_index.plugins.batches.wave import question_states, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
