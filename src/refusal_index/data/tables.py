@@ -38,7 +38,6 @@ from refusal_index.data.errors import (
     TableError,
     listed,
     nearest,
-    other_separator,
     shortened,
     suggestion,
 )
@@ -456,7 +455,9 @@ def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
-    if len(header) == 1 and (separator := other_separator(header[0])):
+    # Spreadsheets of many languages write semicolons.
+    separator = next((mark for mark in (";", "\t", "|") if mark in header[0]), None)
+    if len(header) == 1 and separator:
         raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
     return _each_once(source, header)
 
