@@ -1,15 +1,17 @@
-"""Processor time and throughput of a client over HTTP: a whole run against the bare client on the same requests.
+"""Processor time a request: whole runs with each client against bare clients on the same requests, over HTTP.
 
     python -m benchmarks.http_client --data simple_qa_test_set.csv
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --rounds 3
     python -m benchmarks.http_client --data simple_qa_test_set.csv --latency 0.05 --connections 200
-    python -m benchmarks.http_client --data simple_qa_test_set.csv --client inspect --embedded
 
-Asks a server on loopback every question of SimpleQA through ``refusal-index run`` with one variant and the exact
-grader, counts the requests at the server, then sends the very same conversations through the bare openai client with
-its aiohttp transport. The server answers at once, or after a while, or is ``refusal-index serve`` with the embedded
-model. All three are processes of their own. What is compared is the user and system time that the operating system
-booked for each client, start and results included in the run's and left out of the bare one's, and the requests a
-second that the server saw between the first and the last of each.
+``refusal-index run`` asks a server on loopback every question of SimpleQA with one variant and the exact grader, once
+with OpenAI's client (``openai-api/...``) and once with a provider of Inspect (``together/...``, which speaks the same
+API). The same conversations are then sent by the bare openai client with its aiohttp transport and by Inspect's bare
+``generate``. Every client and the server are processes of their own. The server counts the requests; it answers at
+once, after a while, or is ``refusal-index serve`` with an embedded model.
+
+The user and system time of a run includes start, store and results; that of a bare client leaves out its imports. Each
+is the best of the rounds, and the ratios are to the bare openai client.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 MODELS = {"openai": "openai-api/almanac/base", "inspect": "together/base"}
 """A model by the client that asks it; Inspect's provider `together` speaks the same API as the other."""
 
-BARE_CLIENT = """
+BARE_OPENAI = """
 import asyncio, json, sys, time
 from openai import AsyncOpenAI, DefaultAioHttpClient
 requests = [json.loads(line) for line in open(sys.argv[1])]
@@ -54,6 +56,26 @@ started = time.process_time()
 asyncio.run(main())
 print(time.process_time() - started)
 """
+
+BARE_INSPECT = """
+import asyncio, json, sys, time
+from inspect_ai.model import ChatMessageUser, GenerateConfig, get_model
+requests = [json.loads(line) for line in open(sys.argv[1])]
+async def main():
+    gate = asyncio.Semaphore(int(sys.argv[3]))
+    async with get_model("together/base", base_url=sys.argv[2], api_key="none") as model:
+        async def one(request):
+            messages = [ChatMessageUser(content=one["content"]) for one in request.pop("messages")]
+            config = GenerateConfig(**request, max_retries=0, max_connections=int(sys.argv[3]))
+            async with gate:
+                return (await model.generate(messages, config=config)).completion
+        await asyncio.gather(*(one(request) for request in requests))
+started = time.process_time()
+asyncio.run(main())
+print(time.process_time() - started)
+"""
+
+BARE = {"openai": BARE_OPENAI, "inspect": BARE_INSPECT}
 
 
 @contextmanager
@@ -93,10 +115,10 @@ def throughput(entries: list[dict[str, Any]]) -> float | None:
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None
 
 
-def run(arguments: argparse.Namespace, url: str, out: Path) -> float:
+def run(client: str, arguments: argparse.Namespace, url: str, out: Path) -> float:
     """Run the evaluation in a process of its own and return its processor time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [*COMMAND, "run", "--model", MODELS[arguments.client], "--dataset", "simpleqa", "--data", arguments.data]
+    command = [*COMMAND, "run", "--model", MODELS[client], "--dataset", "simpleqa", "--data", arguments.data]
     command += ["--variants", "normal", "--grader", "exact", "--max-connections", str(arguments.connections)]
     command += ["--out", str(out)]
     command += ["--limit", str(arguments.limit)] if arguments.limit else []
@@ -121,16 +143,14 @@ def same_requests(out: Path) -> list[dict[str, object]]:
     ]
 
 
-def bare(requests: list[dict[str, object]], url: str, connections: int, folder: Path) -> float:
-    """Send `requests` through the bare client in a process of its own and return its processor time in seconds."""
-    path = folder / "requests.jsonl"
-    path.write_text("\n".join(json.dumps(request) for request in requests))
-    command = [sys.executable, "-c", BARE_CLIENT, str(path), url, str(connections)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def bare(client: str, requests: Path, url: str, connections: int) -> float:
+    """Send requests through a bare client in a process of its own and return its processor time in seconds."""
+    command = [sys.executable, "-c", BARE[client], str(requests), url, str(connections)]
+    return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1])
 
 
 @dataclass(frozen=True)
-class Client:
+class Measured:
     """What a client took: requests, processor time, and requests a second where the server says when they came."""
 
     requests: int
@@ -138,56 +158,57 @@ class Client:
     rate: float | None
 
 
-@dataclass(frozen=True)
-class Round:
-    """Both clients, one after the other."""
-
-    ours: Client
-    bare_client: Client
-
-
-def measured(arguments: argparse.Namespace) -> Round:
-    """Run the evaluation, then send the same requests through the bare client."""
+def measured(arguments: argparse.Namespace) -> dict[str, Measured]:
+    """Run the evaluation with each client, and send the same requests through each bare client."""
+    found: dict[str, Measured] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "server.jsonl"
+        path = folder / "requests.jsonl"
         with server(server_command(arguments), log) as url:
-            ours = run(arguments, url, folder / "run")
-            sent = answered(log)
-            requests = same_requests(folder / "run")
-            floor = bare(requests, url, arguments.connections, folder)
-            sent_bare = answered(log)[len(sent) :]
-    assert len(sent) == len(requests) == len(sent_bare), (len(sent), len(requests), len(sent_bare))
-    return Round(Client(len(sent), ours, throughput(sent)), Client(len(sent), floor, throughput(sent_bare)))
+
+            def take(called: str, seconds: float) -> None:
+                """Keep the time of a client with the requests that the server answered meanwhile."""
+                answers = answered(log)[sum(one.requests for one in found.values()) :]
+                found[called] = Measured(len(answers), seconds, throughput(answers))
+
+            for client in arguments.client or MODELS:
+                take(f"refusal-index run, {client}", run(client, arguments, url, folder / client))
+                path.write_text("\n".join(map(json.dumps, same_requests(folder / client))))
+            for client in BARE:
+                take(f"bare {client}", bare(client, path, url, arguments.connections))
+    assert len({one.requests for one in found.values()}) == 1, found
+    return found
 
 
-def best(clients: list[Client]) -> Client:
+def best(clients: list[Measured]) -> Measured:
     """Return the least time and the highest rate: whatever else runs on the machine adds to the one, never takes."""
     rates = [one.rate for one in clients if one.rate is not None]
-    return Client(clients[0].requests, min(one.seconds for one in clients), max(rates, default=None))
+    return Measured(clients[0].requests, min(one.seconds for one in clients), max(rates, default=None))
 
 
 def main() -> None:
-    """Print both processor times and their ratio."""
+    """Print the processor time of each client, and its ratio to the bare openai client."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http_client", description=__doc__.split("\n")[0])
     parser.add_argument("--data", required=True, help="a local copy of the SimpleQA test set")
     parser.add_argument("--limit", type=int, help="only so many questions")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--client", default="openai", choices=list(MODELS))
+    parser.add_argument("--client", action="append", choices=list(MODELS), help="only the run with this client")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer of the server")
     parser.add_argument("--embedded", action="store_true", help="ask the embedded model, by refusal-index serve")
     parser.add_argument("--rounds", type=int, default=1, help="measure so often, and print the best of each")
     arguments = parser.parse_args()
-    arguments.rounds or parser.error("--rounds: expected at least 1")
+    arguments.rounds > 0 or parser.error("--rounds: expected at least 1")
     rounds = [measured(arguments) for _ in range(arguments.rounds)]
-    print(f"{platform.machine()}, Python {platform.python_version()}, openai {version('openai')}")
-    print(f"{rounds[0].ours.requests} requests, counted at the server, {arguments.connections} at a time")
-    ours, bare_client = (best([getattr(one, name) for one in rounds]) for name in ("ours", "bare_client"))
-    for name, client in (f"refusal-index run, {arguments.client}", ours), ("bare openai client", bare_client):
-        said = f"{client.seconds:7.1f} CPU s   {1000 * client.seconds / client.requests:6.2f} a thousand"
-        print(f"{name:27s}{said}{'' if client.rate is None else f'   {client.rate:6.0f} requests a second'}")
-    print(f"{'ratio of processor time':27s}{ours.seconds / bare_client.seconds:7.2f}")
-    if ours.rate and bare_client.rate:
-        print(f"{'ratio of throughput':27s}{ours.rate / bare_client.rate:7.2f}")
+    packages = ", ".join(f"{name} {version(name)}" for name in ("openai", "inspect-ai"))
+    print(f"{platform.machine()}, Python {platform.python_version()}, {packages}")
+    found = {name: best([one[name] for one in rounds]) for name in rounds[0]}
+    floor = found["bare openai"]
+    print(f"{floor.requests:,} requests by each client, counted at the server, {arguments.connections} at a time")
+    print(f"{'':27s}{'CPU s':>8s}{'ms a request':>14s}{'ratio':>8s}{'requests a second':>19s}")
+    for name, one in found.items():
+        each, ratio = 1000 * one.seconds / one.requests, one.seconds / floor.seconds
+        rate = "" if one.rate is None else f"{one.rate:19.0f}"
+        print(f"{name:27s}{one.seconds:8.1f}{each:14.2f}{ratio:8.2f}{rate}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.datasets import precise_wiki
+from refusal_index.data.datasets import load_dataset
 from refusal_index.plugins.wiki.build import BuildOptions
 from refusal_index.plugins.wiki.commands import precise_wiki as build_command
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
@@ -143,7 +143,7 @@ def test_questions_are_what_the_sections_say_and_where_they_are_from(built):
 
 def test_the_frozen_set_loads_as_a_dataset(built):
     file = built[0] / "wiki.jsonl"
-    dataset = precise_wiki.load(file)
+    dataset = load_dataset("precise_wiki", data=file)
     assert [(q.question_id, q.text, q.gold, q.topic) for q in dataset.questions] == [
         (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines(file)
     ]

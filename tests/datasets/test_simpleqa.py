@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from refusal_index.data.datasets import DatasetError, load_dataset, sample, simpleqa
+from refusal_index.data.datasets import DatasetError, load_dataset, sample
 from refusal_index.data.datasets.download import cache_directory
+from refusal_index.data.datasets.published import SIMPLEQA
 from tests.datasets.local_server import LocalServer
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "simpleqa"
@@ -51,7 +53,7 @@ def test_all_4326_official_questions_have_unique_ids_and_stripped_answers():
     first = data.questions[0]
     assert (first.text, first.gold) == ("Who received the IEEE Frank Rosenblatt Award in 2010?", "Michio Sugeno")
     assert first.question_id == digest(first.text.encode())[:12]
-    assert (data.default_grader, data.sha256) == ("model", simpleqa.SHA256)
+    assert (data.default_grader, data.sha256) == ("model", SIMPLEQA.sha256)
 
 
 def test_a_sample_of_the_official_questions_is_pinned():
@@ -87,12 +89,12 @@ def test_a_local_file_of_another_checksum_is_refused_and_the_way_out_told(tmp_pa
 
 def test_the_download_is_made_once_and_checked_whenever_it_is_read(tmp_path):
     with server(SMALL, SMALL) as (address, seen):
-        first = simpleqa.load(address=address, sha256=digest(SMALL))
-        assert simpleqa.load(address=address, sha256=digest(SMALL)) == first
+        first = replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load()
+        assert replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load() == first
         assert seen == ["/set/simple.csv"]
         (cached,) = (path for path in cache_directory().rglob("*") if path.is_file())
         cached.write_bytes(SMALL[:-5])
-        assert simpleqa.load(address=address, sha256=digest(SMALL)) == first
+        assert replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load() == first
         assert len(seen) == 2
     assert cached.read_bytes() == SMALL
     assert cache_directory() == tmp_path / "cache" / "refusal-index"
@@ -104,21 +106,21 @@ def test_the_download_is_made_once_and_checked_whenever_it_is_read(tmp_path):
 
 def test_other_content_at_the_address_is_refused_and_not_kept():
     with server(SMALL) as (address, _), pytest.raises(DatasetError, match="expected content with sha256 feee"):
-        simpleqa.load(address=address)
+        replace(SIMPLEQA, address=address).load()
     assert not cache_directory().exists()
 
 
 def test_a_failing_server_and_none_at_all_are_said_plainly():
     with server(503) as (address, _), pytest.raises(DatasetError, match=r"cannot be downloaded.*503.*--data"):
-        simpleqa.load(address=address)
+        replace(SIMPLEQA, address=address).load()
     with pytest.raises(DatasetError, match="cannot be downloaded"):
-        simpleqa.load(address=address)
+        replace(SIMPLEQA, address=address).load()
 
 
 def test_a_cache_that_cannot_be_written_costs_a_download_not_the_run(tmp_path):
     (tmp_path / "cache").touch()
     with server(SMALL) as (address, _):
-        assert len(simpleqa.load(address=address, sha256=digest(SMALL)).questions) == 2
+        assert len(replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load().questions) == 2
 
 
 @pytest.mark.parametrize(
@@ -144,4 +146,4 @@ def test_malformed_metadata_is_refused_and_never_run(tmp_path, metadata):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
     with pytest.raises(DatasetError, match="line 2, column 'metadata': expected a dictionary"):
-        simpleqa.load(path, sha256=digest(content))
+        replace(SIMPLEQA, sha256=digest(content)).load(path)

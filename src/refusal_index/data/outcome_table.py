@@ -16,11 +16,11 @@ from types import MappingProxyType
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, nearest, shortened
+from refusal_index.data.errors import OutcomeTableError, nearest
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
-from refusal_index.data.tables import NOTHING, TRUTH, TextTable, csv_text, file_format, read_text, undo_safe
+from refusal_index.data.tables import FLAG, NUMBER, WHOLE, Kind, TextTable, csv_text, file_format, read_text, undo_safe
 from refusal_index.data.text import sound_text
 
 SCHEMA_VERSION = 1
@@ -62,71 +62,54 @@ GROUP = ("model", "dataset", "variant")
 KEY = (*GROUP, "question_id", "draw")
 """The columns that tell the rows apart."""
 
-GRADED = ("first_grade", "forced_grade")
-"""The columns that hold a grade."""
-
 GRADES = tuple(grade.value for grade in Grade)
-
-TEXT = tuple(name for name, kind in SCHEMA.items() if kind == pl.String)
-"""The columns that hold text."""
-
 
 Where = Callable[[int], str]
 """From a row's index to the words that name its place."""
 
 
 def check_rows(table: pl.DataFrame, where: Where) -> None:
-    """Raise `OutcomeTableError` for the first row that may not be there."""
-    _check_draws(table, where)
-    _check_sampling(table, where)
+    """Raise OutcomeTableError for the first row that may not be there."""
+
+    def refuse(bad: pl.Expr, said: str) -> None:
+        if (row := _first(table, bad)) is not None:
+            raise OutcomeTableError(where(row) + said.format(**table.row(row, named=True)))
+
+    refuse(
+        pl.col("draw") < 0,
+        ", column 'draw': expected a whole number from 0, got {draw}; number the draws of a question 0, 1, 2 and so on",
+    )
+    refuse(
+        (pl.col("weight") < 0) | ~pl.col("weight").is_finite(),
+        ", column 'weight': expected a number from 0, got {weight}; it says for how many questions of the population "
+        "this one stands",
+    )
+    missing = {name: table[name].null_count() for name in COLUMNS}
+    if missing["weight"] < table.height:
+        refuse(
+            pl.col("weight").is_not_null() & (pl.col("weight").sum().over(GROUP) == 0),
+            ", column 'weight': all weights of its run are 0; give those that stand for others a weight",
+        )
+    for name in (name for name in COLUMNS if 0 < missing[name] < table.height):
+        refuse(
+            pl.col(name).is_null() & pl.col(name).is_not_null().any().over(GROUP),
+            f" has no {name}, and other questions of its run have one; fill the column: a question like no other is a "
+            "cluster of its own, and one that stands for none has the weight 0",
+        )
     _check_duplicates(table, where)
-    _check_probabilities(table, where)
-    _check_contradictions(table, where)
-
-
-def _check_draws(table: pl.DataFrame, where: Where) -> None:
-    row = _first(table, pl.col("draw") < 0)
-    if row is not None:
-        raise OutcomeTableError(
-            f"{where(row)}, column 'draw': expected a whole number from 0, got {table['draw'][row]}; "
-            "number the draws of a question 0, 1, 2 and so on"
-        )
-
-
-def _check_probabilities(table: pl.DataFrame, where: Where) -> None:
     for name in (name for name in OPTIONAL if name in table.columns):
-        row = _first(table, ~pl.col(name).is_between(0, 1))
-        if row is not None:
-            raise OutcomeTableError(
-                f"{where(row)}, column {name!r}: expected a probability in [0, 1], got {table[name][row]!r}; "
-                "is it in per cent, or a log probability?"
-            )
-
-
-def _check_sampling(table: pl.DataFrame, where: Where) -> None:
-    """Refuse a weight that is none, and a row without a cluster or weight among others that have one."""
-    weight = pl.col("weight")
-    row = _first(table, (weight < 0) | ~weight.is_finite())
-    if row is not None:
-        raise OutcomeTableError(
-            f"{where(row)}, column 'weight': expected a number from 0, got {table['weight'][row]}; it says for how "
-            "many questions of the population this one stands"
+        refuse(
+            ~pl.col(name).is_between(0, 1),
+            f", column {name!r}: expected a probability in [0, 1], got {{{name}}}; is it in per cent, or a log "
+            "probability?",
         )
-    filled = table["weight"].null_count() < table.height
-    row = _first(table, weight.is_not_null() & (weight.sum().over(GROUP) == 0)) if filled else None
-    if row is not None:
-        raise OutcomeTableError(
-            f"{where(row)}, column 'weight': all weights of its run are 0; give those that stand for others a weight"
+    for broken, columns, rule in _RULES:
+        shown = ", ".join(f"{name}={{{name}!r}}" for name in columns)
+        refuse(
+            broken,
+            f" contradicts itself ({shown}): expected that {rule}; correct the row, or leave out the column that is "
+            "not to be relied on",
         )
-    for name in ("cluster", "weight"):
-        missing = table[name].null_count()
-        others = pl.col(name).is_not_null().any().over(GROUP)
-        row = _first(table, pl.col(name).is_null() & others) if 0 < missing < table.height else None
-        if row is not None:
-            raise OutcomeTableError(
-                f"{where(row)} has no {name}, and other questions of its run have one; fill the column: a question "
-                "like no other is a cluster of its own, and one that stands for none has the weight 0"
-            )
 
 
 def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
@@ -187,158 +170,37 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
 )
 
 
-def _check_contradictions(table: pl.DataFrame, where: Where) -> None:
-    for broken, columns, rule in _RULES:
-        row = _first(table, broken)
-        if row is not None:
-            shown = ", ".join(f"{name}={table[name][row]!r}" for name in columns)
-            raise OutcomeTableError(
-                f"{where(row)} contradicts itself ({shown}): expected that {rule}; "
-                "correct the row, or leave out the column that is not to be relied on"
-            )
-
-
 def _first(table: pl.DataFrame, condition: pl.Expr) -> int | None:
     """Index of the first row for which the condition is true."""
     row: int | None = table.select(condition.fill_null(value=False).arg_true().first()).item()
     return row
 
 
-def parse(raw: TextTable, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Understand every column, fill in those that may be left out, and check the rows.
-
-    - `sampling`: which columns to take for `cluster` and `weight`.
-    """
-    _check_version(raw)
-    for name in REQUIRED:
-        _require(raw, name)
-    _refuse_misspelt(raw)
-    own = [_column(raw, name) for name in SCHEMA if name not in COLUMNS]
-    sampled = (_sampled_column(raw, name, sampling) for name in COLUMNS)
-    # In tables of other tools a column that is called so may hold anything.
+def _parsed(raw: TextTable, sampling: Sampling) -> pl.DataFrame:
+    """Give every column its type, fill in those that may be left out, and check the rows."""
+    _check_columns(raw)
+    # In tables of other tools a column that is called like one of `OPTIONAL` may hold anything.
     probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
-    table = pl.DataFrame([*own, *sampled, *(_probabilities(raw, name) for name in probabilities)])
-    table = table.select(*SCHEMA, *probabilities)
+    table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
     check_rows(table, raw.where)
     return table
 
 
-def _column(raw: TextTable, name: str) -> pl.Series:
-    kind = SCHEMA[name]
-    if name == "schema_version":
-        return pl.repeat(SCHEMA_VERSION, len(raw.lines), dtype=kind, eager=True).alias(name)
-    if name not in raw.columns:
-        return _absent(raw, name)
-    if kind == pl.Boolean:
-        return _booleans(raw, name)
-    if kind == pl.Int64:
-        return _whole_numbers(raw, name).fill_null(0)
-    if name in GRADED:
-        return _grades(raw, name)
-    return _question_ids(raw) if name == "question_id" else raw.frame[name]
+def _check_columns(raw: TextTable) -> None:
+    """Raise where the table has another version, lacks a column, or has a misspelt one of those that tell rows apart.
 
-
-def _sampled_column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
-    column = sampling.column(name)
-    if column not in raw.columns:
-        if getattr(sampling, name) is None:
-            return _absent(raw, name)
-        raise raw.source.lacks(f"a column {column!r} for --{name}", raw.columns, "; name one of these")
-    found = raw.frame[column] if name == "cluster" else _numbers(raw, column)
-    if getattr(sampling, name) is not None and found.null_count() == found.len():
+    Ignored, a misspelt one would merge what belongs apart.
+    """
+    versions = raw.values("schema_version", WHOLE) if "schema_version" in raw.columns else pl.Series([SCHEMA_VERSION])
+    for other in versions.drop_nulls().filter(versions.drop_nulls() != SCHEMA_VERSION):
         raise raw.source.wrong(
-            f"expected a {name} for every question, got an empty column; name another", column=column
+            f"expected schema_version {SCHEMA_VERSION}, got {other}; read the file with the release that wrote it"
         )
-    return found.alias(name)
-
-
-def _absent(raw: TextTable, name: str) -> pl.Series:
-    height = len(raw.lines)
-    if name == "question_id":
-        # with the file's name, so that rows of different files are never taken for the same question
-        numbers = pl.int_range(1, height + 1, eager=True).cast(pl.String)
-        return (f"{Path(raw.source.name).name} row " + numbers).alias(name)
-    return pl.repeat(0 if name == "draw" else None, height, dtype=SCHEMA[name], eager=True).alias(name)
-
-
-def _tidied(raw: TextTable, name: str) -> pl.Series:
-    """Text in lower case without surrounding space, null where nothing is left or a word says so."""
-    text = raw.frame[name].str.strip_chars().str.to_lowercase()
-    return text.set(text.is_in(NOTHING), None)
-
-
-def _booleans(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    values = text.replace_strict(TRUTH, default=None, return_dtype=pl.Boolean)
-    expected = "true, false, 1, 0, yes, no or nothing"
-    _refuse_first(raw, name, text.is_not_null() & values.is_null(), expected, "an unscored question has an empty cell")
-    return values
-
-
-def _whole_numbers(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a whole number", "write digits only")
-    return numbers
-
-
-def _probabilities(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.cast(pl.Float64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a probability", "write it as a decimal fraction")
-    return numbers
-
-
-def _numbers(raw: TextTable, name: str) -> pl.Series:
-    text = _tidied(raw, name)
-    numbers = text.cast(pl.Float64, strict=False)
-    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a number", "write it with a point, as in 2.5")
-    return numbers
-
-
-def _grades(raw: TextTable, name: str) -> pl.Series:
-    grades = _tidied(raw, name)
-    bad = grades.is_not_null() & ~grades.is_in(GRADES)
-    _refuse_first(raw, name, bad, f"one of {', '.join(GRADES)} or nothing", "translate the grades first")
-    return grades
-
-
-def _question_ids(raw: TextTable) -> pl.Series:
-    ids = raw.frame["question_id"]
-    advice = "give every question an id, or leave the column out to number the rows"
-    _refuse_first(raw, "question_id", ids.is_null(), "an id", advice)
-    return ids
-
-
-def _refuse_first(raw: TextTable, name: str, bad: pl.Series, expected: str, advice: str) -> None:
-    row = bad.arg_max()
-    if row is None or not bad[row]:
-        return
-    got = raw.frame[name][row]
-    shown = "an empty cell" if got is None else shortened(got)
-    raise raw.source.wrong(f"expected {expected}, got {shown}; {advice}", [raw.lines[row]], name)
-
-
-def _check_version(raw: TextTable) -> None:
-    if "schema_version" not in raw.columns:
-        return
-    found = _whole_numbers(raw, "schema_version").drop_nulls()
-    other = found.filter(found != SCHEMA_VERSION)
-    if len(other):
-        raise raw.source.wrong(
-            f"expected schema_version {SCHEMA_VERSION}, got {other[0]}; read the file with the release that wrote it"
-        )
-
-
-def _require(raw: TextTable, name: str) -> None:
-    if name not in raw.columns:
-        guess = nearest(name, raw.columns)
-        advice = f"; rename {guess!r} to {name!r}" if guess else f"; add a column {name!r} of true and false"
-        raise raw.source.lacks(f"a column {name!r}", raw.columns, advice)
-
-
-def _refuse_misspelt(raw: TextTable) -> None:
-    """Stop where a column that tells rows apart is misspelt: ignored, it would merge what belongs apart."""
+    for name in REQUIRED:
+        if name not in raw.columns:
+            guess = nearest(name, raw.columns)
+            advice = f"; rename {guess!r} to {name!r}" if guess else f"; add a column {name!r} of true and false"
+            raise raw.source.lacks(f"a column {name!r}", raw.columns, advice)
     missing = [name for name in KEY if name not in raw.columns]
     for found in raw.columns:
         meant = None if found in SCHEMA else nearest(found.strip(), missing, cutoff=0.8)
@@ -347,6 +209,44 @@ def _refuse_misspelt(raw: TextTable) -> None:
                 f"column {found!r} looks like {meant!r}, which is missing; "
                 f"rename it to {meant!r}, or to something less similar if it is something else"
             )
+
+
+KINDS: Mapping[str, Kind] = {
+    "draw": WHOLE,
+    "refused": FLAG,
+    "wrong": FLAG,
+    **dict.fromkeys(
+        ("first_grade", "forced_grade"),
+        Kind(f"one of {', '.join(GRADES)} or nothing", {name: name for name in GRADES}, "translate the grades first"),
+    ),
+    "weight": NUMBER,
+    **dict.fromkeys(OPTIONAL, NUMBER),
+}
+"""How the cells of columns are read; those of others are text."""
+
+
+def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
+    height, kind = len(raw.lines), {**SCHEMA, **OPTIONAL}[name]
+    column = sampling.column(name) if name in COLUMNS else name
+    if name == "schema_version":
+        return pl.repeat(SCHEMA_VERSION, height, dtype=kind, eager=True).alias(name)
+    chosen = column if name in COLUMNS and getattr(sampling, name) is not None else None
+    if chosen and chosen not in raw.columns:
+        raise raw.source.lacks(f"a column {chosen!r} for --{name}", raw.columns, "; name one of these")
+    if column in raw.columns:
+        values = raw.values(column, KINDS[name]) if name in KINDS else raw.frame[column]
+        if chosen and values.null_count() == height:
+            said = f"expected a {name} for every question, got an empty column; name another"
+            raise raw.source.wrong(said, column=column)
+        if name == "question_id" and values.null_count():
+            said = "expected an id, got an empty cell; give every question an id, or leave the column out to number "
+            raise raw.source.wrong(f"{said}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
+        return (values.fill_null(0) if name == "draw" else values).alias(name)
+    if name == "question_id":
+        # with the file's name, so that rows of different files are never taken for the same question
+        numbers = pl.int_range(1, height + 1, eager=True).cast(pl.String)
+        return (f"{Path(raw.source.name).name} row " + numbers).alias(name)
+    return pl.repeat(0 if name == "draw" else None, height, dtype=kind, eager=True).alias(name)
 
 
 @dataclass(frozen=True)
@@ -411,7 +311,7 @@ def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFram
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
-    return parse(raw, sampling)
+    return _parsed(raw, sampling)
 
 
 def read_tables(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
@@ -441,7 +341,13 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     """
     path = Path(path)
     kind = file_format(path)
-    _check_columns(table)
+    expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
+    if table.schema != pl.Schema(expected):
+        other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
+        raise OutcomeTableError(
+            f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
+            "build it with outcome_table or read_outcomes"
+        )
     check_rows(table, lambda row: f"row {row + 1}")
     if kind == "parquet":
         whole = io.BytesIO()
@@ -451,13 +357,3 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
     # A fixed time stamp: the same table gives the same bytes.
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
-
-
-def _check_columns(table: pl.DataFrame) -> None:
-    expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
-    if table.schema != pl.Schema(expected):
-        other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
-        raise OutcomeTableError(
-            f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
-            "build it with outcome_table or read_outcomes"
-        )

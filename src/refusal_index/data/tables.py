@@ -23,9 +23,10 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import polars as pl
@@ -156,14 +157,56 @@ def is_in_memory(data: object) -> bool:
     return not isinstance(data, str | Path | None)
 
 
-TRUTH = {
-    **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
-    **dict.fromkeys(("false", "f", "0", "no", "0.0"), False),
-}
-"""Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
-
 NOTHING = ("", "nan", "na", "null", "none")
 """Words for an empty cell, in lower case, where a truth value, a grade or a number is expected: of pandas, R, SQL."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the cells of a column hold: a word, or a number where there are no words; an empty cell holds None."""
+
+    expected: str  # in words
+    words: Mapping[str, Any] = field(default_factory=dict)  # values by word, in lower case
+    advice: str = ""
+    # low, high: range of a number
+    low: float = -math.inf
+    high: float = math.inf
+    is_whole: bool = False
+
+    def __call__(self, cell: Any) -> Any:
+        """Return what a cell stands for; raises ValueError, saying why, if that is nothing of this kind.
+
+        >>> FLAG("Yes"), FLAG(None), PROBABILITY(" 0.5 ")
+        (True, None, 0.5)
+        """
+        word = "" if cell is None else str(cell).strip().casefold()
+        if word in NOTHING:
+            return None
+        if (key := word.replace(" ", "_").replace("-", "_") if self.words else word) in self.words:
+            return self.words[key]
+        with suppress(ValueError):
+            number = math.nan if self.words else float(word)
+            if self.low <= number <= self.high and (number == number // 1 or not self.is_whole):
+                return int(number) if self.is_whole else number
+        raise ValueError(self.wrong(cell))
+
+    def wrong(self, cell: Any) -> str:
+        """Say what was expected in place of a cell."""
+        return f"expected {self.expected}, got {shortened(cell)}{self.advice and f'; {self.advice}'}"
+
+
+FLAG = Kind(
+    "true, false, 1, 0, yes, no or nothing",
+    # "1.0" and "0.0" are what a table with gaps becomes on its way through pandas
+    {
+        **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
+        **dict.fromkeys(("false", "f", "0", "no", "0.0"), False),
+    },
+    "an unscored question has an empty cell",
+)
+NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
+PROBABILITY = Kind("a probability in [0, 1]", advice="is it in per cent, or a log probability?", low=0, high=1)
+WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
@@ -186,6 +229,21 @@ class TextTable:
     def where(self, row: int) -> str:
         """Name the place of a row in words."""
         return self.source.place(self.lines[row])
+
+    def values(self, name: str, kind: Kind) -> pl.Series:
+        """Return what the cells of a column stand for, or raise for the first that is nothing of the kind."""
+        text = self.frame[name].str.strip_chars().str.to_lowercase()
+        text = text.set(text.is_in(NOTHING), None)
+        if kind.words:
+            dtype = pl.Boolean if True in kind.words.values() else pl.String
+            values = text.replace_strict(kind.words, default=None, return_dtype=dtype)
+        elif kind.is_whole:
+            values = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
+        else:
+            values = text.cast(pl.Float64, strict=False)
+        for row in (text.is_not_null() & values.is_null()).arg_true().head(1):
+            raise self.source.wrong(kind.wrong(self.frame[name][row]), [self.lines[row]], name)
+        return values
 
 
 def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
@@ -484,12 +542,63 @@ def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
     raise row.wrong(said, column)
 
 
+Translations = Mapping[str, str]
+"""Words of a file, in lower case, and what they are to be read as."""
+
+
 Names = Mapping[str, Sequence[str]]
-"""Usual column names by role, in lower case; they are found in any case."""
+"""Usual column names by role, in lower case."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of other tools' files: its usual names, in lower case, and how its cells are read."""
+
+    names: tuple[str, ...]  # found in any case; the first that is there counts
+    read: Callable[[Any], Any]  # from a cell to its value, None for an empty one; raises ValueError
+
+    def value(self, row: Row, column: str, words: Translations) -> Any:
+        """Return what a cell stands for, or raise TableError.
+
+        - `words`: what to read words of a vocabulary as.
+        """
+        cell = row.cells.get(column)
+        if words and isinstance(self.read, Kind) and self.read.words:
+            cell = words.get(str(cell).strip().casefold(), cell)
+        try:
+            return self.read(cell)
+        except ValueError as error:
+            raise row.wrong(str(error), column) from None
+
+
+def text(cell: Any) -> str | None:
+    """Return a cell as one text without surrounding white space; None for an empty one."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return None
+    if not isinstance(cell, str | int | float):
+        raise ValueError(f"expected one text, got {shortened(cell)}")
+    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell)).strip() or None
+
+
+def values_by_role(
+    row: Row, found: Mapping[str, str], columns: Mapping[str, Column], words: Translations = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return what the cells of a row stand for by role, None for a role that has no column, or raise TableError.
+
+    - `found`: column by role, as `resolve_columns` finds it.
+    - `columns`: how the cells of each role are read.
+    - `words`: what to read words of a vocabulary as.
+    """
+    return {role: columns[role].value(row, found[role], words) if role in found else None for role in columns}
 
 
 def resolve_columns(
-    source: Source, present: Collection[str], given: Mapping[str, str], usual: Names, *, strict: bool = False
+    source: Source,
+    present: Collection[str],
+    given: Mapping[str, str],
+    usual: Mapping[str, Column] | Names,
+    *,
+    strict: bool = False,
 ) -> dict[str, str]:
     """Find the column of every role that has one.
 
@@ -498,32 +607,33 @@ def resolve_columns(
     - `source`: for messages.
     - `present`: the columns that are there.
     - `given`: column by role, as the user says; the other roles are looked for under their usual names.
-    - `usual`: the roles with their usual names; the first that is there counts.
+    - `usual`: the roles.
     - `strict`: whether two columns of usual names for one role are an error.
 
-    >>> usual = {"question": ("question", "problem"), "grade": ("grade", "verdict")}
+    >>> usual = {"question": Column(("question", "problem"), text), "grade": Column(("grade", "verdict"), text)}
     >>> source = Source("x.csv", "csv", "answer", TableError)
     >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)
     {'question': 'Problem', 'grade': 'my_grade'}
     """
-    for role, column in given.items():
+    for role, name in given.items():
         if role not in usual:
             said = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
             raise source.error(said + suggestion(role, usual))
-        if column not in present:
-            raise missing_column(source, present, role, column)
+        if name not in present:
+            raise missing_column(source, present, role, name)
     taken = () if strict else given.values()  # what was pointed out as something else
     free = [column for column in present if column not in taken]
     found = {}
-    for role, names in usual.items():
-        columns = [column for name in names for column in free if column.casefold() == name]
+    for role, column in usual.items():
+        names = column.names if isinstance(column, Column) else column
+        matching = [name for usual_name in names for name in free if name.casefold() == usual_name]
         if role in given:
             found[role] = given[role]
-        elif strict and len(columns) > 1:
-            said = f"both {columns[0]!r} and {columns[1]!r} could hold the {role}; say which, for instance "
-            raise source.wrong(f"{said}{role}={columns[0]}")
-        elif columns:
-            found[role] = columns[0]
+        elif strict and len(matching) > 1:
+            said = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
+            raise source.wrong(f"{said}{role}={matching[0]}")
+        elif matching:
+            found[role] = matching[0]
     return found
 
 

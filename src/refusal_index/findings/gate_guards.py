@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import false_discovery_control
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import contingency_table
@@ -229,6 +228,8 @@ def most_changed(
     """
     both = _matched(candidate, baseline, shared)
     if not exact:
+        from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second to import
+
         pvalues = [
             permutation_pvalue(tuple(now), tuple(before))
             for now, before in both.select("worths", "worths_before").iter_rows()

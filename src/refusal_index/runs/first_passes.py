@@ -15,9 +15,9 @@ from refusal_index.data.imports import (
     detected_format,
     read_first_passes,
 )
+from refusal_index.data.imports.first_pass import with_forced
 from refusal_index.data.imports.known import INSPECT
 from refusal_index.data.imports.source import SourceFile
-from refusal_index.data.imports.two_files import with_forced
 from refusal_index.data.tables import present_columns
 
 

@@ -10,8 +10,8 @@ import pytest
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes
+from refusal_index.data.imports.first_pass import check_order, with_rows_of_forced
 from refusal_index.data.imports.source import SourceFile
-from refusal_index.data.imports.two_files import check_order, with_rows_of_forced
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -91,7 +91,7 @@ def test_one_filter_of_several_is_chosen(written):
     ("changes", "options", "told"),
     [
         ({"metrics": ["em", "f1"], "em": 1, "f1": 1}, {}, r"expected one metric, got em, f1.*--scorer"),
-        ({"exact_match": 0.5}, {}, r"line 2, metric 'exact_match': expected a grade out of .*got 0\.5"),
+        ({"exact_match": 0.5}, {}, r"line 2, column 'exact_match': expected a grade out of .*got 0\.5"),
         ({}, {"scorer": "bleu"}, r"line 1: expected a metric 'bleu', got exact_match"),
         ({"resps": [[[-1.5, False]]]}, {}, "compares probabilities"),
     ],

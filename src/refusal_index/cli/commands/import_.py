@@ -47,7 +47,7 @@ def import_(
     """
     from refusal_index.cli.shared_options import columns_of, words_of
     from refusal_index.data.imports import ReadOptions, self_contained, to_outcomes
-    from refusal_index.data.imports.two_files import check_order, with_rows_of_forced
+    from refusal_index.data.imports.first_pass import check_order, with_rows_of_forced
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
     from refusal_index.findings.tally import tallies, tally_document

@@ -1,12 +1,10 @@
-"""The questions: one module a dataset, each from its official source or from a file, checked by checksum.
+"""The questions, from their official sources or from a file, checked by checksum.
 
 - `almanac`: the questions of the embedded closed world; they come with the package;
-- `faitheval`: FaithEval's three datasets of questions about a text;
+- `published`: SimpleQA, FaithEval and sets of PreciseWikiQA;
 - `own`: any CSV, JSON Lines or Parquet file of questions and answers;
-- `precise_wiki`: a set of PreciseWikiQA, from a local file;
-- `simpleqa`: OpenAI's SimpleQA, from its official address or a local copy;
-- `simpleqa_verified`: Google's SimpleQA Verified, from a local copy;
-- `mixing`: as many questions of each of several datasets.
+- `dataset`: what a dataset is, a sample of it, and a mix of several;
+- `registry`: the datasets by name.
 """
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName, mix, sample

@@ -11,8 +11,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
-from refusal_index.data.datasets.own import build_questions, question_rows
+from refusal_index.data.datasets.own import build_questions
 from refusal_index.data.files import sha256_of
+from refusal_index.data.tables import Source, read_rows
 
 FILE = "almanac.jsonl"
 CHECKSUM = "almanac.sha256"
@@ -42,7 +43,9 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     found = sha256_of(content)
     if found != expected:
         raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {found}; install refusal-index anew")
-    questions = build_questions(question_rows(FILE, content), {column: column for column in COLUMNS})
+    questions = build_questions(
+        read_rows(Source.of(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
+    )
     return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
 
 

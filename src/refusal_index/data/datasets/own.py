@@ -7,19 +7,20 @@ import io
 import json
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
 from refusal_index.data.errors import TableError, shortened
 from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.tables import (
-    TRUTH,
+    FLAG,
+    Column,
     Problems,
     Row,
     Source,
@@ -28,90 +29,59 @@ from refusal_index.data.tables import (
     no_rows,
     opened,
     present_columns,
-    read_rows,
     resolve_columns,
+    text,
 )
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
 from refusal_index.redaction import KeySearch
 
 
-def check_columns(rows: Sequence[Row], needed: Collection[str], dataset: str) -> None:
-    """Raise where a copy of a dataset lacks one of its columns."""
-    present = present_columns(rows)
-    for column in needed:
-        if column not in present:
-            expected = f"the columns of {dataset}, among them {column!r}"
-            raise rows[0].source.lacks(expected, present, "; is it another file?")
-
-
-def text_cell(row: Row, column: str) -> str:
-    """Read one text, without surrounding white space; empty where the cell is."""
-    value = row.cells.get(column)
-    if isinstance(value, str):
-        return sound_text(value).strip()
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    said = f"expected text, got {shortened(value)}; write one text, and further answers into a column of aliases"
-    raise row.wrong(said, column)
-
-
-def id_cell(row: Row, column: str) -> str:
+def question_id(cell: Any) -> str | None:
     """Read an id, which must be one that can be written down."""
-    value = _value(row, column)
-    if isinstance(value, str) and (said := wrong_id(value)) is not None:
-        raise row.wrong(f"{said}, or remove the column to have ids made of the texts", column)
-    return text_cell(row, column)
+    if isinstance(cell, str) and (said := wrong_id(cell)) is not None:
+        raise ValueError(f"{said}, or remove the column to have ids made of the texts")
+    return text(cell)
 
 
-def list_cell(row: Row, column: str) -> tuple[str, ...]:
+def texts(cell: Any) -> tuple[str, ...]:
     """Read a JSON list of texts, or texts separated by ``|``."""
-    value = _value(row, column)
+    value = None if isinstance(cell, float) and math.isnan(cell) else cell
     if isinstance(value, str):
-        text = value.strip()
-        value = parsed(row, column, text) if text.startswith("[") else text.split("|") if text else None
+        value = _parsed(value) if value.strip().startswith("[") else value.split("|") if value.strip() else None
     if not isinstance(value, list | None) or any(isinstance(item, list | dict) for item in value or ()):
-        raise not_a_list(row, column, value)
+        raise _not_a_list(value)
     return tuple("" if item is None else sound_text(str(item)).strip() for item in value or ())
 
 
-def answers_cell(row: Row, column: str) -> tuple[str, ...]:
+def answers(cell: Any) -> tuple[str, ...]:
     """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
-    if isinstance(_value(row, column), list):
-        return tuple(filter(None, list_cell(row, column)))
-    answer = text_cell(row, column)
-    return (answer,) if answer else ()
+    if isinstance(cell, dict):
+        raise ValueError(f"expected one text, got {shortened(cell)}; write further answers into a column of aliases")
+    return tuple(filter(None, texts(cell) if isinstance(cell, list) else (text(cell),)))
 
 
-def flag_cell(row: Row, column: str) -> bool:
-    """Read true or false, yes or no, 1 or 0."""
-    truth = TRUTH.get(text_cell(row, column).casefold())
+IS_TRUE = replace(FLAG, expected="true or false", advice="")
+
+
+def flag(cell: Any) -> bool:
+    """Read true or false, yes or no, 1 or 0; an empty cell is neither."""
+    truth: bool | None = IS_TRUE(cell)
     if truth is None:
-        raise row.wrong(f"expected true or false, got {shortened(_value(row, column))}", column)
+        raise ValueError(IS_TRUE.wrong(cell))
     return truth
 
 
-def parsed(row: Row, column: str, text: str) -> Any:
-    """Read JSON inside a cell."""
+def _parsed(cell: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise not_a_list(row, column, text) from error
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        raise _not_a_list(cell) from None
 
 
-def not_a_list(row: Row, column: str, value: object) -> TableError:
-    """Say what a list in a cell looks like."""
-    said = f'expected a JSON list or texts separated by |, got {shortened(value)}; write ["one", "two"] or one|two'
-    return row.wrong(said, column)
-
-
-def _value(row: Row, column: str) -> Any:
-    """Give a cell as it stands; a number that is none is nothing."""
-    value = row.cells.get(column)
-    return None if isinstance(value, float) and math.isnan(value) else value
+def _not_a_list(value: object) -> ValueError:
+    return ValueError(
+        f'expected a JSON list or texts separated by |, got {shortened(value)}; write ["one", "two"] or one|two'
+    )
 
 
 @dataclass(frozen=True)
@@ -120,6 +90,39 @@ class Choices:
 
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, cell: Any) -> Choices | None:
+        """Read a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
+
+        Raises ValueError if there is only one, there are more than letters, two are the same, or one is called like
+        another.
+        """
+        value = _parsed(cell) if isinstance(cell, str) and cell.strip().startswith("{") else cell
+        if isinstance(value, dict):
+            labels, choices = value.get("label"), value.get("text")
+            if not (isinstance(labels, list) and isinstance(choices, list) and len(labels) == len(choices)):
+                raise _not_a_list(value)
+            found = cls(texts(choices), texts(labels))
+        else:
+            found = cls(texts(value))
+        if found.texts:
+            found.check()
+        return found if found.texts else None
+
+    def check(self) -> None:
+        """Raise ValueError, saying what is wrong with the choices, if anything is."""
+        if not 2 <= len(self.texts) <= len(LETTERS):
+            raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(self.texts)}")
+        if len({choice.casefold() for choice in self.texts}) < len(self.texts) or "" in self.texts:
+            shown = shortened(list(self.texts))
+            raise ValueError(f"expected every choice once and none empty, got {shown}; remove what is too much")
+        letters = LETTERS[: len(self.texts)]
+        for letter, choice in zip(letters, self.texts, strict=True):
+            if choice.upper() in set(letters) - {letter}:
+                raise ValueError(
+                    f"choice {letter} reads {shortened(choice)}, which is the letter of another; reword the choices"
+                )
 
     def keyed(self, key: str) -> str | None:
         """Return the choice that `key` points to: by the source's label, by its text or by its letter.
@@ -131,7 +134,7 @@ class Choices:
         >>> Choices(("Cuzco", "Lima")).keyed("1") is None
         True
         """
-        folded = [text.casefold() for text in self.texts]
+        folded = [choice.casefold() for choice in self.texts]
         for names in (self.labels, self.texts):
             if key in names:
                 return self.texts[names.index(key)]
@@ -141,125 +144,55 @@ class Choices:
         return self.texts[letters.index(key.upper())] if key.upper() in letters else None
 
 
-def choices_cell(row: Row, column: str) -> Choices | None:
-    """Read the choices of a row: a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
-
-    Raises TableError if there is only one, there are more than letters, two are the same, or one is called like
-    another.
-    """
-    value = row.cells.get(column)
-    if isinstance(value, str) and value.strip().startswith("{"):
-        value = parsed(row, column, value.strip())
-    choices = _labelled(row, column, value) if isinstance(value, dict) else Choices(list_cell(row, column))
-    if not choices.texts:
-        return None
-    if (said := _wrong(choices.texts)) is not None:
-        raise row.wrong(said, column)
-    return choices
-
-
-def _labelled(row: Row, column: str, value: dict[str, object]) -> Choices:
-    labels, texts = value.get("label"), value.get("text")
-    if not (isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts)):
-        raise not_a_list(row, column, value)
-    text, label = ([sound_text(str(each)).strip() for each in some] for some in (texts, labels))
-    return Choices(tuple(text), tuple(label))
-
-
-def _wrong(texts: Sequence[str]) -> str | None:
-    """Say what is wrong with choices, if anything is."""
-    if not 2 <= len(texts) <= len(LETTERS):
-        return f"expected from 2 to {len(LETTERS)} choices, got {len(texts)}"
-    if len({text.casefold() for text in texts}) < len(texts) or "" in texts:
-        return f"expected every choice once and none empty, got {shortened(list(texts))}; remove what is too much"
-    letters = LETTERS[: len(texts)]
-    for letter, text in zip(letters, texts, strict=True):
-        if text.upper() in set(letters) - {letter}:
-            return f"choice {letter} reads {shortened(text)}, which is the letter of another; reword the choices"
-    return None
-
-
-T = TypeVar("T")
-_NOTHING: tuple[str, ...] = ()
-
-
-def question_rows(path: str | Path, content: bytes) -> list[Row]:
-    """Read the rows of a file of questions, whose suffix says the format, or raise `DatasetError`."""
-    return read_rows(Source.of(path, "question", DatasetError), content)
-
-
-def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
-    """Make a question of every row.
-
-    Raises TableError for the first of the problems that `read_questions` finds.
-
-    - `rows`: all of them, of one source.
-    - `columns`: column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
-    """
-    questions, problems = read_questions(rows, columns)
-    if problems:
-        raise problems[0]
-    return questions
-
-
-def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tuple[Question, ...], Problems]:
-    """Make a question of every row, or say everything that is wrong, in the order of the lines.
-
-    - `rows`, `columns`: as for `build_questions`.
-    - returned `questions`: None of them where there are problems.
-    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an
-      answer is none of the choices; a pattern is none, or does not match its own answer; or a cell is not what its role
-      expects.
-    """
-    sheet = Sheet(rows[0].source, columns)
-    questions = tuple(sheet.question(row) for row in rows)
-    problems = sheet.problems()
-    return (() if problems else questions), problems
+COLUMNS: Mapping[str, Column] = {
+    "question": Column(("question", "problem", "query", "prompt"), text),
+    "answer": Column(("answer", "gold", "gold_answer", "correct_answer", "target"), answers),
+    "question_id": Column(("question_id", "id", "qid"), question_id),
+    "aliases": Column(("aliases", "answer_aliases"), texts),
+    "topic": Column(("topic", "category", "subject"), text),
+    "context": Column(("context", "passage"), text),
+    "choices": Column(("choices", "options"), Choices.read),
+    "answerable": Column(("answerable", "is_answerable"), flag),
+    "pattern": Column(("pattern", "regex"), text),
+}
+"""The columns by role."""
 
 
 class ContentIds:
-    """Makes ids of questions' texts, as `content_ids` tells; remembers what it has seen."""
+    """Makes ids of questions' texts, so that they survive reordering and additions; remembers what it has seen.
+
+    Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
+    occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+
+    >>> ids = ContentIds()
+    >>> [ids.of(asked) for asked in ("Who?", "Who ?", "Who?")]
+    ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self.repeated = 0
         """How many texts occurred before."""
 
-    def of(self, text: str) -> str:
+    def of(self, asked: str) -> str:
         """Make the id of the next text."""
-        normal = " ".join(unicodedata.normalize("NFC", text).split())
+        normal = " ".join(unicodedata.normalize("NFC", asked).split())
         digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         times = self._seen[digest] = self._seen.get(digest, 0) + 1
         self.repeated += times > 1
         return digest if times == 1 else f"{digest}-{times}"
 
 
-def content_ids(texts: Sequence[str]) -> list[str]:
-    """Make ids of the questions' texts, so that they survive reordering and additions.
-
-    Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
-    occurs again gets ``-2``, ``-3`` and so on in the order of the file.
-
-    >>> content_ids(["Who?", "Who ?", "Who?"])
-    ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
-    """
-    ids = ContentIds()
-    return [ids.of(text) for text in texts]
-
-
-STEPS = ("choices", "question", "answerable", "answer", "context", "question_id", "aliases", "topic", "pattern")
-"""The roles in the order in which what is wrong in one line is told."""
-
-
-class Sheet:
+class QuestionReader:
     """Makes questions of rows, one by one; gathers what is wrong, and what only the whole of them can tell.
 
-    - `source`, `columns`: where the rows come from, and column by role.
+    - `source`: where the rows come from.
+    - `columns`: column by role, as `load` tells. Without a `question_id` the id is made of what is asked.
     """
 
     def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
         self._source, self._columns = source, columns
-        self._found: list[tuple[int, int, TableError]] = []
+        self._problems: Problems = []
         self._empty: dict[str, list[int]] = {}
         self._lines: dict[str, int] = {}
         self._again: dict[str, list[int]] = {}
@@ -268,104 +201,81 @@ class Sheet:
 
     def question(self, row: Row) -> Question:
         """Make a question of a row; it is worth nothing where there are problems."""
-        choices = self._cell(row, "choices", choices_cell, None)
-        text = self._filled(row, "question")
-        gold, accepted = self._answers(row, choices)
-        context = self._cell(row, "context", text_cell, "")
+        cells: dict[str, Any] = dict.fromkeys(COLUMNS)
+        wrong = set()
+        for role, name in self._columns.items():
+            try:
+                cells[role] = COLUMNS[role].value(row, name, {})
+            except TableError as error:
+                self._problems.append(error.with_traceback(None))
+                wrong.add(role)
+        is_answerable = cells["answerable"] is not False
+        needed = {"question": True, "answer": is_answerable, "question_id": "question_id" in self._columns}
+        for role, is_needed in needed.items():
+            if is_needed and not cells[role] and role not in wrong:
+                self._empty.setdefault(role, []).append(row.line)
+        gold, *others = cells["answer"] if is_answerable and cells["answer"] else [None]
+        choices: Choices | None = cells["choices"]
+        if choices is not None and gold is not None:
+            gold = self._chosen(row, choices, gold)
+        if cells["pattern"] and (said := _wrong_pattern(cells["pattern"], gold)) is not None:
+            self._problems.append(row.wrong(said, self._columns["pattern"]))
         texts = choices.texts if choices else ()
-        question_id = self._id(row, text, context, texts)
-        aliases = self._cell(row, "aliases", list_cell, _NOTHING)
-        topic = self._cell(row, "topic", text_cell, "")
-        pattern = self._cell(row, "pattern", text_cell, "")
-        if pattern and (said := _wrong_pattern(pattern, gold)) is not None:
-            self._tell("pattern", row.wrong(said, self._columns["pattern"]))
-        others = _others((*accepted, *aliases), gold) if accepted or aliases else ()
-        topic = self._topics.setdefault(topic, topic)  # one text for all questions of a topic
-        return Question(question_id, text, gold, others, topic or None, context or None, texts, pattern or None)
+        aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
+        topic = cells["topic"] and self._topics.setdefault(
+            cells["topic"], cells["topic"]
+        )  # one text for all of a topic
+        return Question(
+            self._id(row, cells, texts),
+            cells["question"] or "",
+            gold,
+            tuple(alias for alias in aliases if alias not in ("", gold)),
+            topic,
+            cells["context"],
+            texts,
+            cells["pattern"],
+        )
 
-    def problems(self) -> Problems:
-        """Return everything that is wrong, in the order of the lines."""
-        found = [*self._found, *self._repeated_ids()]
-        for role, lines in self._empty.items():
-            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
-            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
-            problem = self._source.wrong(said + unless, lines, self._columns.get(role, role))
-            found.append((lines[0], STEPS.index(role), problem))
-        return [problem for _, _, problem in sorted(found, key=lambda one: one[:2])]
-
-    def _cell(self, row: Row, role: str, cell: Callable[[Row, str], T], otherwise: T) -> T:
-        """Read the cell of a role; `otherwise` stands for that of no column and for one that is wrong."""
-        column = self._columns.get(role)
-        if column is None:
-            return otherwise
-        try:
-            return cell(row, column)
-        except TableError as error:
-            self._tell(role, error.with_traceback(None))
-            return otherwise
-
-    def _tell(self, role: str, problem: TableError) -> None:
-        self._found.append((problem.line, STEPS.index(role), problem))
-
-    def _filled(self, row: Row, role: str, cell: Callable[[Row, str], str] = text_cell) -> str:
-        """Read a text that may not be empty."""
-        text = self._cell(row, role, cell, "")
-        if not text:
-            self._refuse_empty(row, role)
-        return text
-
-    def _refuse_empty(self, row: Row, role: str) -> None:
-        column = self._columns.get(role, role)
-        if not any(line == row.line and told.column == column for line, _, told in self._last_found()):
-            self._empty.setdefault(role, []).append(row.line)
-
-    def _last_found(self) -> list[tuple[int, int, TableError]]:
-        return self._found[-len(STEPS) :]  # a row has no more problems than that
-
-    def _answers(self, row: Row, choices: Choices | None) -> tuple[str | None, tuple[str, ...]]:
-        """Read the gold answer, None where there is none, and further accepted ones."""
-        is_answerable = self._cell(row, "answerable", flag_cell, True)
-        cells = self._cell(row, "answer", answers_cell, _NOTHING)
-        if is_answerable and not cells:
-            self._refuse_empty(row, "answer")
-        if not (is_answerable and cells):
-            return None, ()
-        return (cells[0] if choices is None else self._keyed(row, choices, cells[0])), cells[1:]
-
-    def _keyed(self, row: Row, choices: Choices, answer: str) -> str | None:
-        """Return the gold answer, which is one of the choices."""
+    def _chosen(self, row: Row, choices: Choices, answer: str) -> str | None:
+        """Return the choice that the gold answer is."""
         gold = choices.keyed(answer)
         if gold is None:
             names = ", ".join(choices.labels or choices.texts)
             said = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
-            self._tell("answer", row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"]))
+            problem = row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"])
+            self._problems.append(problem)
         return gold
 
-    def _id(self, row: Row, text: str, context: str, choices: tuple[str, ...]) -> str:
-        """Read the id, or make it of all that is asked; that of a question alone is made of its text."""
+    def _id(self, row: Row, cells: Mapping[str, Any], choices: Sequence[str]) -> str:
+        """Return the id, or make it of all that is asked; that of a question alone is made of its text."""
         if "question_id" not in self._columns:
-            return self.made_ids.of("\x1f".join(part for part in (text, context, *choices) if part))
-        question_id = self._filled(row, "question_id", id_cell)
-        if question_id and self._lines.setdefault(question_id, row.line) != row.line:
-            self._again.setdefault(question_id, []).append(row.line)
-        return question_id
+            return self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *choices))))
+        found: str = cells["question_id"] or ""
+        if found and self._lines.setdefault(found, row.line) != row.line:
+            self._again.setdefault(found, []).append(row.line)
+        return found
 
-    def _repeated_ids(self) -> Iterator[tuple[int, int, TableError]]:
+    def problems(self) -> Problems:
+        """Return everything that is wrong, in the order of the lines.
+
+        A row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an answer is none of
+        the choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
+        """
+        problems = list(self._problems)
+        for role, lines in self._empty.items():
+            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
+            problems.append(self._source.wrong(said + unless, lines, self._columns.get(role, role)))
         for question_id, again in self._again.items():
             lines = [self._lines[question_id], *again]
             said = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
             advice = "give each question an id of its own, or remove the column to have ids made of the texts"
-            yield lines[0], STEPS.index("question_id"), self._source.wrong(said + advice, lines)
-
-
-def _others(answers: Sequence[str], gold: str | None) -> tuple[str, ...]:
-    return () if gold is None else tuple(answer for answer in dict.fromkeys(answers) if answer not in ("", gold))
+            problems.append(self._source.wrong(said + advice, lines))
+        return sorted(problems, key=lambda problem: problem.line)
 
 
 def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     """Say what is wrong with a pattern, if anything is."""
-    if not pattern:
-        return None
     try:
         if gold is None or matches(pattern, gold):
             compiled(pattern)
@@ -378,18 +288,17 @@ def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
 
 
-USUAL_NAMES = {
-    "question": ("question", "problem", "query", "prompt"),
-    "answer": ("answer", "gold", "gold_answer", "correct_answer", "target"),
-    "question_id": ("question_id", "id", "qid"),
-    "aliases": ("aliases", "answer_aliases"),
-    "topic": ("topic", "category", "subject"),
-    "context": ("context", "passage"),
-    "choices": ("choices", "options"),
-    "answerable": ("answerable", "is_answerable"),
-    "pattern": ("pattern", "regex"),
-}
-"""Column names, in any case, that need not be pointed out."""
+def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+    """Make a question of every row, or raise TableError for the first of the problems that `QuestionReader` finds.
+
+    - `rows`: all of them, of one source.
+    - `columns`: column by role.
+    """
+    reader = QuestionReader(rows[0].source, columns)
+    questions = tuple(reader.question(row) for row in rows)
+    for problem in reader.problems():
+        raise problem
+    return questions
 
 
 Draw = Callable[[Iterable[Question]], Sequence[Question]]
@@ -418,25 +327,25 @@ class Reading:
 
     def __iter__(self) -> Iterator[tuple[Row, Question]]:
         malformed: Problems = []
-        sheet: Sheet | None = None
+        reader: QuestionReader | None = None
         keys = KeySearch()
         for row in self._rows(malformed):
-            if sheet is None:
+            if reader is None:
                 self.columns = self._resolved(row)
-                sheet = Sheet(self.source, self.columns)
-            question = sheet.question(row)
+                reader = QuestionReader(self.source, self.columns)
+            question = reader.question(row)
             texts = (question.question_id, question.text, question.gold, question.context, question.topic)
             keys.add(row, "\0".join(filter(None, (*texts, *question.aliases, *question.choices))))
             yield row, question
-        if sheet is None:
+        if reader is None:
             raise malformed[0] if malformed else no_rows(self.source)
-        self.problems = sorted([*malformed, *sheet.problems()], key=lambda problem: problem.line)
+        self.problems = sorted([*malformed, *reader.problems()], key=lambda problem: problem.line)
         keys.finish()
-        self.notes = (*_repeated_note(sheet.made_ids.repeated), *_key_note(keys.place))
+        self.notes = (*_repeated_note(reader.made_ids.repeated), *_key_note(keys.place))
 
     def _resolved(self, first: Row) -> dict[str, str]:
         present = present_columns(self._that_tell_columns(first))
-        columns = resolve_columns(self.source, present, self._given, USUAL_NAMES, strict=True)
+        columns = resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
         for role in ("question",) if "answerable" in columns else ("question", "answer"):
             if role not in columns:
                 raise missing_column(self.source, present, role, role)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.data.datasets import almanac, own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.own import Reading
+from refusal_index.data.datasets.published import PUBLISHED
 from refusal_index.data.errors import TableError, shortened, suggestion
 from refusal_index.data.outcome import Question
 from refusal_index.data.tables import Problems, Row, is_in_memory
@@ -21,14 +21,11 @@ ALMANAC = "almanac"
 
 _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
     ALMANAC: almanac.load,
-    **{task.name: partial(faitheval.load, task) for task in faitheval.TASKS},
     "own": own.load,
-    "precise_wiki": precise_wiki.load,
-    "simpleqa": simpleqa.load,
-    "simpleqa_verified": simpleqa.load_verified,
+    **{dataset.name: dataset.load for dataset in PUBLISHED},
 }
 
-_FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
+_FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED if dataset.address is None)}
 
 
 def dataset_names() -> tuple[str, ...]:

@@ -11,12 +11,12 @@ import regex
 from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.errors import suggestion
 from refusal_index.data.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
-from refusal_index.data.imports.graded import USUAL_NAMES, Translations, read_graded
+from refusal_index.data.imports.graded import COLUMNS, read_graded
 from refusal_index.data.imports.lm_eval import looks_like_lm_eval, read_lm_eval
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import REQUIRED, read_outcomes
-from refusal_index.data.tables import present_columns, resolve_columns
+from refusal_index.data.tables import Translations
 from refusal_index.data.text import SECONDS, PatternError, compiled
 
 INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
@@ -213,8 +213,7 @@ def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
     """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
     if kind != GRADED:
         return kind != LM_EVAL
-    present = present_columns(file.with_paths(read.columns.values()))
-    return "question_id" in resolve_columns(file.source, present, read.columns, USUAL_NAMES)
+    return "question_id" in file.resolved(read.columns, COLUMNS)[1]
 
 
 def _plain(text: str) -> str:

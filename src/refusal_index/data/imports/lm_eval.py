@@ -13,28 +13,20 @@ from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
-from refusal_index.data.imports.graded import (
-    RIGHT_OR_WRONG,
-    USUAL_NAMES,
-    WORDS,
-    Translations,
-    flag,
-    read_grade,
-    translated,
-)
+from refusal_index.data.imports.graded import COLUMNS, RIGHT_OR_WRONG, WORDS, grade_kind
 from refusal_index.data.imports.source import SourceFile, with_paths
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.data.tables import Row, resolve_columns
+from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_columns
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 OURS = "refusal_index"
 """Key of `doc` under which this package's own tasks say what was asked: dataset, prompt set and variant."""
 
-FORCED = "forced"
-"""The variant of the forced pass."""
-
 FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
 """Metrics that say the grade together, as SimpleQA's do."""
+
+MARK = grade_kind(WORDS, RIGHT_OR_WRONG)
+"""What a metric may hold."""
 
 NO_METRICS = frozenset(
     {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
@@ -48,7 +40,7 @@ def looks_like_lm_eval(record: Row) -> bool:
 
 
 def read_lm_eval(
-    file: SourceFile, columns: Mapping[str, str], metric: str | None = None, words: Translations | None = None
+    file: SourceFile, columns: Mapping[str, str], metric: str | None, words: Translations
 ) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
@@ -61,10 +53,33 @@ def read_lm_eval(
     """
     name, _, wanted = (metric or "").partition(",")
     records = _filtered(file, wanted)
-    chosen = name or _only_metric(file, records[0])
+    metrics = _metrics(records[0])
+    if not name and not set(FLAGS) <= set(metrics):
+        if len(metrics) != 1:
+            raise FirstPassError(
+                f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; say with --scorer which one "
+                "says whether an answer is right"
+            )
+        name = metrics[0]
     task = FILE_NAME.fullmatch(file.stem)
-    dataset = task["task"] if task else None
-    return tuple(_first_pass(file, record, columns, chosen, dataset, words or {}) for record in records)
+    model = file.path.resolve().parent.name.replace("__", "/")  # the harness writes two underscores for a slash
+    passes = []
+    for record in records:
+        grade = _of_metric(record, name, words) if name else _of_flags(record)
+        ours = _doc(record).get(OURS)
+        about = ours if isinstance(ours, dict) else {}
+        passes.append(
+            FirstPass(
+                question=_own_question(record) if about and not columns else _question(record, columns),
+                model=model,
+                dataset=_text(about.get("dataset")) or (task["task"] if task else None),
+                variant=_text(about.get("variant")) or None,
+                grade=grade or Grade.UNSCORED,
+                reply=_reply(record),
+                reason=None if grade else NOT_GRADED,
+            )
+        )
+    return tuple(passes)
 
 
 def _filtered(file: SourceFile, wanted: str) -> list[Row]:
@@ -86,43 +101,8 @@ def _metrics(record: Row) -> list[str]:
     return list(named) if isinstance(named, list) and named else [key for key in record.cells if key not in NO_METRICS]
 
 
-def _only_metric(file: SourceFile, record: Row) -> str | None:
-    """Return the only metric; None where there are flags that say the grade together."""
-    metrics = _metrics(record)
-    if set(FLAGS) <= set(metrics):
-        return None
-    if len(metrics) != 1:
-        raise FirstPassError(
-            f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; say with --scorer which one says "
-            "whether an answer is right"
-        )
-    return metrics[0]
-
-
-def _first_pass(
-    file: SourceFile,
-    record: Row,
-    columns: Mapping[str, str],
-    metric: str | None,
-    dataset: str | None,
-    words: Translations,
-) -> FirstPass:
-    grade = _of_flags(record) if metric is None else _of_metric(record, metric, words)
-    about = _doc(record).get(OURS)
-    ours = about if isinstance(about, dict) else {}
-    return FirstPass(
-        question=_own_question(record) if ours and not columns else _question(record, columns),
-        model=_model(file),
-        dataset=_text(ours.get("dataset")) or dataset,
-        variant=_text(ours.get("variant")) or None,
-        grade=grade or Grade.UNSCORED,
-        reply=_reply(record),
-        reason=None if grade else NOT_GRADED,
-    )
-
-
 def _of_flags(record: Row) -> Grade | None:
-    said = [grade for name, grade in FLAGS.items() if flag(record.cells.get(name), f"{record.place}, {name!r}")]
+    said = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name, {})]
     if len(said) > 1:
         raise record.wrong(f"expected one grade, got {' and '.join(said)}")
     return said[0] if said else None
@@ -131,13 +111,13 @@ def _of_flags(record: Row) -> Grade | None:
 def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
     if metric not in record.cells:
         raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
-    said = translated(record.cells[metric], words)
-    return read_grade(said, {**WORDS, **RIGHT_OR_WRONG}, f"{record.place}, metric {metric!r}")
+    grade: Grade | None = Column((), MARK).value(record, metric, words)
+    return grade
 
 
 def _question(record: Row, columns: Mapping[str, str]) -> Question:
     doc = with_paths(_doc(record), columns.values())
-    found = resolve_columns(record.source, doc, columns, USUAL_NAMES)
+    found = resolve_columns(record.source, doc, columns, COLUMNS)
     cells = {role: doc.get(column) for role, column in found.items()}
     target = record.cells.get("target")
     gold = cells.get("answer") if target is None or "answer" in columns else target
@@ -185,8 +165,3 @@ def _reply(record: Row) -> str | None:
             "model that is not asked for words cannot refuse"
         )
     return said
-
-
-def _model(file: SourceFile) -> str:
-    """Return the model by the name of its folder, in which the harness writes two underscores for a slash."""
-    return file.path.resolve().parent.name.replace("__", "/")

@@ -15,7 +15,16 @@ from typing import Any
 
 from refusal_index.data.files import sha256_of
 from refusal_index.data.imports.first_pass import FirstPassError
-from refusal_index.data.tables import Row, Source, file_format, present_columns, read_content, read_rows
+from refusal_index.data.tables import (
+    Column,
+    Row,
+    Source,
+    file_format,
+    present_columns,
+    read_content,
+    read_rows,
+    resolve_columns,
+)
 
 ZIP, PARQUET, GZIP = b"PK\x03\x04", b"PAR1", b"\x1f\x8b"
 SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
@@ -100,6 +109,14 @@ class SourceFile:
         present = set(self.columns)
         paths = [column for column in columns if "." in column and column not in present]
         return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
+
+    def resolved(self, given: Mapping[str, str], usual: Mapping[str, Column]) -> tuple[tuple[Row, ...], dict[str, str]]:
+        """Return the records, with columns for paths, and the column of every role that has one; raises TableError.
+
+        - `given`, `usual`: as `resolve_columns` takes them.
+        """
+        rows = self.with_paths(given.values())
+        return rows, resolve_columns(self.source, present_columns(rows), given, usual)
 
 
 def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:

@@ -20,7 +20,6 @@ from refusal_index.data.imports.graded import (
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
     WORDS,
-    Translations,
     Vocabulary,
     flag,
     read_grade,
@@ -28,6 +27,7 @@ from refusal_index.data.imports.graded import (
 )
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.data.tables import Translations
 from refusal_index.models.inspect.multi_choice import STOP_REASONS
 from refusal_index.models.requests import CARRIED
 from refusal_index.plugins.inspect.export_log import OUTCOME

@@ -1,0 +1,199 @@
+"""Datasets that others publish: SimpleQA, FaithEval and sets of PreciseWikiQA, downloaded or read from a copy.
+
+- ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
+  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5 % of the answers have white space
+  around them, which is stripped.
+- ``simpleqa_verified``: 1,000 of them, checked by Google. The publisher names no address of one CSV file that stays as
+  it is, so it is read from a copy that the user names.
+- FaithEval, three datasets of Salesforce AI Research, by Ming et al., each at a revision of the Hugging Face hub that
+  is pinned here:
+
+  - ``faitheval_unanswerable``: the text does not hold the answer. There is no gold answer: every answer is wrong;
+  - ``faitheval_inconsistent``: two passages of the text support different answers. No gold answer either;
+  - ``faitheval_counterfactual``: the text says what the world does not, and asks to choose among answers. The gold
+    answer is the one that the text supports.
+- ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers that the page supports. A frozen
+  set, as ``refusal-index build precise-wiki`` makes it, is a JSON Lines file with the fields `question_id`, `question`,
+  `answer` and perhaps `aliases` and `topic`. A JSON file (.json) holds one object from question to
+  ``{"correct_answer": ..., "incorrect_answer": ...}``, as some projects share such sets.
+
+The checksum of what was read is recorded with the run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName
+from refusal_index.data.datasets.download import fetched
+from refusal_index.data.datasets.own import build_questions
+from refusal_index.data.errors import shortened
+from refusal_index.data.files import sha256_of
+from refusal_index.data.tables import Row, Source, present_columns, read_content, read_rows
+
+HUB = "https://huggingface.co/datasets/Salesforce"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset, where it is published, and how its file is read."""
+
+    name: str
+    columns: Mapping[str, str]  # column by role
+    grader: GraderName  # what its answers need to be graded
+    licence: str = "see the publisher's page"
+    address: str | None = None  # of the file, which may begin with ``{hub}``; None where there is none to download
+    sha256: str | None = None  # of the file; None where a copy may have another
+    home: str = ""  # where a copy comes from
+    advice: str = ""  # how to get a copy
+    optional: Sequence[str] = ()  # roles whose columns may be missing
+    prepare: Callable[[Published, Sequence[Row]], Sequence[Row]] = lambda _dataset, rows: rows
+
+    def load(self, data: Path | None = None) -> Dataset:
+        """Load all questions.
+
+        Raises DatasetError if the file cannot be had, is not the official one, or lacks a column or a value.
+
+        - `data`: a copy, in any format of the same columns; None downloads the file once and keeps it in the user's
+          cache.
+        """
+        if data is None and self.address is None:
+            raise DatasetError(
+                f"dataset {self.name!r}: expected a local file as data (--data FILE), got none; {self.advice}"
+            )
+        address = (self.address or "").format(hub=HUB)
+        content = fetched(address, self.sha256) if data is None else read_content(data, DatasetError)
+        found = sha256_of(content)
+        if self.sha256 not in (None, found):
+            raise DatasetError(
+                f"{data} is not the official file of {self.name!r}: expected sha256 {self.sha256}, got {found}; "
+                "leave data out to download that file, or ask your own questions with the dataset 'own' "
+                f"(--dataset own --data {data})"
+            )
+        rows = self.prepare(self, _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content))
+        present = present_columns(rows)
+        for role, column in self.columns.items():
+            if column not in present and role not in self.optional:
+                expected = f"the columns of {self.name}, among them {column!r}"
+                raise rows[0].source.lacks(expected, present, "; is it another file?")
+        columns = {role: column for role, column in self.columns.items() if column in present}
+        return Dataset(
+            self.name, build_questions(rows, columns), found, self._source(data, address), self.grader, self.licence
+        )
+
+    def _source(self, data: Path | None, address: str) -> str:
+        if data is None:
+            return address
+        if self.sha256 is not None:
+            return f"copy of {address}"
+        home = address or self.home
+        return f"file {data.name}{home and f', published at {home}'}"
+
+
+def _rows(path: Path, content: bytes) -> list[Row]:
+    if path.suffix.lower() != ".json":
+        return read_rows(Source.of(path, "question", DatasetError), content)
+    source = Source(str(path), "json", "question", DatasetError)
+    try:
+        pairs = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is whole") from error
+    if not isinstance(pairs, dict) or not pairs:
+        raise source.wrong(f"expected an object from questions to their answers, got {shortened(pairs)}")
+    rows = []
+    for number, (question, pair) in enumerate(pairs.items(), start=1):
+        if not isinstance(pair, dict) or "correct_answer" not in pair:
+            said = f"question {shortened(question)}: expected an object with 'correct_answer', got {shortened(pair)}"
+            raise source.wrong(said, [number])
+        rows.append(Row(source, number, {"question": question, "answer": pair["correct_answer"]}))
+    return rows
+
+
+def _with_topics(_dataset: Published, rows: Sequence[Row]) -> list[Row]:
+    """Read the topic from the metadata."""
+
+    def topic(row: Row) -> str | None:
+        cell = row.cells.get("metadata")
+        try:
+            metadata = ast.literal_eval(str(cell))
+            return str(metadata["topic"]) if "topic" in metadata else None
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            raise row.wrong(f"expected a dictionary, got {shortened(cell)}", "metadata") from error
+
+    return [replace(row, cells={**row.cells, "topic": topic(row)}) for row in rows]
+
+
+def _of_faitheval(dataset: Published, rows: Sequence[Row]) -> list[Row]:
+    """Append ``-2``, ``-3`` and so on to an id that occurs again, and mark questions without a gold answer."""
+    column = dataset.columns["question_id"]
+    added = {"answerable": False} if "answerable" in dataset.columns else {}
+    seen: Counter[str] = Counter()
+    prepared = []
+    for row in rows:
+        given = str(row.cells.get(column) or "")
+        seen[given] += 1
+        distinct = given if seen[given] == 1 or not given else f"{given}-{seen[given]}"
+        cells = {**row.cells, **added, **({column: distinct} if column in row.cells else {})}
+        prepared.append(replace(row, cells=cells))
+    return prepared
+
+
+_SIMPLEQA = {"question": "problem", "answer": "answer", "topic": "topic"}
+_ABOUT_A_TEXT = {"question_id": "qid", "question": "question", "context": "context", "answerable": "answerable"}
+_VERIFIED_HOME = "https://www.kaggle.com/benchmarks/deepmind/simpleqa-verified"
+
+SIMPLEQA = Published(
+    "simpleqa",
+    _SIMPLEQA,
+    "model",
+    "MIT, Copyright (c) 2024 OpenAI",
+    address="https://openaipublic.blob.core.windows.net/simple-evals/simple_qa_test_set.csv",
+    sha256="feee3f7e7db3617e94e8fcf1977b756ec420ef8568f4e0fcbbe0e92e9d5fc032",
+    prepare=_with_topics,
+)
+SIMPLEQA_VERIFIED = Published(
+    "simpleqa_verified",
+    _SIMPLEQA,
+    "model",
+    home=_VERIFIED_HOME,
+    advice=f"download it from {_VERIFIED_HOME} or https://huggingface.co/datasets/google/simpleqa-verified",
+)
+UNANSWERABLE = Published(
+    "faitheval_unanswerable",
+    _ABOUT_A_TEXT,
+    "model",
+    address="{hub}/FaithEval-unanswerable-v1.0/resolve/001f1672f4a21cffcc8054da8fe839b225ccc683/"
+    "data/test-00000-of-00001.parquet",
+    prepare=_of_faitheval,
+)
+INCONSISTENT = Published(
+    "faitheval_inconsistent",
+    _ABOUT_A_TEXT,
+    "model",
+    address="{hub}/FaithEval-inconsistent-v1.0/resolve/13b2fbd835e144bdd40f869d50ecd1edfb491398/"
+    "default/test/0000.parquet",
+    prepare=_of_faitheval,
+)
+COUNTERFACTUAL = Published(
+    "faitheval_counterfactual",
+    {"question_id": "id", "question": "question", "context": "context", "choices": "choices", "answer": "answerKey"},
+    "choice",
+    address="{hub}/FaithEval-counterfactual-v1.0/resolve/88d27f7e83ff1eb3f0c6645eef608e08654d85d7/"
+    "default/test/0000.parquet",
+    prepare=_of_faitheval,
+)
+PRECISE_WIKI = Published(
+    "precise_wiki",
+    {role: role for role in ("question", "answer", "question_id", "aliases", "topic")},
+    "model",
+    "the texts are Wikipedia's (CC BY-SA)",
+    advice="make one with 'refusal-index build precise-wiki', or give one that was made before",
+    optional=("question_id", "aliases", "topic"),
+)
+
+PUBLISHED = (SIMPLEQA, SIMPLEQA_VERIFIED, COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE, PRECISE_WIKI)
