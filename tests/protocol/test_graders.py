@@ -19,7 +19,7 @@ from refusal_index.protocol import (
     next_step,
 )
 from refusal_index.protocol.graders import RULES, Rule, pattern_grade, unscored_reason
-from refusal_index.protocol.refusals import detector_of
+from refusal_index.protocol.refusals import FUNCTIONS, detector_of
 
 PLAIN = Question("plain", "Who?", "Ann")
 CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))
@@ -64,17 +64,18 @@ def test_exact_goes_by_choices_where_there_are_such_and_regex_by_patterns():
     assert grade_by_rule(GraderKind.EXACT, PATTERN, "in 1945") is Grade.INCORRECT
 
 
-def test_what_recognises_refusals_can_be_replaced():
+def test_what_recognises_refusals_can_be_replaced(monkeypatch):
     said = "The passage does not say."
     assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("wording")) is Grade.REFUSED
     assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("tag")) is Grade.INCORRECT
     assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("NOT say")) is Grade.REFUSED
     assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("no comment")) is Grade.INCORRECT
     assert grade_by_rule(GraderKind.EXACT, PLAIN, "Ann", detector_of("ann")) is Grade.CORRECT
-    functions = {"python:mine:declines": lambda reply: reply.endswith("say.")}
-    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("python:mine:declines", functions)) is Grade.REFUSED
-    with pytest.raises(text.PatternError):
-        detector_of("(")
+    for refused in ("(", "python:mine:declines"):
+        with pytest.raises(text.PatternError):
+            detector_of(refused)
+    monkeypatch.setitem(FUNCTIONS, "python:mine:declines", lambda reply: reply.endswith("say."))
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("python:mine:declines")) is Grade.REFUSED
 
 
 def test_a_pattern_of_refusals_that_takes_for_ever_leaves_the_question_unscored(monkeypatch):

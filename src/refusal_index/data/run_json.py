@@ -142,6 +142,7 @@ SETTINGS: Mapping[str, tuple[str, Holds]] = {
     "grader": ("an object or null", _or_null(_is_object)),
     "grader.name": A_TEXT,
     "grader.second": ("text or null", _or_null(_is_text)),
+    "grader.refusal": A_TEXT,
     "prompts": OBJECT,
     "prompts.variants": ("a list of names", _is_names),
     "seed": WHOLE,
@@ -179,6 +180,20 @@ def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
             raise RunFolderError(
                 f"{path}: {section}, {key}: expected {expected}, got {shortened(value)}; restore the file"
             )
+
+
+def refusal_setting(settings: Mapping[str, Any]) -> str | None:
+    """Return what a rule recognised refusals by, of a run's settings; None where models or functions grade.
+
+    Runs of before there was such a setting went by the tag.
+
+    >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
+    ('tag', None)
+    """
+    grader = settings.get("grader") or {"name": "exact"}
+    name = grader.get("name") or "exact"
+    by_rule = "/" not in name and not name.startswith("python:")
+    return grader.get("refusal", "tag") if by_rule else None
 
 
 def check_complete(path: Path, settings: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match, chosen_variant, match, shared_variants
+from refusal_index.data.runs import ComparedRun, Match, check_same_refusals, chosen_variant, match, shared_variants
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import INDEX
@@ -99,8 +99,10 @@ def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[s
     """Match the questions of each variant to compare, by its name.
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
-    without variants, as one that answers by a score, stands beside each variant of the others.
+    without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
+    if they share no variant, or their refusals were recognised in different ways.
     """
+    check_same_refusals(runs)
     return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
 
 

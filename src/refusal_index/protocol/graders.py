@@ -12,7 +12,7 @@ from refusal_index.data.text import matches
 from refusal_index.errors import RefusalIndexError
 from refusal_index.protocol.grading import exact_grade, same
 from refusal_index.protocol.refusals import Detector, refuses
-from refusal_index.protocol.replies import DECORATION
+from refusal_index.protocol.replies import DECORATION, read_reply
 
 LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets would take hours
     r"\W*+(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*+(?:(?:is\b|:)\s*+)?)?"
@@ -210,6 +210,22 @@ def grade_by_rule(kind: GraderKind, question: Question, prediction: str, detecto
         return Grade.REFUSED if detector(named.pop() if len(named) == 1 else prediction, question) else grade
     except TimeoutError:
         return Grade.UNSCORED
+
+
+def recognised_by(kind: GraderKind, question: Question, reply: str) -> str:
+    """Return what showed that a first reply refused: ``"tag"``, ``"judge"``, ``"choice"`` or ``"wording"``.
+
+    Examples
+    --------
+    >>> recognised_by(GraderKind.EXACT, Question("q", "Who was it?", "Ann"), "<answer>UNANSWERED</answer>")
+    'tag'
+    """
+    reading = read_reply(reply)
+    if reading.refused:
+        return "tag"
+    if kind.models:
+        return "judge"
+    return "choice" if question.choices and named_choices(question, reading.answer) else "wording"
 
 
 def unscored_reason(kind: GraderKind, question: Question) -> str:

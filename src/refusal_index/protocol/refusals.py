@@ -20,7 +20,7 @@ from functools import cache, lru_cache, partial
 from importlib import resources
 
 from refusal_index.data.outcome import Question
-from refusal_index.data.text import SECONDS, compiled
+from refusal_index.data.text import SECONDS, PatternError, compiled
 
 MAX_LENGTH = 2000
 """Characters of a reply that are searched."""
@@ -142,20 +142,22 @@ def _words(text: str) -> str:
     return f" {' '.join(WORD.findall(_folded(text)))} "
 
 
-def detector_of(refusal: str, functions: Mapping[str, Callable[[str], bool]] | None = None) -> Detector | None:
+FUNCTIONS: dict[str, Callable[[str], bool]] = {}
+"""Functions that recognise refusals in this process, by name: a folder that names one does not have it run."""
+
+
+def detector_of(refusal: str) -> Detector | None:
     """Return what recognises refusals beside the tag; None for nothing.
 
     Parameters
     ----------
     refusal
-        ``"wording"``, ``"tag"``, the name of one of `functions`, or a regular expression that is found in refusals.
-    functions
-        Functions of a reply, by name.
+        ``"wording"``, ``"tag"``, the name of one of `FUNCTIONS`, or a regular expression that is found in refusals.
 
     Raises
     ------
     PatternError
-        If it is no regular expression.
+        If it is no regular expression, or a function that was not given in this process.
 
     Examples
     --------
@@ -168,8 +170,13 @@ def detector_of(refusal: str, functions: Mapping[str, Callable[[str], bool]] | N
         return None
     if refusal == WORDING:
         return refuses
-    if functions and refusal in functions:
-        return partial(_by_function, functions[refusal])
+    if refusal in FUNCTIONS:
+        return partial(_by_function, FUNCTIONS[refusal])
+    if refusal.startswith("python:"):
+        raise PatternError(
+            f"refusals are recognised by the function {refusal}, which is run only if you name it: repeat the command "
+            "that made the run, with the option --refusal"
+        )
     compiled(refusal)
     return partial(_by_pattern, refusal)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.outcome import Question
+from refusal_index.data.text import PatternError
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
@@ -14,6 +15,7 @@ from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.trackers.tracker import TRACKERS, is_installed, not_installed
 from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Message, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
+from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 
@@ -45,6 +47,38 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
         if "/" not in name and not is_function_name(name):
             raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
     return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
+
+
+def refusal_detector(settings: Settings, objects: Mapping[str, object], *, imports: bool = True) -> Detector | None:
+    """Return what recognises refusals where a rule grades.
+
+    Parameters
+    ----------
+    settings, objects
+        How refusals are recognised, and functions in memory by name.
+    imports
+        Whether to import a function that is given by name.
+
+    Raises
+    ------
+    SettingError
+        If it is no regular expression.
+    ModelError
+        If there is no such function.
+    """
+    name = settings.refusal
+    if is_function_name(name) and (imports or name in objects):
+        function: Any = objects.get(name) or load_function(name)
+        FUNCTIONS[name] = function
+    elif is_function_name(name):
+        return None
+    try:
+        return detector_of(name)
+    except PatternError as error:
+        raise SettingError(
+            f"{{refusal}}: expected 'wording', 'tag', a regular expression or a function as python:MODULE:FUNCTION, "
+            f"got {name!r} ({error})"
+        ) from error
 
 
 def check_trackers(settings: Settings) -> None:
@@ -206,7 +240,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
     """Return the hashes of functions' own sources, by name: an edited function is another model."""
     found = {}
-    for name in (settings.model, *graders):
+    for name in (settings.model, *graders, settings.refusal):
         function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
         if function is None and is_function_name(name):
             function = load_function(name)

@@ -30,7 +30,14 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
-from refusal_index.runs.checks import check_name, check_sending, function_sources, grader_of, placement_of
+from refusal_index.runs.checks import (
+    check_name,
+    check_sending,
+    function_sources,
+    grader_of,
+    placement_of,
+    refusal_detector,
+)
 from refusal_index.runs.engine import Progress, unwatched
 from refusal_index.runs.first_passes import Imported, import_file
 from refusal_index.runs.plan import RUNS, Plan, about, identity
@@ -102,6 +109,7 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
+    detector = refusal_detector(settings, {})
     check_sending(settings, asks_grader=bool(graders))
     for each in (settings.model, *graders):
         check_name(each, {})
@@ -119,7 +127,7 @@ def prepare_force(
         folder=folder,
         identity=made_of,
         about=_about(settings, dataset, prompts),
-        procedures={FORCED: ForcedPass(grader, wording)},
+        procedures={FORCED: ForcedPass(grader, wording, detector)},
         draws={FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
     )

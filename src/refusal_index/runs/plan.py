@@ -30,7 +30,6 @@ from refusal_index.protocol import (
     Asked,
     Completion,
     Conversation,
-    ForcedPass,
     GraderKind,
     Placement,
     Procedure,
@@ -45,6 +44,7 @@ from refusal_index.protocol import (
     no_gold_prompt_hash,
     prompt_set_names,
 )
+from refusal_index.protocol.graders import RULES
 from refusal_index.runs.checks import (
     UNSCORED,
     check_context,
@@ -55,6 +55,7 @@ from refusal_index.runs.checks import (
     function_sources,
     grader_of,
     placement_of,
+    refusal_detector,
 )
 from refusal_index.runs.registry import check_engine
 from refusal_index.runs.results import procedure_of
@@ -120,9 +121,9 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     chosen = prompts_before(before, prompts, path)
     how = Placement(settings.prompting.placement), settings.prompting.think
     words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
-    procedures: dict[str, Procedure] = {name: TwoPass(kind, one) for name, one in words.items()}
+    procedures: dict[str, Procedure] = {name: replace(procedure, wording=one) for name, one in words.items()}
     if not procedure.asks_first:
-        procedures = {FORCED: ForcedPass(kind, next(iter(words.values())))}
+        procedures = {FORCED: replace(procedure, wording=next(iter(words.values())))}
     return Reopened(folder, settings, procedures, {Asked.MODEL: settings.model, **names})
 
 
@@ -204,7 +205,7 @@ def identity(
             "questions": len(dataset.questions),
             "questions_sha256": dataset.questions_sha256,
         },
-        "grader": grader_identity(graders, dataset.questions),
+        "grader": grader_identity(graders, dataset.questions, settings.refusal),
         "prompts": {
             "name": prompts.name,
             "sha256": prompts.hash,
@@ -228,14 +229,15 @@ def comparability_version(grader: str | None) -> int:
     return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
 
 
-def grader_identity(graders: tuple[str, ...], questions: Iterable[Question]) -> dict[str, Any]:
-    """Return who grades, in words that tell graders apart; a prompt's hash where a model is asked."""
+def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], refusal: str) -> dict[str, Any]:
+    """Return who grades; a prompt's hash where a model is asked, and what recognises refusals where a rule grades."""
     asked = any("/" in name for name in graders)
     return {
         "name": graders[0],
         "second": graders[1] if len(graders) > 1 else None,
         "prompt_sha256": grader_prompt_hash() if asked else None,
         "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if asked else None,
+        **({"refusal": refusal} if graders[0] in RULES else {}),
     }
 
 
@@ -407,6 +409,7 @@ def prepare(
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
+    detector = refusal_detector(settings, objects, imports=imports)
     settings = replace(settings, drawing=_drawing(settings, len(dataset.questions)))
     if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
         raise SettingError(
@@ -436,7 +439,9 @@ def prepare(
         folder=folder,
         identity=made_of,
         about=about(settings, dataset, prompts),
-        procedures={name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        procedures={
+            name: TwoPass(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants
+        },
         draws=dict.fromkeys(variants, draws),
         objects=objects,
         title=(settings.model, dataset.name),

@@ -28,7 +28,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
-from refusal_index.runs.checks import check_name, check_sending, grader_of
+from refusal_index.runs.checks import check_name, check_sending, grader_of, refusal_detector
 from refusal_index.runs.engine import Progress, unwatched
 from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, open_store
 from refusal_index.runs.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
@@ -101,12 +101,13 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         asked.setdefault(one.variant, {})[one.question] = one.draws
     questions = {one.question.question_id: one.question for one in replied}
     check_gradable(questions.values(), kind)
+    detector = refusal_detector(settings, {})
     check_sending(settings, asks_model=False, asks_grader=bool(graders))
     for name in graders:
         check_name(name, {})
     made_of = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values()),
+        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal),
         "comparability_version": comparability_version((graders or (str(kind),))[0]),
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -119,7 +120,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         folder=RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of)),
         identity=made_of,
         about=_about(source, settings, run),
-        procedures=dict.fromkeys(asked, Regrading(kind)),
+        procedures=dict.fromkeys(asked, Regrading(kind, detector=detector)),
         draws=asked,
         title=(settings.model, name),
     )
