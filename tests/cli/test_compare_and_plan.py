@@ -158,7 +158,7 @@ def test_without_repeated_draws_ri_is_all_there_is(command, runs):
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
     write_outcomes(table_of("other", 0.5, ids=range(N, 2 * N)), Path("other.parquet"))
     done = command("compare", "good.parquet", "other.parquet")
-    assert "compared unpaired, on other questions" in done.stdout.replace("\n", " ")
+    assert "compared unpaired, on different questions" in done.stdout.replace("\n", " ")
 
 
 def test_questions_of_one_run_only_are_counted(command, runs):
@@ -211,7 +211,9 @@ def test_what_cannot_be_compared_is_refused_in_a_line(command, runs, arguments, 
 def test_rows_without_ids_are_never_taken_for_the_same_question(command, runs):
     for name in ("one", "two"):
         Path(f"{name}.csv").write_text("refused,wrong\n" + "1,1\n1,0\n0,1\n0,0\n" * 30)
-    assert "compared unpaired, on other questions" in command("compare", "one.csv", "two.csv").stdout.replace("\n", " ")
+    assert "compared unpaired, on different questions" in command("compare", "one.csv", "two.csv").stdout.replace(
+        "\n", " "
+    )
 
 
 def test_a_run_at_the_boundary_keeps_its_number_beside_the_ranking(command, runs):

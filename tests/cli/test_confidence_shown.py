@@ -95,7 +95,7 @@ def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
     lines = [line.split() for line in done.stdout.splitlines()]
     (area,) = (line for line in lines if line[:2] == ["likelihood", "AUROC"])
     assert float(area[3]) + float(area[4]) == pytest.approx(1, abs=0.002)
-    assert "paired, of the questions that both scored" in " ".join(done.stdout.split())
+    assert "paired, over the questions that both scored" in " ".join(done.stdout.split())
     document = json.loads(command("compare", "r", "worse", "--json").stdout)
     assert [one["measure"] for one in document["confidence"]] == ["auroc", "brier"] * 2
     assert {one["method"]: one["difference"]["low"] for one in document["confidence"][::2]} == {

@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
 
-from refusal_index.plugins.trackers import tracker
 from refusal_index.render.summary import SUMMARY_VERSION
-from refusal_index.runs import checks
+from refusal_index.runs import checks, trackers
 from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
@@ -138,7 +137,7 @@ def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: C
 
 
 def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command: Command, monkeypatch):
-    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda _name: None)
     result = command("export", "r", "--to", "mlflow")
     assert result.exit_code == 2
     assert result.output == "error: --to: mlflow is not installed; pip install 'refusal-index[mlflow]'\n"

@@ -18,7 +18,17 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.plugins.confidence.plan import ConfidencePlan
 from refusal_index.plugins.confidence.registry import METHODS as REGISTERED
 from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
-from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
+from refusal_index.protocol import (
+    Asked,
+    Completion,
+    Pass,
+    Reply,
+    StopReason,
+    TokenLogprob,
+    is_auxiliary,
+    write_logprobs,
+)
+from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
 from tests.confidence import answering
 from tests.runs.models import ASKED, LOCAL, ROWS
@@ -39,6 +49,12 @@ def plan_of(run: Path | str, *names: str) -> ConfidencePlan:
 
 def measured(run: Path | str, *names: str) -> Confidence:
     return asyncio.run(measure(plan_of(run, *names)))
+
+
+def auxiliary(run: Path, of: Pass) -> list[Completion]:
+    """Return the replies of one pass in a run's store that confidence methods asked for."""
+    with open_store(RunFolder(run)) as store:
+        return [one for one in store.replies() if is_auxiliary(one.variant) and one.reply.of is of]
 
 
 def rows(found: Confidence, method: str) -> list[tuple[object, ...]]:
@@ -68,8 +84,8 @@ def test_two_stages_score_the_forced_answer_that_the_model_was_shown():
     phrases = [None if number == 5 else VALUES[number % 7] for number in range(8)]
     assert rows(found, "verbalised-number-after") == shown(numbers, FORCED_WRONG, "forced")
     assert rows(found, "verbalised-words-after") == shown(phrases, FORCED_WRONG, "forced")
-    with plan_of(run.path, *METHODS).own_store() as own:
-        replies = {one.question_id: one.reply.text for one in own.replies() if one.variant == "verbalised-number-after"}
+    asked = auxiliary(run.path, Pass.PROBE)
+    replies = {one.question_id: one.reply.text for one in asked if one.variant == "confidence/verbalised-number-after"}
     assert replies["q3"] == "It says 6. <confidence>30</confidence>"
     assert replies["q7"] == "It says none. <confidence>70</confidence>"
 
@@ -103,8 +119,7 @@ def test_what_is_asked_are_the_words_of_the_prompt(name):
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, name)
     (prompt,) = REGISTERED[name].prompts
-    with plan_of(run.path, name).own_store() as own:
-        kept = [one for one in own.replies() if one.reply.of is Pass.PROBE]
+    kept = auxiliary(run.path, Pass.PROBE)
     assert Counter(one.question_id for one in kept) == dict.fromkeys((f"q{n}" for n in range(8)), prompt.draws)
     assert ASKED[name] == 8 * prompt.draws, "each message began and ended as the prompt does"
 
@@ -120,11 +135,10 @@ def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_scor
 
 def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | None]]) -> list[str]:
     """Put judgements into the store as though a provider had given them, and return the ids of their questions."""
-    with plan.own_store() as own:
-        own.ask("p-true", dict.fromkeys(plan.questions.values(), 1))
+    with open_store(plan.run.folder) as store:
         for question_id, (reply, token) in zip(plan.questions, replies, strict=True):
             logprobs = None if token is None else write_logprobs([token])
-            own.put([Completion(question_id, "p-true", 0, reply, logprobs=logprobs)])
+            store.put([Completion(question_id, "confidence/p-true", 0, reply, logprobs=logprobs)])
     return list(plan.questions)
 
 
@@ -155,8 +169,7 @@ def test_where_no_log_probabilities_come_though_they_should_the_draws_are_asked(
     run = ri.evaluate("almanac/base", limit=2, variants="low")
     planted(plan_of(run.path, "p-true"), [said("B"), said("A")])
     measured(run.path, "p-true")
-    with plan_of(run.path, "p-true").own_store() as own:
-        kept = Counter(one.question_id for one in own.replies() if one.reply.of is Pass.PROBE)
+    kept = Counter(one.question_id for one in auxiliary(run.path, Pass.PROBE))
     assert set(kept.values()) == {10}
 
 
@@ -164,10 +177,10 @@ def test_a_judgement_on_another_answer_is_set_aside_and_asked_again():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, "p-true")
     asked = ASKED["p-true"]
-    with plan_of(run.path, "p-true").own_store() as own:
-        forced = [one for one in own.replies() if one.reply.of is Pass.FORCED and one.reply.asked is Asked.MODEL]
-        own.retire(forced[:1])
-        own.put([replace(forced[0], reply=Reply(Pass.FORCED, Asked.MODEL, "<answer>another</answer>"), attempt=1)])
+    forced = [one for one in auxiliary(run.path, Pass.FORCED) if one.reply.asked is Asked.MODEL]
+    with open_store(run.folder) as store:
+        store.retire(forced[:1])
+        store.put([replace(forced[0], reply=Reply(Pass.FORCED, Asked.MODEL, "<answer>another</answer>"), attempt=1)])
     measured(run.path, "p-true")
     assert ASKED["p-true"] - asked == 10, "of that question alone"
     measured(run.path, "p-true")

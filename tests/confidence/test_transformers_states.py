@@ -13,7 +13,7 @@ import pytest
 from refusal_index.data.datasets import load_dataset
 from refusal_index.plugins.almanac import chat, states
 from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.confidence.transformers_states import WeightsError, hidden_states
+from refusal_index.plugins.confidence.hidden_states import WeightsError, hidden_states
 from refusal_index.protocol import Message, load_prompt_set
 from tests.tiers import one_fast
 
@@ -63,7 +63,7 @@ def test_code_beside_weights_is_not_run_whatever_is_typed(tmp_path, monkeypatch)
 @pytest.mark.parametrize("name", ["base", "small", "rash"])
 def test_against_the_embedded_models_own_runtime_in_every_layer(name):
     texts = asked(24)
-    found = hidden_states(str(model_folder(name)), conversations(texts), at_once=5)
+    found = hidden_states(str(model_folder(name)), conversations(texts), batch_size=5)
     own = states.hidden_states(name, [[chat.Message("user", text)] for text in texts])
     assert found.dtype == np.float32
     assert found.shape == own.shape

@@ -15,7 +15,7 @@ pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
 
 from refusal_index.plugins.trackers.registry import export_runs  # noqa: E402
 from refusal_index.plugins.trackers.results import TrackerError, numbers, read_exported  # noqa: E402
-from refusal_index.plugins.trackers.tracker import Subject, open_tracker  # noqa: E402
+from refusal_index.runs.trackers import Subject, tracker_class  # noqa: E402
 from tests.exporters.conftest import leaves  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
@@ -86,10 +86,10 @@ def test_exporting_again_is_the_same_run(drawn, client):
 def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_no_number(drawn, client):
     (run,) = read_exported([drawn.path])
     before = {**run.document, "penalty": 7.0, "low": {"no_longer_defined": 3.0}}
-    tracker = open_tracker("mlflow", Subject(run.key, "logged as it goes"))
+    tracker = tracker_class("mlflow")(Subject(run.key, "logged as it goes"))
     for questions in range(3):
         tracker.count({"progress/questions": float(questions)})
-    tracker.finish(replace(run, document=before))
+    tracker.log(replace(run, document=before))
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     shown = {name: value for name, value in found.data.metrics.items() if not math.isnan(value)}
@@ -104,7 +104,7 @@ def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, 
         (run, "incomplete: high, 10 of 40 questions not scored"),
         (read_exported([drawn.path])[0], "complete"),
     ):
-        open_tracker("mlflow", Subject("0123456789abcdef", "the same run")).finish(one)
+        tracker_class("mlflow")(Subject("0123456789abcdef", "the same run")).log(one)
         (found,) = runs_of(client)
         assert found.data.tags["refusal_index.status"] == said
 
@@ -112,7 +112,7 @@ def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, 
 @pytest.mark.nightly
 def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, client):
     (run,) = read_exported([drawn.path])
-    open_tracker("mlflow", Subject(run.key, "waits")).wait()
+    tracker_class("mlflow")(Subject(run.key, "waits")).wait()
     assert [one.info.status for one in runs_of(client)] == ["SCHEDULED"]
     export_runs([drawn.path], "mlflow")
     assert [one.info.status for one in runs_of(client)] == ["FINISHED"]

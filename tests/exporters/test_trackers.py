@@ -11,11 +11,13 @@ import pytest
 from refusal_index.plugins.trackers import tracker
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import files_of, table_of, told
+from refusal_index.plugins.trackers.tracker import files_of, table_of
+from refusal_index.runs import trackers
+from refusal_index.runs.trackers import told
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):
-    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
+    monkeypatch.setattr(trackers, "find_spec", lambda _name: None)
     with pytest.raises(ExportError, match=r"to: wandb is not installed; pip install 'refusal-index\[wandb\]'"):
         export_runs([run.path], "wandb")
 
@@ -91,7 +93,7 @@ def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkey
                 raise ConnectionError
 
     monkeypatch.setattr(tracker, "is_installed", lambda _name: True)
-    monkeypatch.setattr(tracker, "open_tracker", lambda _name, _subject: Half())
+    monkeypatch.setattr(tracker, "tracker_class", lambda _name: lambda _subject: Half())
     with pytest.raises(TrackerError, match="wandb: ValueError: no room"):
         export_runs([run.path], "wandb")
     assert ended == [True]

@@ -12,7 +12,7 @@ pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 from refusal_index.plugins.trackers import wandb_tracker
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import TrackerError, numbers, read_exported
-from refusal_index.plugins.trackers.tracker import Subject, open_tracker
+from refusal_index.runs.trackers import Subject, tracker_class
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import logged_in
 
@@ -50,15 +50,15 @@ def test_the_summary_says_beside_its_numbers_that_a_run_is_incomplete(incomplete
 @pytest.mark.nightly
 def test_a_number_that_is_undefined_by_now_is_withdrawn_and_others_are_left_alone(drawn, offline):
     (run,) = read_exported([drawn.path])
-    tracker = open_tracker("wandb", Subject(run.key, "logged before"))
+    tracker = tracker_class("wandb")(Subject(run.key, "logged before"))
     tracker.count({"low/no_longer_defined": 3.0, "progress/questions": 8.0, "of_mine": 1.0})
-    tracker.finish(run)
+    tracker.log(run)
     assert logged_in(offline).removed == ["low/no_longer_defined"]
 
 
 @pytest.mark.nightly
 def test_a_run_that_waits_is_no_failure(offline):
-    open_tracker("wandb", Subject("0123456789abcdef", "waits")).wait()
+    tracker_class("wandb")(Subject("0123456789abcdef", "waits")).wait()
     assert logged_in(offline).exit_code == 0
 
 

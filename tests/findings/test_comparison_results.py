@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,7 +30,7 @@ from refusal_index.findings.planning import (
 )
 from refusal_index.findings.ranking import rank
 from refusal_index.render.blocks import to_text
-from refusal_index.render.comparison import CORRECTED_RI, DETERMINISTIC, pair_blocks, ranking_blocks
+from refusal_index.render.comparison import pair_blocks, ranking_blocks
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,
@@ -58,12 +60,18 @@ def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
     return read_runs(sorted(folder.iterdir()))
 
 
+def codes(found: PairComparison) -> dict[str, Mapping[str, Any]]:
+    """Return the values of each statement by its code."""
+    return {one.code: one.values for one in found.statements}
+
+
 def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(runs):
     found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame = found.to_frame()
     adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
     assert adjusted[0] is None
-    assert "RI jointly is the primary comparison" in " ".join(repr(found).split())
+    primary = {"metric": "refusal_index", "variant": "jointly", "has_pvalue": True, "others": 20}
+    assert codes(found)["primary"] == primary
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:
         # by Holm's definition: the largest, over all p-values up to this one, of each times how many are not below it
@@ -76,7 +84,7 @@ def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(run
 def test_the_index_of_the_only_variant_is_primary(runs):
     found = compare_pair((runs[0], runs[1]), CompareOptions(variant="low"))
     assert found.has_primary
-    assert "RI is the primary comparison" in " ".join(repr(found).split())
+    assert codes(found)["primary"]["variant"] is None
 
 
 def test_two_runs_can_be_ranked_too(runs):
@@ -116,14 +124,14 @@ def test_at_temperature_0_the_corrected_index_repeats_ri_exactly_and_is_not_comp
     alike = [at_temperature_0(run) for run in runs]
     found = compare_pair(alike[:2], OPTIONS)
     assert set(found.to_frame()["metric"]) == {*METRIC_NAMES}
-    assert DETERMINISTIC in str(found)
+    assert "corrected_repeats_ri" in codes(found)
     document = found.to_document()
     for indices in (document["joint"], document["joint_over"], *(one["metrics"] for one in document["variants"])):
         assert indices[CORRECTED] == indices["refusal_index"] is not None
     ranked, corrected = (rank(alike, CompareOptions(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
     assert (ranked["runs"], corrected["metric"]) == (corrected["runs"], CORRECTED)
     one_of_them = compare_pair((runs[0], alike[1]), OPTIONS)
-    assert DETERMINISTIC not in str(one_of_them)
+    assert "corrected_repeats_ri" not in codes(one_of_them)
     assert CORRECTED not in set(one_of_them.to_frame()["metric"])
 
 
@@ -145,7 +153,7 @@ def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0)
     return compared_runs(Path(f"{name}.parquet"), outcome_table(rows), {})[0]
 
 
-SAYS = {"disagree": "RI and corrected RI disagree", "random": "The models differ in how random they are"}
+SAYS = {"disagree": "indices_disagree", "random": "models_differ_in_randomness"}
 
 
 @pytest.mark.parametrize(
@@ -164,10 +172,10 @@ def test_it_is_said_where_both_indices_disagree_or_one_model_is_more_random(slop
         pvalues = [row[2].pvalue < 0.05 for row in found.rows() if row[0] in ("refusal_index", CORRECTED)]
         assert (pvalues[0] != pvalues[1]) == disagree
         assert (found.corrected.reliability_pvalue < 0.05) == random
-        said = str(found)
-        assert {name: words in said for name, words in SAYS.items()} == {"disagree": disagree, "random": random}
-        assert ("the responses of other vary more" in " ".join(said.split())) == random
-        assert CORRECTED_RI in said
+        said = codes(found)
+        assert {name: code in said for name, code in SAYS.items()} == {"disagree": disagree, "random": random}
+        assert [one["more"] for code, one in said.items() if code == SAYS["random"]] == ["other"] * random
+        assert "corrected_ri" in said
 
 
 def test_an_index_that_does_not_exist_does_not_disagree():
@@ -175,10 +183,40 @@ def test_an_index_that_does_not_exist_does_not_disagree():
     rows = never.variants["low"].with_columns(refused=pl.lit(value=False))
     found = compare_pair((steady, replace(never, variants={"low": rows})), OPTIONS)
     assert (found.headline.pvalue, found.corrected.pvalue) == (None, None)
-    assert not any(words in str(found) for words in SAYS.values())
+    assert not set(SAYS.values()) & set(codes(found))
     once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined, the corrected index need not be
     found = compare_pair((steady, replace(never, variants={"low": once})), OPTIONS)
-    assert SAYS["disagree"] not in str(found)
+    assert SAYS["disagree"] not in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("n", "refuses", "conclusion"),
+    [
+        (6, lambda n: np.arange(n) % 3 == 0, "difference_not_settled"),
+        (60, lambda n: np.arange(n) % 3 == 0, "ahead"),
+    ],
+)
+def test_at_the_limit_a_run_is_ahead_only_if_the_interval_leaves_out_0_and_no_size_is_given(n, refuses, conclusion):
+    wrong = np.arange(n) < n // 2
+    strict, other = (
+        compared_runs(
+            Path(f"{name}.parquet"),
+            outcome_table(
+                (Identification(name, "d", "low"), Question(f"q{i}", "?", "!"), Outcome(bool(r), bool(w)))
+                for i, (r, w) in enumerate(zip(refused, wrong, strict=True))
+            ),
+            {},
+        )[0]
+        for name, refused in (("strict", wrong), ("other", refuses(n)))
+    )
+    for sides in ((strict, other), (other, strict)):
+        found = compare_pair(sides, OPTIONS)
+        (said,) = [one for one in found.statements if one.severity == "conclusion"]
+        assert (found.headline.status, said.code) == ("boundary", conclusion)
+        low, high = said.values["low"], said.values["high"]
+        assert (low > 0) == (conclusion == "ahead")
+        assert low < 1 < high
+        assert (said.values["first"], said.values["size"]) == ("strict", None)
 
 
 def test_samples_that_differ_at_temperature_0_are_used():
@@ -186,7 +224,7 @@ def test_samples_that_differ_at_temperature_0_are_used():
     found, plain = (compare_pair(each, OPTIONS) for each in (runs, [replace(run, settings={}) for run in runs]))
     assert found.corrected == plain.corrected
     assert found.corrected.estimate != found.headline.estimate
-    assert DETERMINISTIC not in str(found)
+    assert "corrected_repeats_ri" not in codes(found)
 
 
 def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):

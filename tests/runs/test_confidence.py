@@ -12,14 +12,16 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence.hidden_states import FILE, states_of
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
-from refusal_index.plugins.confidence.record import Sources, refresh_scores
+from refusal_index.plugins.confidence.refresh import refresh_scores
+from refusal_index.plugins.confidence.replies import Replies
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
-from refusal_index.protocol import Asked, GraderKind, Pass
+from refusal_index.protocol import Asked, GraderKind, Message, Pass
 from refusal_index.runs.engine import Finished, Replied
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.writing import rebuild
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS
@@ -47,7 +49,8 @@ def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
 
 @pytest.mark.slow
 def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
-    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.suffix == ".sqlite"}
+    with open_store(RunFolder(run)) as store:
+        before = list(store.replies()), store.asked()
     outcomes = pl.read_parquet(run / "outcomes.parquet")
     forced = outcomes.filter((pl.col("draw") == 0) & pl.col("forced_grade").is_not_null())["question_id"].unique()
     told: list[object] = []
@@ -58,7 +61,8 @@ def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_fo
     again: list[object] = []
     ri.confidence_scores(run, SAMPLED, progress=again.append)
     assert not again, "nothing is left to ask, and no engine is opened"
-    assert {name: (run / name).read_bytes() for name in before} == before, "the run's replies stay as they are"
+    with open_store(RunFolder(run)) as store:
+        assert (list(store.paid()), store.asked()) == before, "the run's replies stay as they are"
     assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
 
 
@@ -144,8 +148,7 @@ def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
     assert foreseen["forced"] == 4, "those that were answered"
     with pytest.raises(KeyboardInterrupt):
         ri.confidence_scores(run, ["p-true"], model=interrupting(asked + 2), max_connections=1)
-    held = list(RunFolder(run.path / "confidence").path.glob("replies.sqlite"))
-    assert held, "what was paid for is there"
+    assert _own(run.path), "what was paid for is there"
     after = ASKED.total()
     ri.confidence_scores(run, ["p-true"], model=models.answer)
     assert ASKED.total() - asked == 4 + 8 * 10
@@ -172,8 +175,8 @@ def test_graders_of_the_run_grade_the_answers_asked_beside_it():
 
 
 def _own(path: Path):
-    with open_store(RunFolder(path / "confidence")) as store:
-        return list(store.replies())
+    with open_store(RunFolder(path)) as store:
+        return list(store.paid(auxiliary=True))
 
 
 def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
@@ -221,8 +224,7 @@ def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_s
 def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
     with open_store(RunFolder(run)) as store:
         (question, *_) = store.questions().values()
-        sources = Sources(store, ReplyStore(None), GraderKind.MODEL)
-        answers = sources.forced(question)
+        answers = Replies(store, GraderKind.MODEL).forced(question)
     assert all(one.wrong is None for one in answers.values())
     assert all(one.text for one in answers.values())
 
@@ -241,12 +243,22 @@ def test_ended_early_from_python_is_an_error_and_what_came_is_kept(run):
     assert len(_own(run)) == 5
 
 
-def test_a_folder_of_scores_that_is_a_link_is_not_followed(run, tmp_path):
+def test_a_folder_of_hidden_states_that_is_a_link_is_not_followed(run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (run / "confidence").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ri.RefusalIndexError, match=r"confidence cannot be used .*link"):
-        ri.confidence_scores(run, ["likelihood"])
+        states_of("almanac/base", {"q1": [Message("user", "Where?")]}, run / FILE, ["q1"])
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_folder_with_a_second_store_of_replies_is_refused(run):
+    with ReplyStore(RunFolder(run).replies) as store:
+        (run / "confidence").mkdir()
+        with ReplyStore(RunFolder(run / "confidence").replies) as other:
+            other.put_all(store)
+    for use in (rebuild, lambda path: ri.confidence_scores(path, ["likelihood"])):
+        with pytest.raises(StoreError, match=r"^[^\n]*confidence/replies\.sqlite: [^\n]*$"):
+            use(run)
 
 
 def test_a_damaged_table_is_told_before_anything_is_asked(run):

@@ -71,7 +71,7 @@ def test_p_answering_rests_on_all_first_passes_of_its_prompt_and_on_nothing_else
 
 
 def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(made):
-    run, beside = replies(made, Pass.FORCED), replies(made / "confidence", Pass.FORCED)
+    run, beside = replies(made, Pass.FORCED), replies(made, Pass.FORCED, "confidence/forced")
     one = records(made)["self-consistency", None]
     assert (one.generations, one.draws) == (len(run) + len(beside), DRAWS)
     assert usage(one) == took([*run, *beside])
@@ -79,14 +79,17 @@ def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(mad
 
 
 def test_the_likelihood_rests_on_the_answer_that_came_with_log_probabilities(made):
-    one, beside = records(made)["likelihood", None], replies(made / "confidence", Pass.FORCED)
+    one, beside = records(made)["likelihood", None], replies(made, Pass.FORCED, "confidence/forced")
     assert (one.generations, one.draws, one.own_replies) == (60, 1, 0)
     assert usage(one) == took(beside)
 
 
 def test_judging_an_answer_takes_the_answer_and_the_judgement(made):
     one = records(made)["p-true", None]
-    asked = [*replies(made / "confidence", Pass.FORCED), *replies(made / "confidence", Pass.PROBE, "p-true")]
+    asked = [
+        *replies(made, Pass.FORCED, "confidence/forced"),
+        *replies(made, Pass.PROBE, "confidence/p-true"),
+    ]
     assert (one.generations, one.draws, one.own_replies) == (120, 1, 1)
     assert usage(one) == took(asked)
 

@@ -16,9 +16,9 @@ from refusal_index.data.outcome import Question
 from refusal_index.findings.confidence_summary import summarise_confidence
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import states as embedded
-from refusal_index.plugins.confidence import record as confidence_record
-from refusal_index.plugins.confidence import transformers_states
-from refusal_index.plugins.confidence.record import groups_of, states_of, training_shortage
+from refusal_index.plugins.confidence import hidden_states
+from refusal_index.plugins.confidence.folds import groups_of, training_shortage
+from refusal_index.plugins.confidence.hidden_states import states_of
 from refusal_index.plugins.confidence.scores import allowed, prepare_confidence
 from refusal_index.protocol import Message
 from refusal_index.runs.settings import Settings
@@ -191,7 +191,7 @@ def test_states_of_a_folder_of_weights_that_changed_are_not_used(tmp_path, monke
         called.append(name)
         return np.ones((len(conversations), 2, 3), np.float32)
 
-    monkeypatch.setattr(transformers_states, "hidden_states", planted)
+    monkeypatch.setattr(hidden_states, "hidden_states", planted)
     weights, path = tmp_path / "weights", tmp_path / "states.npz"
     weights.mkdir()
     for content in ("a", "a", "ab"):
@@ -222,7 +222,7 @@ def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
 
 def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_path):
     large = np.full((2, 1, 3), 1e5, np.float32)
-    monkeypatch.setattr(confidence_record, "_computed", lambda *_: large)
+    monkeypatch.setattr(hidden_states, "_computed", lambda *_: large)
     path = tmp_path / "states.npz"
     for _ in range(2):
         np.testing.assert_array_equal(states_of("hf/none", TALKS, path, ["q1", "q2"]), large)

@@ -70,7 +70,7 @@ plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
 plugins.batches.spool.ResultFileError
 plugins.confidence.folds.TrainingError
-plugins.confidence.transformers_states.WeightsError
+plugins.confidence.hidden_states.WeightsError
 plugins.studies.study.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-import types
 import warnings
 from typing import Any, ClassVar
 
 import pytest
 
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.trackers import tracker
 from refusal_index.protocol import Asked, Completion, Pass, Reply
-from refusal_index.runs import checks, tracking
+from refusal_index.runs import checks, trackers, tracking
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
 from refusal_index.runs.store import ReplyStore
@@ -33,6 +30,7 @@ class Recorder:
     finished: ClassVar[list[Any]] = []
     abandoned: ClassVar[list[Any]] = []
     waiting: ClassVar[list[Any]] = []
+    package, address = "json", "RECORDER_URL"
     fails = ""
     error: type[BaseException] = RuntimeError
 
@@ -64,10 +62,8 @@ class Recorder:
 def recorder(monkeypatch):
     """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
     made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
-    module = types.ModuleType("recording")
-    module.Made = made
-    monkeypatch.setitem(sys.modules, "recording", module)
-    monkeypatch.setitem(tracker.TRACKERS, "wandb", ("json", "recording:Made"))
+    for module in (tracking, trackers):
+        monkeypatch.setattr(module, "tracker_class", lambda _name: made)
     monkeypatch.setattr(tracking, "EVERY", 0.0)
     return made
 
@@ -97,7 +93,7 @@ def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(re
     }
     assert (last["progress/requests"], last["progress/cost"]) == (8 + refused, 0.0)
     (finished,) = recorder.finished
-    assert finished.document == {**run.document}
+    assert finished == run.path
     assert notes_of(events) == ["wandb: there"]
     (subject,) = recorder.begun
     assert subject.config["decoding"]["temperature"] == 0.7
@@ -241,7 +237,7 @@ def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkey
 
 
 def test_a_tracker_that_nobody_knows_is_told_before_anything_is_asked():
-    with pytest.raises(SettingError, match="log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean 'wandb'"):
+    with pytest.raises(SettingError, match="log_to: expected one of mlflow, wandb, got 'wandbb'; did you mean 'wandb'"):
         run_with(log_to="wandbb")
     assert models.ASKED.total() == 0
 

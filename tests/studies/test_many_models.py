@@ -17,6 +17,7 @@ from tests.studies.scores_made import in_folder, record
 from refusal_index.plugins.studies import operating_point, sampling_error, style
 from refusal_index.plugins.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
 from refusal_index.plugins.studies.study import (
+    BIASED,
     FORMATS,
     MARK,
     NotPossibleError,
@@ -28,7 +29,6 @@ from refusal_index.plugins.studies.study import (
     study_specs,
     write_study,
 )
-from refusal_index.render.comparison import BIASED
 
 VARIANTS = ("low", "normal", "high")
 STATED = {"prompts": {"targets": dict(zip(VARIANTS, (0.0, 0.5, 0.75), strict=True))}}

@@ -19,8 +19,6 @@ from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
-from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
-from refusal_index.plugins.confidence.record import outdated_lines
 from refusal_index.render.display import run_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
@@ -94,25 +92,13 @@ async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, wa
         signal.signal(signal.SIGINT, before)
 
 
-def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
-    """Run what asks the questions of a plan, a progress bar beside it until it ends, however it does."""
+def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]], size: int | None = None) -> T:
+    """Run what asks the questions of a plan, or `size` questions, with a progress bar."""
     budget = Budget(plan.settings.limits)
 
     async def watched() -> T:
-        with watching(plan) as progress:
+        with watching(plan, size) as progress:
             return await carry(progress, budget)
-
-    return asking(watched(), budget, _waits(plan.settings.sending))
-
-
-def scoring(plan: ConfidencePlan, measure: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
-    """Run what scores a run's answers, a progress bar beside it while models are asked."""
-    budget = Budget(plan.settings.limits)
-    size = sum(one.questions for one in pending(plan))
-
-    async def watched() -> T:
-        with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
-            return await measure(bar, budget)
 
     return asking(watched(), budget, _waits(plan.settings.sending))
 
@@ -123,9 +109,10 @@ def _waits(sending: Sending) -> str:
 
 
 @contextmanager
-def watching(plan: Plan) -> Iterator[Progress]:
-    """Show how a plan goes on at the terminal."""
-    size = sum(len(draws) for draws in plan.draws.values())
+def watching(plan: Plan, size: int | None = None) -> Iterator[Progress]:
+    """Show the progress of a plan at the terminal."""
+    if size is None:
+        size = sum(len(draws) for draws in plan.draws.values())
     with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
         yield bar
 
@@ -143,7 +130,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
             console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
-    for line in (*outdated_lines(run.outdated, run.folder), *_study_lines(run)):
+    for line in (*_outdated_lines(run), *_study_lines(run)):
         console.say()
         console.prose(line)
     if run.ended is not None:
@@ -153,6 +140,15 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.say(f"{run.path}: {', '.join(places)}")
     return run.is_complete
+
+
+def _outdated_lines(run: Run) -> Iterator[str]:
+    """Yield which scores of confidence were removed, and what makes them anew."""
+    if run.outdated:
+        yield (
+            f"scores of {', '.join(run.outdated)} rested on grades or draws that have changed, and were removed; "
+            f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' makes them anew"
+        )
 
 
 def _study_lines(run: Run) -> Iterator[str]:

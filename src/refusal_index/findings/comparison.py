@@ -19,13 +19,18 @@ from refusal_index.findings.matching import (
     defined_everywhere,
     jointly,
     match_document,
+    match_statement,
     matched_variants,
     missing_document,
+    missing_statements,
     repeats_ri_of,
+    sampling_statements,
+    settings_statements,
     stacked,
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.shown import Shown
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     Comparison,
     CorrectedDifference,
@@ -104,6 +109,22 @@ class PairComparison(Shown):
         level = self.options.confidence_level
         return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
 
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What it says, by code: who is ahead, what it rests on, and what to know of its numbers."""
+        named = len(self.variants) > 1
+        return (
+            self._conclusion(),
+            *missing_statements(self.runs),
+            *(match_statement(self.runs, one.match, one.name if named else None) for one in self.variants),
+            *sampling_statements(self.variants[0].match, self.options),
+            self._primary(),
+            *self._about_corrected(),
+            *self._reasons(),
+            *self._about_scores(),
+            *settings_statements(self.runs),
+        )
+
     def rows(self) -> Iterator[tuple[str, str, Difference]]:
         """Yield every difference with the metric's name and the variant's, RI first, the corrected RI below it.
 
@@ -175,9 +196,108 @@ class PairComparison(Shown):
             "missing": missing_document(self.runs),
         }
 
+    def _conclusion(self) -> Statement:
+        """Decide whether one run is ahead: at a boundary the p-value alone does not, as the interval may hold 0."""
+        level, found = self.options.confidence_level, self.headline
+        at_boundary, leads = found.status == "boundary", ahead(found, 1 - level)
+        if found.estimate is None or found.pvalue is None:
+            return Statement("difference_unknown", "conclusion", {"reason": found.reason})
+        turned = found.estimate < 0
+        first, second = (run.label for run in (self.runs[::-1] if turned else self.runs))
+        low, high = found.confidence_interval(level).or_none()
+        if turned and low is not None and high is not None:
+            low, high = -high, -low
+        values = {
+            "first": first,
+            "second": second,
+            "size": None if at_boundary else abs(found.estimate),
+            "low": low,
+            "high": high,
+            "pvalue": found.pvalue,
+            "reason": found.reason,
+        }
+        if leads and at_boundary and (low is None or low <= 0):
+            return Statement("difference_not_settled", "conclusion", values)
+        return Statement("ahead" if leads else "not_told_apart", "conclusion", values)
+
+    def _primary(self) -> Statement:
+        """Say which p-value stands as it is, and that the others are adjusted."""
+        others = sum(one is not None for one in self.adjusted_pvalues())
+        if not self.has_primary:
+            return Statement("no_primary", "scope", {"others": others})
+        metric, variant, difference = next(self.rows())
+        shown = variant if len(self.variants) > 1 else None
+        values = {"metric": metric, "variant": shown, "has_pvalue": difference.pvalue is not None, "others": others}
+        return Statement("primary", "scope", values)
+
+    def _about_corrected(self) -> Iterator[Statement]:
+        """Say what the corrected index rests on, where it disagrees with RI, and whether the models differ in noise."""
+        if self.repeats_ri:
+            yield Statement("corrected_repeats_ri")
+            return
+        index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
+        if not isinstance(corrected, CorrectedDifference):
+            return
+        each = [
+            {
+                "variant": one.name if len(self.variants) > 1 else None,
+                "first": one.corrected.first.n_repeated,
+                "second": one.corrected.second.n_repeated,
+                "shared": one.corrected.n_shared,
+            }
+            for one in self.variants
+            if isinstance(one.corrected, CorrectedDifference)
+        ]
+        yield Statement("corrected_ri", values={"each": each})
+        labels = [run.label for run in self.runs]
+        if None not in (index.pvalue, corrected.pvalue) and ahead(index, alpha) != ahead(corrected, alpha):
+            leads = [
+                {"run": {1: labels[0], -1: labels[1]}.get(ahead(one, alpha)), "pvalue": one.pvalue}
+                for one in (index, corrected)
+            ]
+            yield Statement("indices_disagree", "grave", {"ri": leads[0], "corrected": leads[1]})
+        if corrected.reliability_pvalue is not None and corrected.reliability_pvalue < alpha:
+            first, second = (one.reliability or 0.0 for one in (corrected.first, corrected.second))
+            less, more = labels if first >= second else labels[::-1]
+            values = {"less": less, "more": more, "pvalue": corrected.reliability_pvalue}
+            yield Statement("models_differ_in_randomness", values=values)
+
+    def _reasons(self) -> Iterator[Statement]:
+        """Say why a difference is no plain number, once for each reason."""
+        grouped: dict[tuple[str, str | None], dict[str, None]] = {}
+        for variant in self.variants:
+            for name, one in variant.differences().items():
+                if one.status != "ok":
+                    grouped.setdefault((one.status, one.reason), {})[name] = None
+        without_error = any(
+            one.status != "ok" and one.method == "power_divergence"
+            for variant in self.variants
+            for one in variant.comparison.differences
+        )
+        first, second = (run.label for run in self.runs)
+        for (status, reason), names in grouped.items():
+            values: dict[str, Any] = {"metrics": list(names), "reason": reason or "", "first": first, "second": second}
+            values["power_divergence"] = without_error and INDEX in names
+            yield Statement(
+                "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
+            )
+
+    def _about_scores(self) -> Iterator[Statement]:
+        if self.confidence:
+            paired = sorted({one.paired for one in self.confidence}, reverse=True)
+            sampled = bool(self.variants[0].match.matrix.design)
+            yield Statement("scores_compared", "scope", {"paired": paired, "sampled": sampled})
+
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
         return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
+
+
+def ahead(difference: Difference, alpha: float) -> int:
+    """Return which run has the higher number beyond chance: 1 for the first, -1 for the second, 0 for neither."""
+    if difference.pvalue is None or difference.estimate is None or difference.pvalue >= alpha:
+        return 0
+    return 1 if difference.estimate > 0 else -1
 
 
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:

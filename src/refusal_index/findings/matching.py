@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,12 +10,22 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.rates import MISSING_LIMIT, never_forced
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match, check_same_refusals, chosen_variant, match, shared_variants
-from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe
+from refusal_index.data.runs import (
+    ComparedRun,
+    Match,
+    check_same_refusals,
+    chosen_variant,
+    differing_settings,
+    match,
+    shared_variants,
+)
+from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe, first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.sensitivity import missing_ranges
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     TRUTHFULNESS_WEIGHTS,
     Adjustment,
@@ -25,7 +35,7 @@ from refusal_index.stats import (
     refusal_index,
 )
 from refusal_index.stats.baseline import Weights
-from refusal_index.stats.design import tables_of_rows
+from refusal_index.stats.design import FEW_CLUSTERS, tables_of_rows
 
 
 @dataclass(frozen=True)
@@ -162,3 +172,55 @@ def match_document(runs: Sequence[ComparedRun], found: Match, options: CompareOp
         "left_out": left_out,
         "sampling": describe(found.matrix.design, options.sampling),
     }
+
+
+def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
+    """Say of each run which questions have no grade, and within which range they leave its index."""
+    for run in runs:
+        tables = {variant: first_draws(rows) for variant, rows in run.variants.items()}
+        if any(map(never_forced, tables.values())):
+            yield Statement("never_forced", "grave", {"run": run.label})
+        missing: list[dict[str, Any]] = [
+            {
+                "variant": variant or "all",
+                "questions": one.questions,
+                "asked": tables[variant].height,
+                "low": one.low,
+                "high": one.high,
+            }
+            for variant, one in missing_ranges(run.variants).items()
+        ]
+        many = any(one["questions"] > MISSING_LIMIT * one["asked"] for one in missing)
+        if missing:
+            values = {"run": run.label, "missing": missing, "many": many}
+            yield Statement("missing_grades", "grave" if many else "note", values)
+
+
+def match_statement(runs: Sequence[ComparedRun], found: Match, variant: str | None) -> Statement:
+    """Say on which questions a comparison rests; of one variant, where there are several."""
+    labels = [run.label for run in runs]
+    if found.paired:
+        left_out = [(label, count) for label, count in zip(labels, found.left_out, strict=True) if count]
+        questions = len(found.matrix.question_ids)
+        return Statement("matched", "scope", {"variant": variant, "questions": questions, "left_out": left_out})
+    own = list(zip(labels, found.matrix.scored.sum(axis=1).tolist(), strict=True))
+    shared = int(found.matrix.shared.sum())
+    values = {"variant": variant, "shared": shared, "own": own}
+    return Statement("partly_shared" if len(runs) > 2 or shared else "unpaired", "grave", values)
+
+
+def sampling_statements(found: Match, options: CompareOptions) -> Iterator[Statement]:
+    """Say which clusters and weights intervals and p-values allow for."""
+    sampling = describe(found.matrix.design, options.sampling)
+    if sampling is not None and sampling["cluster"] is not None:
+        few = sampling["clusters"] < FEW_CLUSTERS
+        values = {"clusters": sampling["clusters"], "column": sampling["cluster"], "limit": FEW_CLUSTERS, "few": few}
+        yield Statement("clusters", "grave" if few else "scope", values)
+    if sampling is not None and sampling["weight"] is not None:
+        yield Statement("weights", "scope", {"column": sampling["weight"], "worth": sampling["effective_by_weight"]})
+
+
+def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
+    """Say in which settings other than the model the runs differ."""
+    if differing := differing_settings(runs):
+        yield Statement("settings_differ", "grave", {"settings": list(differing)})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -20,13 +21,18 @@ from refusal_index.findings.matching import (
     defined_everywhere,
     jointly,
     match_document,
+    match_statement,
     matched_variants,
     missing_document,
+    missing_statements,
     repeats_ri_of,
+    sampling_statements,
+    settings_statements,
     stacked,
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.shown import Shown
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import Ranking, rank_corrected, rank_joint, rank_runs
 
 
@@ -61,6 +67,41 @@ class RunRanking(Shown):
     def variant(self) -> str | None:
         """The variant, where there is only one."""
         return self.variants[0] if len(self.variants) == 1 else None
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What it says, by code: which run is first, what it rests on, and what cannot be told apart."""
+        ranking = self.ranking
+        return (
+            *self._leader(),
+            *missing_statements(self.runs),
+            match_statement(self.runs, self.match, self.variant),
+            *sampling_statements(self.match, self.options),
+            *self._unranked(),
+            *([] if len(ranking.runs) > 1 else [Statement("nothing_to_rank", "grave")]),
+            Statement("letters", "scope", {"adjustment": ranking.adjustment, "error": 1 - ranking.confidence_level}),
+            *([Statement("corrected_ri", values={"each": ()})] if ranking.metric == CORRECTED else []),
+            *settings_statements(self.runs),
+        )
+
+    def _leader(self) -> Iterator[Statement]:
+        """Decide which run has the highest number, and which others may be as good."""
+        if len(self.ranking.runs) < 2:
+            return
+        first, *others = self.ranking.runs
+        ties = [self.runs[one.row].label for one in others if set(first.letters) & set(one.letters)]
+        values = {"first": self.runs[first.row].label, "ties": ties}
+        yield Statement("no_leader" if len(ties) == len(others) else "leader", "conclusion", values)
+
+    def _unranked(self) -> Iterator[Statement]:
+        labels = [run.label for run in self.runs]
+        if self.left_out:
+            yield Statement("variants_left_out", "grave", {"variants": list(self.left_out)})
+        for one in self.ranking.unranked:
+            yield Statement("not_ranked", "grave", {**asdict(one), "run": labels[one.row]})
+        if tested := self.ranking.boundary_pairs:
+            pairs = [(labels[one.first], labels[one.second], one.pvalue_holm) for one in tested]
+            yield Statement("boundary_tested", values={"pairs": pairs})
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row a run, the highest first: its number, interval, status and letters."""

@@ -6,11 +6,12 @@ Values are shown as they are: whoever shows a sentence escapes what would be obe
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.render import format as formats
 
@@ -29,6 +30,11 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
     sections = sentences()
     section = audience if audience != "page" or statement.code in sections["page"] else "text"
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
+
+
+def selected(found: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
+    """Yield the sentences of those statements of a result that have one of some codes, in its order."""
+    return (sentence(one, audience) for one in found.statements if one.code in codes)
 
 
 def phrase(code: str, section: str) -> str:
@@ -61,7 +67,8 @@ def _environment(typeset: bool) -> Environment:
     filters = {name: getattr(formats, name) for name in (*_NUMBERS, *_WORDS)}
     if typeset:
         filters |= {name: typesetting(filters[name]) for name in _NUMBERS}
-    found.filters |= filters | {"phrase": phrase, "sentence": lambda one: sentence(one, audience), "quoted": repr}
+    found.filters |= filters | {"phrase": phrase, "quoted": repr, "column": lambda name: METRICS[name].column}
+    found.filters["sentence"] = lambda one: sentence(one, audience)
     return found
 
 

@@ -147,10 +147,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
         with open_store(folder) as store:
             _check_own(plan, store)
             if engine is not None:
-                refuse_left(folder, plan.settings.sending.engine)
-            if engine is not None and plan.settings.sending.engine != BATCH:
-                _give_up(plan)
-                refuse_in_flight(folder, store)
+                check_in_flight(plan, store)
             store.retire(plan.asked_again(store))
             budget = budget or Budget(plan.settings.limits)
             if engine is not None:
@@ -179,12 +176,17 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
         )
 
 
-def _give_up(plan: Plan) -> None:
-    """Give up the batches that an engine of another kind is told to ask anew."""
-    if plan.settings.sending.forget:
+def check_in_flight(plan: Plan, store: ReplyStore) -> None:
+    """Give up the batches that are to be asked anew, and refuse to ask what another engine has in flight."""
+    sending = plan.settings.sending
+    refuse_left(plan.folder, sending.engine)
+    if sending.engine == BATCH:
+        return
+    if sending.forget:
         from refusal_index.plugins.batches.batch_executor import give_up  # noqa: PLC0415 - of one engine only
 
         run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
+    refuse_in_flight(plan.folder, store)
 
 
 def _told(plan: Plan, store: ReplyStore, engine: Engine | None) -> Opened:

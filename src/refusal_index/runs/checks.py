@@ -12,12 +12,12 @@ from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.trackers.tracker import TRACKERS, is_installed, not_installed
 from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Message, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
 from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
+from refusal_index.runs.trackers import is_installed, not_installed
 
 UNSCORED = "unscored"
 """Every reason to ask again."""
@@ -86,11 +86,9 @@ def check_trackers(settings: Settings) -> None:
 
     >>> check_trackers(Settings.of(log_to="wandbb"))
     Traceback (most recent call last):
-    refusal_index.models.settings.SettingError: log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean ...
+    refusal_index.models.settings.SettingError: log_to: expected one of mlflow, wandb, got 'wandbb'; did you mean ...
     """
     for name in settings.log_to:
-        if name not in TRACKERS:
-            raise unknown("log_to", name, list(TRACKERS))
         if not is_installed(name):
             raise SettingError(f"{{log_to}}: {not_installed(name)}")
 

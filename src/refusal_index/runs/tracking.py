@@ -17,13 +17,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from refusal_index.plugins.trackers.results import read_folder
-from refusal_index.plugins.trackers.tracker import Tracker, open_tracker, subject_of, told
 from refusal_index.protocol import Conversation, finished_draws
 from refusal_index.runs.budget import Took
 from refusal_index.runs.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.trackers import Tracker, subject_of, told, tracker_class
 
 EVERY = 5.0
 """Seconds between two looks of a tracker at how far a run has come, or more where it takes longer."""
@@ -214,11 +213,11 @@ class _Follower:
 
     def _opened(self) -> Tracker:
         if self._tracker is None:
-            self._tracker = open_tracker(self._name, subject_of(self._plan.folder, self._plan.called))
+            self._tracker = tracker_class(self._name)(subject_of(self._plan.folder, self._plan.called))
         return self._tracker
 
     def _finished(self) -> None:
-        self._lines.put(f"{self._name}: {self._opened().finish(read_folder(self._plan.folder.path))}")
+        self._lines.put(f"{self._name}: {self._opened().finish(self._plan.folder.path)}")
 
     def _left(self, *, waits: bool) -> None:
         if self._tracker is not None:

@@ -37,7 +37,7 @@ from refusal_index.findings.summary import (
     summarise,
     with_confidence,
 )
-from refusal_index.plugins.confidence.record import refresh_scores
+from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.render.summary import summary_document

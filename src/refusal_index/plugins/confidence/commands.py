@@ -46,7 +46,8 @@ def carry_files(
         If the run, a file or an option cannot be used; then the run's folder stays as it is.
     """
     from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
-    from refusal_index.plugins.confidence import scores as evaluated
+    from refusal_index.plugins.confidence.scores import add_scores, export_scores
+    from refusal_index.plugins.confidence.words import added_blocks, added_document
     from refusal_index.render.confidence import confidence_blocks
 
     _check(add, column, name, out)
@@ -54,15 +55,15 @@ def carry_files(
         check_place(out)  # told before anything is changed
     document: dict[str, Any] = {}
     if add is not None:
-        added = evaluated.add_scores(run, add, method=name, columns=columns_of(column))
+        added = add_scores(run, add, method=name, columns=columns_of(column))
         summary = summarise_confidence(added.joined.scores, added.outcomes)
-        document = evaluated.added_document(added) | {"methods": confidence_document(summary)}
+        document = added_document(added) | {"methods": confidence_document(summary)}
         if not as_json:
-            console.show(evaluated.added_blocks(added))
+            console.show(added_blocks(added))
             console.say()
             console.show(confidence_blocks(summary))
     if out is not None:
-        rows = evaluated.export_scores(run, out)
+        rows = export_scores(run, out)
         document |= {"out": str(out), "rows": rows}
         if not as_json:
             console.say(f"{out}: {rows:,} scores")
@@ -133,11 +134,11 @@ def confidence(
     """
     from functools import partial
 
-    from refusal_index.cli.runs import scoring
+    from refusal_index.cli.runs import carrying
     from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
-    from refusal_index.plugins.confidence import scores as scored
     from refusal_index.plugins.confidence.plan import pending
-    from refusal_index.plugins.confidence.scores import done_blocks, methods_blocks, pending_blocks
+    from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
+    from refusal_index.plugins.confidence.words import done_blocks, methods_blocks, pending_blocks
     from refusal_index.render.confidence import confidence_blocks
     from refusal_index.runs.settings import Settings
 
@@ -148,18 +149,18 @@ def confidence(
         return
     settings = Settings.of(**values)
     if list_:
-        console.show(methods_blocks(scored.allowed(run, settings, prompts=prompts, group=group)))
+        console.show(methods_blocks(allowed(run, settings, prompts=prompts, group=group)))
         return
     if method is None:
         raise OptionError("--method: expected methods separated by commas, or 'all', got nothing; --list names them")
     names = [one.strip() for one in method.split(",") if one.strip()]
-    plan = scored.prepare_confidence(
+    plan = prepare_confidence(
         run, names, settings, prompts=prompts, model=model, grader=grader, group=group, layer=layer
     )
     if dry_run:
         console.show(pending_blocks(pending(plan), plan.settings.prices_as_sent))
         return
-    found = scoring(plan, partial(scored.measure, plan))
+    found = carrying(plan.run, partial(measure, plan), sum(one.questions for one in pending(plan)))
     wanted = [one.name for one in found.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:

@@ -7,15 +7,20 @@ questions, their grades and groups and the seed alone, so that all methods of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data.confidence import Score
+from refusal_index.data.datasets.almanac import entity_of
+from refusal_index.data.errors import suggestion
+from refusal_index.data.outcome import Question
 from refusal_index.errors import RefusalIndexError
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.method import Answer, Evidence
 
 IntArray = NDArray[np.int64]
@@ -63,6 +68,89 @@ def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
             "group them otherwise, or not at all"
         )
     return None
+
+
+GROUPINGS = ("auto", "cluster", "entity", "topic", "none")
+"""By what questions are kept in one fold."""
+
+KNOWN = ("cluster", "entity", "topic")
+"""What `auto` takes: the first that is known."""
+
+
+def groups_of(
+    outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str = "auto", n_folds: int = 5
+) -> dict[str, str]:
+    """Return the group of each question that has one.
+
+    Parameters
+    ----------
+    outcomes
+        The run's outcome table.
+    questions
+        By id.
+    by
+        ``"cluster"``: the column of that name. ``"entity"``: whom a question is about, which is known of the almanac.
+        ``"topic"``: shows what is left for topics that nothing was trained on; the topic-only baseline then says
+        nothing, by construction. ``"none"``: every question by itself. ``"auto"``: the first of cluster, entity and
+        topic that is known and makes as many groups as there are folds.
+    n_folds
+        How many folds there are to be.
+
+    Raises
+    ------
+    SettingError
+        If `by` is none of these, or is not known of these questions.
+
+    Examples
+    --------
+    >>> asked = {one: Question(one, "?", "!", topic="towns") for one in ("river-of-yesesk", "province-of-yesesk")}
+    >>> groups_of(pl.DataFrame({"question_id": list(asked)}), asked, "entity")
+    {'river-of-yesesk': 'yesesk', 'province-of-yesesk': 'yesesk'}
+    """
+    if by not in GROUPINGS:
+        raise SettingError(f"{{group}}: expected one of {', '.join(GROUPINGS)}, got {by!r}{suggestion(by, GROUPINGS)}")
+    if by == "none":
+        return {}
+    if by == "auto":
+        known = (known_groups(outcomes, questions, one) for one in KNOWN)
+        return next((groups for groups in known if len(set(groups.values())) >= n_folds), {})
+    found = known_groups(outcomes, questions, by)
+    if not found:
+        raise SettingError(f"{{group}}: expected questions whose {by} is known, and it is known of none of these")
+    return found
+
+
+def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str) -> dict[str, str]:
+    """Return the cluster, entity or topic of each question of which it is known."""
+    if by == "cluster":
+        filled = outcomes.drop_nulls("cluster") if "cluster" in outcomes.columns else outcomes.clear()
+        return dict(filled.select("question_id", "cluster").iter_rows()) if filled.height else {}
+    named = {one: entity_of(one) if by == "entity" else question.topic for one, question in questions.items()}
+    return {one: group for one, group in named.items() if group}
+
+
+def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str], n_folds: int = 5) -> str | None:
+    """Return what a run has too little of to train on, before anything is asked; None where it seems to have enough.
+
+    A question counts as right, or wrong, where any of its answers was: one that is still to be asked may differ.
+
+    Parameters
+    ----------
+    outcomes
+        The run's outcome table.
+    groups
+        Of its questions, as `groups_of` gives them.
+    n_folds
+        How many folds there are to be.
+
+    Examples
+    --------
+    >>> few = pl.DataFrame({"question_id": ["a", "b", "c"], "wrong": [True, False, None]})
+    >>> training_shortage(few, {}, n_folds=2)
+    'needs 2 right and 2 wrong answers to train on, one of each for each of 2 folds, and there are 1 right and 1 wrong'
+    """
+    right, wrong = (outcomes.filter(pl.col("wrong") == kind)["question_id"].n_unique() for kind in (False, True))
+    return shortage(right, wrong, len({groups.get(one, f"\0{one}") for one in outcomes["question_id"]}), n_folds)
 
 
 ROUNDING = 1e-9

@@ -12,11 +12,15 @@ from enum import StrEnum
 from importlib.util import find_spec
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data.confidence import Score
 from refusal_index.data.outcome import Question
-from refusal_index.protocol import StopReason, TokenLogprob
+from refusal_index.protocol import AUXILIARY, StopReason, TokenLogprob
+
+SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
+"""Whether a row of a run's outcome table is a further draw with a reply."""
 
 
 class Need(StrEnum):
@@ -39,7 +43,7 @@ class Prompt:
     Attributes
     ----------
     name
-        What the replies to it are kept under.
+        Its own: a prompt whose words change gets another one.
     template
         Its words, with the field ``{question}`` and, where it is about an answer that was given, ``{answer}``.
     is_graded
@@ -52,6 +56,11 @@ class Prompt:
     template: str
     is_graded: bool = False
     draws: int = 1
+
+    @property
+    def variant(self) -> str:
+        """The variant that its replies are stored under."""
+        return f"{AUXILIARY}{self.name}"
 
 
 @dataclass(frozen=True)

@@ -1,127 +1,100 @@
-"""The plan of confidence methods: what they need of a run, and what is asked for them."""
+"""What confidence methods need of a run, and what is asked for them: into the run's store, as its own requests are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
+from functools import cached_property, partial
+from itertools import chain
 
 import polars as pl
 
-from refusal_index.data.errors import RunFolderError
-from refusal_index.data.files import check_folder
-from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.data.run_json import Prices
+from refusal_index.models.requests import ask_for
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.batches.wave import refuse_in_flight
-from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, lacking
-from refusal_index.plugins.confidence.record import (
-    DRAWN_AGAIN,
-    OWN,
-    Sources,
-    States,
-    current,
-    further_refusals,
-    states_of,
-    training_shortage,
-)
-from refusal_index.plugins.confidence.record import FILE as STATES
+from refusal_index.plugins.confidence.folds import training_shortage
+from refusal_index.plugins.confidence.hidden_states import EXTRA as STATES_EXTRA
+from refusal_index.plugins.confidence.hidden_states import FILE, States, states_of
+from refusal_index.plugins.confidence.hidden_states import PACKAGES as STATES_PACKAGES
+from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking
 from refusal_index.plugins.confidence.registry import METHODS
-from refusal_index.plugins.confidence.transformers_states import EXTRA as STATES_EXTRA
+from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
 from refusal_index.protocol import (
     FORCED,
     Asked,
     Completion,
     Conversation,
+    Due,
     ForcedPass,
-    GraderKind,
     Pass,
-    Placement,
     Probing,
-    Procedure,
-    PromptSet,
     Protocol,
     Step,
     due,
 )
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import Wave, ask_waves
+from refusal_index.runs.carrying import Wave, ask_waves, check_in_flight
 from refusal_index.runs.checks import check_code
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress
-from refusal_index.runs.plan import open_store
-from refusal_index.runs.registry import BATCH, engine_of, note_on
+from refusal_index.runs.plan import Plan, open_store
+from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
+EMBEDDED = "almanac"
 GIVES_LOGPROBS = frozenset(
-    {"almanac", "openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"}
+    {EMBEDDED, "openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"}
     | {"hf", "vllm", "sglang", "llama-cpp-python"}
 )
-"""Providers through which log probabilities come, as far as known."""
+"""Providers that give log probabilities, as far as known."""
 
-HAS_STATES = frozenset({"almanac", "hf"})
-"""Providers whose weights are here, so that hidden states can be read."""
-
-
-STATES_PACKAGES = ("torch", "transformers")
-"""What reads the hidden states of ``hf/...``."""
+HAS_STATES = frozenset({EMBEDDED, "hf"})
+"""Providers whose weights are on this machine, so that hidden states can be read."""
 
 
 @dataclass(frozen=True)
 class ConfidencePlan:
-    """Scores that only need to be made.
+    """Scores to be made for a run.
 
     Attributes
     ----------
-    folder
-        The run's.
-    settings
-        Those of the run, and how the rest is sent.
+    run
+        The run: its folder, settings, questions and models, with the forced pass as its procedure.
     methods
-        What is wanted.
-    grader, graders
-        Who grades, and the names of those that are asked for it.
-    prompts
-        The run's prompt set.
-    questions
-        All that the run asks, by id.
+        Which scores are wanted.
+    wording
+        The words of the run's forced pass.
     outcomes
-        Its outcome table.
-    objects
-        Models and functions that are in memory, by the name that the run knows them by.
+        The run's outcome table.
     given
-        The names that did not come from the folder alone.
+        Names of models and graders that the user gave, so that functions of these names may be called.
     groups, layer
-        Of trained methods: by question id, what lies in one fold; and which hidden states a probe reads.
+        Of trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
     """
 
-    folder: RunFolder
-    settings: Settings
+    run: Plan
     methods: tuple[Method, ...]
-    grader: GraderKind
-    graders: tuple[str, ...]
-    prompts: PromptSet
-    questions: Mapping[str, Question]
+    wording: Protocol
     outcomes: pl.DataFrame
-    objects: Mapping[str, object] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
 
     @property
-    def names(self) -> dict[Asked, str]:
-        """Whom it asks, the model first."""
-        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
-        return {Asked.MODEL: self.settings.model, **graders}
+    def settings(self) -> Settings:
+        """Those of the run, and how requests are sent now."""
+        return self.run.settings
 
     @property
-    def prices(self) -> Prices:
-        """What its models cost."""
-        return self.settings.accounts.prices
+    def provider(self) -> str:
+        """The provider of the model."""
+        return self.settings.model.partition("/")[0]
+
+    @cached_property
+    def questions(self) -> dict[str, Question]:
+        """Every question of the run by id."""
+        return {one.question_id: one for one in self.run.dataset.questions}
 
     @cached_property
     def needs(self) -> frozenset[Need]:
@@ -129,122 +102,115 @@ class ConfidencePlan:
         return frozenset(need for method in self.methods for need in method.needs)
 
     @property
-    def own_prompts(self) -> tuple[Prompt, ...]:
-        """What its methods ask."""
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts of its methods."""
         return tuple(dict.fromkeys(prompt for method in self.methods for prompt in method.prompts))
-
-    def own_store(self, *, made: bool = True) -> ReplyStore:
-        """Open the replies that confidence asked for."""
-        path = RunFolder(self.folder.path / OWN).replies
-        try:
-            check_folder(path.parent)  # what is written there would else go elsewhere
-            if made:
-                path.parent.mkdir(exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(
-                f"{path.parent} cannot be used ({error.strerror}); remove it, and run again"
-            ) from error
-        return ReplyStore(path if made or path.exists() else None)
-
-    def waves(self, sources: Sources) -> Iterator[Wave]:
-        """Yield what is still to be asked, each wave when the replies to those before it are there."""
-        answers = self.missing_answers(sources)
-        tries = self.takes_logprobs and not self.settings.model.startswith(f"{ALMANAC}/")
-        if Need.LOGPROBS in self.needs and tries:
-            yield FORCED, answers[:1]  # whether log probabilities come is seen on one question
-            _check_logprobs(self, sources, answers[:1])
-        yield FORCED, answers
-        for prompt in self.own_prompts:
-            if prompt.draws > 1 and tries:
-                yield prompt.name, self.probes(prompt, sources)[:1]
-            yield prompt.name, self.probes(prompt, sources)
-
-    def missing_answers(self, sources: Sources) -> list[Conversation]:
-        """Return the questions whose forced answer is still to be asked or graded."""
-        procedure = ForcedPass(self.grader, self.wording)
-        return [
-            Conversation(question, FORCED, procedure)
-            for question in self.questions.values()
-            if question.gold is not None and self._lacks_answer(question, sources)
-        ]
-
-    def _lacks_answer(self, question: Question, sources: Sources) -> bool:
-        if sources.own.said(question.question_id, FORCED):
-            return True  # asked for before; that it may be finished is seen by whoever carries it
-        there = sources.forced(question).get(0)
-        return there is None or (Need.LOGPROBS in self.needs and there.logprobs is None)
-
-    def current(self, conversation: Conversation, own: ReplyStore) -> list[Completion]:
-        """Return what was said in a conversation to the very requests that it asks now; nothing where they were others.
-
-        A forced answer without log probabilities is none where a method needs these.
-        """
-        said = current(self.settings, conversation, own)
-        lacking_logprobs = any(one.logprobs is None for one in said if one.reply.asked is Asked.MODEL)
-        if Need.LOGPROBS in self.needs and conversation.variant == FORCED and lacking_logprobs:
-            return []
-        return said
-
-    @property
-    def wording(self) -> Protocol:
-        """The words of the forced pass."""
-        variant = next(iter(self.prompts.variants))
-        prompting = self.settings.prompting
-        return Protocol(self.prompts, variant, self.grader, Placement(prompting.placement), prompting.think)
-
-    def probing(self, prompt: Prompt, answers: Mapping[str, str]) -> Procedure:
-        """Return the procedure of a method's prompt, about the answers that it is asked of."""
-        think = self.settings.prompting.think
-        return Probing(self.grader, prompt.template, self.prompts, answers, prompt.is_graded, think)
-
-    def probes(self, prompt: Prompt, sources: Sources) -> list[Conversation]:
-        """Return the conversations of a method's prompt: of every question, or of those that have an answer."""
-        found = {one: sources.answer(question) for one, question in self.questions.items()}
-        answers = {one: answer.text for one, answer in found.items() if answer is not None and answer.text}
-        asked = [question for one, question in self.questions.items() if prompt.is_graded or one in answers]
-        return self.probed(prompt, asked, sources, answers)
-
-    def probed(
-        self,
-        prompt: Prompt,
-        questions: Iterable[Question],
-        sources: Sources,
-        answers: Mapping[str, str] = MappingProxyType({}),
-    ) -> list[Conversation]:
-        """Return the conversations of a prompt about some questions, and the answers that they have."""
-        once = self.gives_logprobs and sources.came_with_logprobs(prompt.name)
-        procedure, draws = self.probing(prompt, answers), 1 if once else prompt.draws
-        return [Conversation(question, prompt.name, procedure, draws) for question in questions]
-
-    @property
-    def gives_logprobs(self) -> bool:
-        """Whether log probabilities come from the model's provider, as far as known."""
-        return self.settings.model.partition("/")[0] in GIVES_LOGPROBS
 
     @property
     def takes_logprobs(self) -> bool:
-        """Whether log probabilities are asked for: only where a method makes use of them, since some models refuse."""
-        sampled = any(prompt.draws > 1 for prompt in self.own_prompts)
-        return Need.LOGPROBS in self.needs or (sampled and self.gives_logprobs)
+        """Whether log probabilities are asked for: only where a method uses them, since some models refuse."""
+        sampled = any(prompt.draws > 1 for prompt in self.prompts)
+        return Need.LOGPROBS in self.needs or (sampled and self.provider in GIVES_LOGPROBS)
 
-    def evidence(self, sources: Sources) -> Evidence:
+    def replies(self, store: ReplyStore) -> Replies:
+        """Return the replies in the run's store as answers."""
+        return Replies(store, self.wording.grader)
+
+    def waves(self, replies: Replies) -> Iterator[Wave]:
+        """Yield what the methods ask, each wave once the replies to those before it are stored.
+
+        Where log probabilities may not come, one question is asked first.
+        """
+        answers, first = self.missing_answers(replies), self.takes_logprobs and self.provider != EMBEDDED
+        if Need.LOGPROBS in self.needs and first:
+            yield FORCED, answers[:1]
+            _check_logprobs(self, replies, answers[:1])
+        yield FORCED, answers
+        for prompt in self.prompts:
+            if prompt.draws > 1 and first:
+                yield prompt.name, self.probes(prompt, replies)[:1]
+            yield prompt.name, self.probes(prompt, replies)
+
+    def missing_answers(self, replies: Replies) -> list[Conversation]:
+        """Return the forced passes that methods ask for, where the run's own do not do."""
+        procedure = ForcedPass(self.wording.grader, self.wording)
+        return [
+            Conversation(question, FORCED_ANSWER, procedure)
+            for question in self.questions.values()
+            if question.gold is not None and self._lacks_answer(question, replies)
+        ]
+
+    def _lacks_answer(self, question: Question, replies: Replies) -> bool:
+        if replies.store.said(question.question_id, FORCED_ANSWER):
+            return True  # it was asked for before: its grade may be missing
+        own = replies.forced(question).get(0)
+        return own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
+
+    def probes(self, prompt: Prompt, replies: Replies) -> list[Conversation]:
+        """Return the conversations of a method's prompt: about every question, or about those that have an answer."""
+        found = {one: replies.scored(question) for one, question in self.questions.items()}
+        answers = {one: answer.text for one, answer in found.items() if answer is not None and answer.text}
+        asked = [question for one, question in self.questions.items() if prompt.is_graded or one in answers]
+        return self.probes_of(prompt, asked, replies, answers)
+
+    def probes_of(
+        self, prompt: Prompt, questions: Iterable[Question], replies: Replies, answers: Mapping[str, str]
+    ) -> list[Conversation]:
+        """Return the conversations of a prompt about some questions, and the answers that they have."""
+        wording = self.wording
+        procedure = Probing(wording.grader, prompt.template, wording.prompts, answers, prompt.is_graded, wording.think)
+        came = (one for name in self.questions for one in replies.store.said(name, prompt.variant))
+        is_reported = all(one.logprobs is not None for one in came if one.reply.asked is Asked.MODEL)
+        draws = 1 if self.provider in GIVES_LOGPROBS and is_reported else prompt.draws
+        return [Conversation(question, prompt.variant, procedure, draws) for question in questions]
+
+    def current(self, conversation: Conversation, store: ReplyStore) -> list[Completion]:
+        """Return the replies to the very requests that a conversation asks now; none where those were others.
+
+        A judgement on another answer than the one that is scored now is none on this one, nor is one that was asked
+        for in other words; and a forced answer without log probabilities is none where a method needs these.
+        """
+        said = store.said(conversation.question.question_id, conversation.variant)
+        own = [one for one in said if one.reply.asked is Asked.MODEL]
+        if conversation.variant == FORCED_ANSWER:
+            is_current = Need.LOGPROBS not in self.needs or all(one.logprobs is not None for one in own)
+        else:
+            is_current = all(self._is_reply_to(conversation, one, store) for one in own)
+        return said if is_current else []
+
+    def _is_reply_to(self, conversation: Conversation, one: Completion, store: ReplyStore) -> bool:
+        place, step = (one.question_id, one.variant, Pass.PROBE, Asked.MODEL), Step(Pass.PROBE, Asked.MODEL)
+        # A draw that came as a choice of a response has the request of the first of them.
+        return one.request_sha256 is None or any(
+            one.request_sha256
+            == ask_for(self.settings, conversation, Due(step, draw), store.times_retired(*place, draw)).sha256
+            for draw in dict.fromkeys((one.draw, *range(one.draw)))
+        )
+
+    def due(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
+        """Return the conversations in which something is still to be asked."""
+        return [one for one in conversations if due(one, self.current(one, store))]
+
+    def evidence(self, replies: Replies) -> Evidence:
         """Return all that the methods make scores of."""
-        answers = {one: sources.answer(question) for one, question in self.questions.items()}
-        known = {one: answer for one, answer in answers.items() if answer is not None}
-        further = {one: _further(sources.forced(question)) for one, question in self.questions.items()}
+        scored = {one: replies.scored(question) for one, question in self.questions.items()}
+        further = {one: _further(replies.forced(question)) for one, question in self.questions.items()}
+        probes = {
+            prompt.name: {
+                one.question.question_id: list(
+                    replies.answers(one.question, one.procedure, self.current(one, replies.store)).values()
+                )
+                for one in self.probes(prompt, replies)
+            }
+            for prompt in self.prompts
+        }
         return Evidence(
             self.settings.model,
             self.questions,
-            known,
+            {one: answer for one, answer in scored.items() if answer is not None},
             further={one: answers for one, answers in further.items() if answers},
             refusals=further_refusals(self.outcomes),
-            probes={
-                prompt.name: {
-                    talk.question.question_id: sources.probed(talk, self.current(talk, sources.own))
-                    for talk in self.probes(prompt, sources)
-                }
-                for prompt in self.own_prompts
-            },
+            probes=probes,
             groups=self.groups,
             states=self.states,
             layer=self.layer,
@@ -252,18 +218,27 @@ class ConfidencePlan:
         )
 
     def states(self, ids: Sequence[str]) -> States:
-        """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size), from the run's folder."""
-        procedure, step = ForcedPass(self.grader, self.wording), Step(Pass.FORCED, Asked.MODEL)
-        talks = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
-        return states_of(self.settings.model, talks, self.folder.path / OWN / STATES, ids)
+        """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
+        procedure, step = ForcedPass(self.wording.grader, self.wording), Step(Pass.FORCED, Asked.MODEL)
+        prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
+        return states_of(self.settings.model, prompts, self.run.folder.path / FILE, ids)
 
 
 def _further(forced: Mapping[int, Answer]) -> list[Answer]:
-    return [answer for draw, answer in sorted(forced.items()) if draw > 0]
+    return [answer for draw, answer in forced.items() if draw > 0]
+
+
+def further_refusals(outcomes: pl.DataFrame) -> dict[str, dict[str, list[bool]]]:
+    """Return whether the further draws of first passes refused, by variant and question id, where that is known."""
+    drawn = outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw")
+    found: dict[str, dict[str, list[bool]]] = {}
+    for variant, question_id, refused in drawn.select("variant", "question_id", "refused").iter_rows():
+        found.setdefault(variant, {}).setdefault(question_id, []).append(refused)
+    return found
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:
-    """Say what a method lacks in a run; None where it lacks nothing."""
+    """Return what a method lacks in a run, in words; None where it lacks nothing."""
     return next(_unmet(plan, method), None)
 
 
@@ -271,13 +246,13 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     model, needs = plan.settings.model, method.needs
     if method.lacks:
         yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
-    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(DRAWN_AGAIN).is_empty():
+    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
         yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
-    if Need.LOGPROBS in needs and not plan.gives_logprobs:
+    if Need.LOGPROBS in needs and plan.provider not in GIVES_LOGPROBS:
         yield f"needs log probabilities, and {model} gives none"
-    if Need.STATES in needs and model.partition("/")[0] not in HAS_STATES:
+    if Need.STATES in needs and plan.provider not in HAS_STATES:
         yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
-    if Need.STATES in needs and model.startswith("hf/") and lacking(STATES_PACKAGES):
+    if Need.STATES in needs and plan.provider == "hf" and lacking(STATES_PACKAGES):
         yield f"needs {', '.join(lacking(STATES_PACKAGES))}; pip install 'refusal-index[{STATES_EXTRA}]'"
     if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
         yield "needs topics, and no question of this run has one"
@@ -285,9 +260,9 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
         yield short
 
 
-def _check_logprobs(plan: ConfidencePlan, sources: Sources, asked: Sequence[Conversation]) -> None:
+def _check_logprobs(plan: ConfidencePlan, replies: Replies, asked: Sequence[Conversation]) -> None:
     for one in asked:
-        answer = sources.answer(one.question)
+        answer = replies.scored(one.question)
         if answer is not None and answer.logprobs is None:
             without = (method for method in METHODS.values() if Need.LOGPROBS not in method.needs)
             left = ", ".join(method.name for method in without if unmet(plan, method) is None)
@@ -298,7 +273,7 @@ def _check_logprobs(plan: ConfidencePlan, sources: Sources, asked: Sequence[Conv
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingRequests:
     """What is still to be asked under one name.
 
     Attributes
@@ -306,9 +281,9 @@ class Pending:
     name, questions
         Of a prompt, or the forced pass, and how many questions.
     requests, most
-        Requests to the model; the most are sent where no log probabilities come, or answers come out otherwise.
+        Requests to the model; the most are sent where no log probabilities come, or where answers change.
     input_tokens
-        About how many, of the least.
+        About how many, of the fewest requests.
     """
 
     name: str
@@ -318,81 +293,61 @@ class Pending:
     input_tokens: int
 
 
-def pending(plan: ConfidencePlan) -> list[Pending]:
-    """Return what is still to be asked of a run, wave by wave; nothing is sent or written.
+def pending(plan: ConfidencePlan) -> list[PendingRequests]:
+    """Return what is still to be asked for a run, wave by wave; nothing is sent or written.
 
     Requests to a model that grades are not counted: each answer takes one, or two where its verdict cannot be read.
     """
-    with open_store(plan.folder, made=False) as store, plan.own_store(made=False) as own:
-        sources = Sources(store, own, plan.grader)
-        answers = _still(plan, plan.missing_answers(sources), own)
-        found = [_pending(plan, FORCED, answers, (), own)]
-        for prompt in plan.own_prompts:
-            talks = plan.probes(prompt, sources)
-            there = {one.question.question_id for one in talks}
-            new = plan.probed(
-                prompt, [one.question for one in answers if one.question.question_id not in there], sources
-            )
-            due_now = [*_still(plan, talks, own), *new]
-            renewed = {one.question.question_id for one in answers} & there - {
-                one.question.question_id for one in due_now
-            }
-            anew = () if prompt.is_graded else [one for one in talks if one.question.question_id in renewed]
-            found.append(_pending(plan, prompt.name, due_now, anew, own, prompt.draws))
+    with open_store(plan.run.folder, made=False) as store:
+        replies = plan.replies(store)
+        answers = plan.due(plan.missing_answers(replies), store)
+        to_come = {one.question.question_id: one.question for one in answers}
+        found = [_pending(plan, FORCED, answers, 0, 1, store)]
+        for prompt in plan.prompts:
+            probes = plan.probes(prompt, replies)
+            there = {one.question.question_id for one in probes}
+            new = plan.probes_of(prompt, [one for name, one in to_come.items() if name not in there], replies, {})
+            now = [*plan.due(probes, store), *new]
+            judged = to_come.keys() & there - {one.question.question_id for one in now}
+            found.append(_pending(plan, prompt.name, now, 0 if prompt.is_graded else len(judged), prompt.draws, store))
     return [one for one in found if one.most]
 
 
 def _pending(
-    plan: ConfidencePlan,
-    name: str,
-    talks: Sequence[Conversation],
-    anew: Sequence[Conversation],
-    own: ReplyStore,
-    draws: int = 1,
-) -> Pending:
-    asks = [(talk, one) for talk in talks for one in due(talk, plan.current(talk, own))]
-    own_asks = [(talk, one) for talk, one in asks if one.step.asked is Asked.MODEL]
-    tokens = sum(
-        one.choices * request_tokens(plan.settings.model, talk.procedure.request(one.step, talk.question))
-        for talk, one in own_asks
-    )
-    requests, embedded = sum(one.choices for _, one in own_asks), plan.settings.model.startswith(f"{ALMANAC}/")
-    each = 1 if embedded else draws
-    most = sum(one.choices if one.choices > 1 else each for _, one in own_asks) + each * len(anew)
-    return Pending(name, len(talks) + len(anew), requests, most, tokens)
+    plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], again: int, draws: int, store: ReplyStore
+) -> PendingRequests:
+    """Count the requests of some conversations, and of those that are asked again where their answers change."""
+    requests = most = tokens = 0
+    each = 1 if plan.provider == EMBEDDED else draws
+    for conversation in conversations:
+        for one in due(conversation, plan.current(conversation, store)):
+            if one.step.asked is Asked.MODEL:
+                request = conversation.procedure.request(one.step, conversation.question)
+                requests += one.choices
+                most += one.choices if one.choices > 1 else each
+                tokens += one.choices * request_tokens(plan.settings.model, request)
+    return PendingRequests(name, len(conversations) + again, requests, most + each * again, tokens)
 
 
-def _still(plan: ConfidencePlan, talks: Sequence[Conversation], own: ReplyStore) -> list[Conversation]:
-    return [one for one in talks if due(one, plan.current(one, own))]
-
-
-async def ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget: Budget) -> str | None:
-    """Ask what is missing, if anything is, and return why it ended before that, as it was told to."""
-    if not any(_taken_down(plan, wave, sources.own)[1] for wave in plan.waves(sources)):
+async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
+    """Ask what is missing, if anything is, and return why asking ended before that, as it was told to."""
+    waves = (wave for wave in map(partial(_set_aside, plan, store), plan.waves(plan.replies(store))) if wave[1])
+    first = next(waves, None)
+    if first is None:
         return None
-    check_code(plan.names, plan.given, plan.folder.path)
-    own = RunFolder(plan.folder.path / OWN)
-    if plan.settings.sending.engine != BATCH:
-        if plan.settings.sending.forget:
-            from refusal_index.plugins.batches.batch_executor import give_up  # noqa: PLC0415 - of one engine only
-
-            await give_up(plan.settings, plan.names, plan.objects, own)
-        refuse_in_flight(own, sources.own)
-    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
-    progress(Opened(0, note_on(plan.settings.sending)))
-    waves = (_taken_down(plan, wave, sources.own) for wave in plan.waves(sources))
-    return await ask_waves(waves, plan.settings, own, engine, sources.own, progress, budget)
+    run = plan.run
+    check_code(run.names, plan.given, run.folder.path)
+    check_in_flight(run, store)
+    engine = engine_of(run.settings.sending.engine)(run.settings, run.names, run.objects)
+    progress(Opened(0, note_on(run.settings.sending)))
+    return await ask_waves(chain([first], waves), run.settings, run.folder, engine, store, progress, budget)
 
 
-def _taken_down(plan: ConfidencePlan, wave: Wave, own: ReplyStore) -> Wave:
-    """Have the store know the questions of a wave, set aside what is of other requests, and leave what is to be asked.
-
-    What was replied about another answer than the one that is scored now is no judgement on this one.
-    """
-    variant, talks = wave
-    own.ask(variant, {one.question: one.draws for one in talks})
-    for talk in talks:
-        kept, passes = set(plan.current(talk, own)), talk.procedure.passes
-        said = own.said(talk.question.question_id, variant)
-        own.retire([one for one in said if one.reply.of in passes and one not in kept])
-    return variant, _still(plan, talks, own)
+def _set_aside(plan: ConfidencePlan, store: ReplyStore, wave: Wave) -> Wave:
+    """Set aside the replies of a wave that are to other requests than it has now, and keep what is to be asked."""
+    name, conversations = wave
+    for one in conversations:
+        said = store.said(one.question.question_id, one.variant)
+        if said and not plan.current(one, store):
+            store.retire(said)
+    return name, plan.due(conversations, store)

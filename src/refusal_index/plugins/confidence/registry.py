@@ -25,6 +25,9 @@ _TRAINED = (calibrated, topic, p_ik, text_classifier, apricot)
 METHODS: Mapping[str, Method] = {one.name: one for module in (*_ASKED, *_TRAINED) for one in module.METHODS}
 """Every method by its name, in the order in which they are listed."""
 
+TOPIC = topic.TOPIC
+"""The baseline of methods that are trained."""
+
 
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     """Return methods by their names, in the order of the list.

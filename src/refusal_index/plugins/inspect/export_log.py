@@ -73,6 +73,7 @@ from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.results import each_asked, procedure_of
 
+SUFFIX = ""  # a folder
 OUTCOME = "outcome"
 """Key in a sample's metadata: the row of the outcome table."""
 

@@ -47,7 +47,8 @@ from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.blocks import escape
-from refusal_index.render.comparison import BIASED
+
+BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
 class NotPossibleError(RefusalIndexError, ValueError):

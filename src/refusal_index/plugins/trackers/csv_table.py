@@ -11,6 +11,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.tables import csv_text
 from refusal_index.plugins.trackers.results import ExportedRun
 
+SUFFIX = ".csv"
 COLUMNS = {
     "run": pl.String(),
     "model": pl.String(),

@@ -31,6 +31,7 @@ from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.version import __version__
 
+SUFFIX = ""  # a folder
 SCHEMA_VERSION = "0.3.0"
 NOT_SAID = "unspecified"
 UNSAFE = re.compile(r"[^A-Za-z0-9._ -]+")

@@ -23,6 +23,7 @@ from refusal_index.plugins.trackers.results import (
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 
+SUFFIX = ""  # a folder
 FOLDER = ".eval_results"
 TASK = "question-answering"
 

@@ -13,7 +13,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from refusal_index.plugins.trackers.results import ExportedRun, name_part, numbers, withdrawn
-from refusal_index.plugins.trackers.tracker import PROJECT, Subject, completeness_of, files_of, table_of
+from refusal_index.plugins.trackers.tracker import PROJECT, RunTracker, completeness_of, files_of, table_of
+from refusal_index.runs.trackers import Subject
 
 KEY = "refusal_index.run"
 """The tag by which the same run is found again."""
@@ -30,8 +31,11 @@ SOON = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "
 """How long to try a server that does not answer; MLflow by itself is silent for four minutes, or for many more."""
 
 
-class MlflowTracker:
+class MlflowTracker(RunTracker):
     """A run of MLflow; its own environment variables say where: the tracking server or database, and the experiment."""
+
+    package = "mlflow"
+    address = "MLFLOW_TRACKING_URI"
 
     def __init__(self, subject: Subject) -> None:
         import mlflow  # noqa: PLC0415 - a package that only this needs
@@ -50,8 +54,8 @@ class MlflowTracker:
         with _giving_up_soon():
             self._log(found)
 
-    def finish(self, run: ExportedRun) -> str:
-        """Log everything, bring the run to its end, and return where it is to be seen."""
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end it there, and return where it is to be seen."""
         found = numbers(run.document)
         with _giving_up_soon():
             before = self._client.get_run(self._run_id).data.metrics

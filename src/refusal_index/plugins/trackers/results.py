@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from refusal_index.findings.summary import INCOMPLETE, summarise, with_confidenc
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import SUMMARY_VERSION, summary_document
+from refusal_index.runs.trackers import hashed, key_of
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
@@ -120,7 +120,7 @@ class ExportedRun:
         """
         if self.folder is not None:
             return key_of(self.folder)
-        return _hashed(self.model, self.dataset, read_plain(self.source))
+        return hashed(self.model, self.dataset, read_plain(self.source))
 
     @property
     def lacks(self) -> str | None:
@@ -132,16 +132,6 @@ class ExportedRun:
     def level(self) -> float:
         """The confidence level of every interval."""
         return float(self.document["confidence_level"])
-
-
-def key_of(folder: RunFolder) -> str:
-    """Return the key of a run's folder, as `ExportedRun.key` is; raises RunFolderError where it is no run's."""
-    return _hashed(folder.read_id())
-
-
-def _hashed(*parts: object) -> str:
-    whole = b"\0".join(one if isinstance(one, bytes) else str(one).encode(errors="replace") for one in parts)
-    return hashlib.sha256(whole).hexdigest()[:16]
 
 
 def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:

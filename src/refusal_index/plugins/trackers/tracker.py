@@ -1,42 +1,28 @@
-"""Trackers of experiments: what each of them can do, and opening one by its name."""
+"""Logging exported runs in a tracker."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from textwrap import shorten
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
 
-from refusal_index.data.folder import RunFolder
-from refusal_index.errors import RefusalIndexError
-from refusal_index.plugins.trackers.results import ExportedRun, ExportError, TrackerError, key_of
-from refusal_index.redaction import redacted, redacted_in
-
-TRACKERS = {
-    "wandb": ("wandb", "refusal_index.plugins.trackers.wandb_tracker:WandbTracker"),
-    "mlflow": ("mlflow", "refusal_index.plugins.trackers.mlflow_tracker:MlflowTracker"),
-}
-"""The trackers by name: the package that each needs, and where it is."""
-
-ADDRESSES = {"wandb": "WANDB_BASE_URL", "mlflow": "MLFLOW_TRACKING_URI"}
-"""The variable of the environment that holds the address of each."""
-
-UNREACHABLE = re.compile(
-    r"connection refused|connection reset|no such host|name resolution|name or service not known|nodename nor servname|"
-    r"network is unreachable|no route to host|deadline exceeded|timed? ?out",
-    re.IGNORECASE,
+from refusal_index.plugins.trackers.results import ExportedRun, ExportError, TrackerError, read_folder
+from refusal_index.redaction import redacted_in
+from refusal_index.runs.trackers import (
+    Subject,
+    Tracker,
+    config_of,
+    is_installed,
+    not_installed,
+    short_title,
+    told,
+    tracker_class,
 )
-"""How clients say that no server answered: each has exceptions of its own, and the system's words within them."""
 
 PROJECT = "refusal-index"
 """The project or experiment that a run goes to where the tracker's own settings name none."""
@@ -44,49 +30,17 @@ PROJECT = "refusal-index"
 MOST_ROWS = 100_000
 """Most outcomes of a table that a tracker shows; the file beside it holds all."""
 
-LONGEST_TITLE, LONGEST_REASON = 128, 300
 
+class RunTracker(ABC):
+    """A tracker that logs whatever is exported: a run's folder, or an outcome table."""
 
-@dataclass(frozen=True)
-class Subject:
-    """What a tracker is told of a run before anything was asked."""
+    def finish(self, folder: Path) -> str:
+        """Log all results of a run's folder, end the run, and return where it is to be seen."""
+        return self.log(read_folder(folder))
 
-    key: str  # the same whenever the same run is logged
-    title: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Tracker(Protocol):
-    """A run in a tracker, begun when it is made; every method may raise whatever the tracker's client raises."""
-
-    def count(self, found: Mapping[str, float]) -> None:
-        """Log how far the run has come."""
-
-    def finish(self, run: ExportedRun) -> str:
-        """Log everything, bring the run to its end, and return where it is to be seen."""
-
-    def abandon(self) -> None:
-        """Bring the run to its end as one that failed."""
-
-    def wait(self) -> None:
-        """Leave the run as one that ended as it was told to, without results yet; the same command goes on."""
-
-
-def is_installed(name: str) -> bool:
-    """Whether the package that a tracker needs is there."""
-    return find_spec(TRACKERS[name][0]) is not None
-
-
-def not_installed(name: str) -> str:
-    """Return what to do where it is not."""
-    return f"{TRACKERS[name][0]} is not installed; pip install 'refusal-index[{name}]'"
-
-
-def open_tracker(name: str, subject: Subject) -> Tracker:
-    """Begin a run in a tracker; it raises whatever the tracker's client raises."""
-    module, _, made = TRACKERS[name][1].partition(":")
-    tracker: Tracker = getattr(import_module(module), made)(subject)
-    return tracker
+    @abstractmethod
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end it there, and return where it is to be seen."""
 
 
 def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
@@ -95,9 +49,9 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
         raise ExportError("to", not_installed(name))
     said = []
     for run in runs:
-        subject = Subject(run.key, _short(run.title), config_of(run.settings, run.about) or _named(run))
+        subject = Subject(run.key, short_title(run.title), config_of(run.settings, run.about) or _named(run))
         try:
-            said.append(f"{name}: {_logged(open_tracker(name, subject), run)}")
+            said.append(f"{name}: {_logged(tracker_class(name)(subject), run)}")
         except Exception as error:
             raise TrackerError(f"{name}: {told(name, error)}") from error
     return said
@@ -106,40 +60,15 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
 def _logged(tracker: Tracker, run: ExportedRun) -> str:
     """Log a run; one that a tracker took in part only does not stay there as one that goes on."""
     try:
-        return tracker.finish(run)
+        if run.folder is not None:
+            return tracker.finish(run.source)
+        if isinstance(tracker, RunTracker):
+            return tracker.log(run)
+        raise TrackerError(f"{run.source} is a table; give runs' folders")
     except BaseException:
         with suppress(Exception):
             tracker.abandon()
         raise
-
-
-def subject_of(folder: RunFolder, title: str) -> Subject:
-    """Return what a tracker is told of a folder that was just made; raises RunFolderError where there is none."""
-    config = config_of(folder.read_settings(), folder.read_about())
-    return Subject(key_of(folder), _short(redacted(title)), config)
-
-
-def config_of(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a run was asked, as `run.json` holds it, without keys; empty where nothing is known."""
-    found: dict[str, Any] = redacted_in({**settings, **({"about": dict(about)} if about else {})})
-    return found
-
-
-def told(name: str, error: BaseException) -> str:
-    """Return what went wrong in a tracker, on one line and without keys."""
-    said = " ".join(str(error).split()) or "no reason given"
-    if isinstance(error, RefusalIndexError):
-        return redacted(said)
-    unanswered = UNREACHABLE.search(said)
-    if unanswered is not None:
-        return f"{_address(name)} cannot be reached ({unanswered[0].lower()})"
-    return shorten(redacted(f"{type(error).__name__}: {said}").rstrip("."), LONGEST_REASON, placeholder=" ...")
-
-
-def _address(name: str) -> str:
-    """Return where a tracker's server is, without who asks it."""
-    found = urlsplit(os.environ.get(ADDRESSES[name], ""))
-    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}" if found.scheme.startswith("http") else "its server"
 
 
 def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
@@ -169,10 +98,6 @@ def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
 def _named(run: ExportedRun) -> dict[str, Any]:
     named: dict[str, Any] = redacted_in({"model": run.model, "dataset": run.dataset, "source": run.source.name})
     return named
-
-
-def _short(title: str) -> str:
-    return " ".join(title.split())[:LONGEST_TITLE]
 
 
 def _without_nan(table: pl.DataFrame) -> pl.DataFrame:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 
 from refusal_index.plugins.trackers.results import ExportedRun, TrackerError, numbers, withdrawn
-from refusal_index.plugins.trackers.tracker import PROJECT, Subject, completeness_of, files_of, table_of
+from refusal_index.plugins.trackers.tracker import PROJECT, RunTracker, completeness_of, files_of, table_of
+from refusal_index.runs.trackers import Subject
 
 QUIET = {
     "console": "off",  # what is printed may be a reply
@@ -31,8 +32,11 @@ SOON = {"init_timeout": 15.0}
 """Seconds to try a server that does not answer at the beginning, unless WANDB_INIT_TIMEOUT says otherwise."""
 
 
-class WandbTracker:
+class WandbTracker(RunTracker):
     """A run of W&B; its own environment variables say where: project, entity, offline or not."""
+
+    package = "wandb"
+    address = "WANDB_BASE_URL"
 
     def __init__(self, subject: Subject) -> None:
         import wandb  # noqa: PLC0415 - a package that only this needs
@@ -56,8 +60,8 @@ class WandbTracker:
         """Log how far the run has come."""
         self._run.log(dict(found))
 
-    def finish(self, run: ExportedRun) -> str:
-        """Log everything, bring the run to its end, and return where it is to be seen."""
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end it there, and return where it is to be seen."""
         found = numbers(run.document)
         for name in withdrawn(self._run.summary.keys(), found):
             del self._run.summary[name]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.findings.comparison import compare_pair
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.matching import CompareOptions, settings_statements
 from refusal_index.findings.ranking import rank
-from refusal_index.render.format import listed, reason_text
+from refusal_index.render.format import listed
 from refusal_index.render.report.confidence import ConfidenceView, confidence_view
 from refusal_index.render.report.figures import Mosaic, Plane, mosaics, plane
 from refusal_index.render.report.headline import GRAVE, Headline, finding, headline, paper_indices, verdict
@@ -24,15 +23,19 @@ from refusal_index.render.report.tables import (
     MetricRow,
     completeness_rows,
     cost_rows,
-    count,
     draws_rows,
     index_scale,
     metric_rows,
-    number,
-    percent,
     sensitivity_rows,
 )
+from refusal_index.render.sentences import selected, sentence
 from refusal_index.stats import Estimate
+
+SENTENCES = (
+    *("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader"),
+    *("matched", "partly_shared", "unpaired", "letters", "not_ranked"),
+)
+"""What the first screen says of a comparison or a ranking."""
 
 
 @dataclass(frozen=True)
@@ -129,83 +132,19 @@ def _by_index(line: OverviewLine) -> float:
 
 def _compared(runs: Sequence[ReportRun]) -> tuple[tuple[str, ...], dict[int, str], tuple[str, ...]]:
     """Return sentences, the letters of each run, and notes."""
-    compared, level = [run.run for run in runs], runs[0].summary.confidence_level
+    compared, summary = [run.run for run in runs], runs[0].summary
     if len({run.dataset_id for run in compared}) > 1:
         datasets = list(dict.fromkeys(run.dataset or "not stated" for run in compared))
-        told = f"The runs are over different questions ({listed(datasets)}): each stands for itself."
-        return (told,), {}, ()
-    differing = differing_settings(compared)
-    notes = (
-        (f"The runs were not asked alike ({', '.join(differing)} differ): what differs may come from there.",)
-        if differing
-        else ()
-    )
-    first = runs[0].summary
+        return (f"The runs are over different questions ({listed(datasets)}): each stands for itself.",), {}, ()
     options = CompareOptions(
-        confidence_level=level, penalty=first.penalty, truthfulness_weights=first.truthfulness_weights
+        confidence_level=summary.confidence_level,
+        penalty=summary.penalty,
+        truthfulness_weights=summary.truthfulness_weights,
     )
+    notes = tuple(sentence(one, "page") for one in settings_statements(compared))
     try:
-        if len(runs) == 2:
-            return tuple(_pair(compared, options)), {}, notes
-        return *_ranking(compared, options), notes
+        found = compare_pair(compared, options) if len(runs) == 2 else rank(compared, options)
     except OutcomeTableError as error:
         return (f"They were not compared: {error}.",), {}, notes
-
-
-def _pair(runs: Sequence[ComparedRun], options: CompareOptions) -> Iterator[str]:
-    found = compare_pair(runs, options)
-    single = found.variants[0]
-    difference = found.headline
-    if difference.estimate is None or difference.pvalue is None:
-        yield f"Whether the two differ cannot be said ({reason_text(difference.reason)})."
-        yield _matched(single.match)
-        return
-    ahead, ends = difference.estimate >= 0, difference.confidence_interval(options.confidence_level)
-    first, second = (run.label for run in (runs if ahead else runs[::-1]))
-    low, high = ends if ahead else (-ends.high, -ends.low)
-    apart = difference.pvalue < 1 - options.confidence_level
-    reach = f"from {number(low, 2)} to {number(high, 2)}, p = {_p(difference.pvalue)}"
-    size = f"{number(abs(difference.estimate), 2)} ({reach})"
-    if apart:
-        yield f"The refusals of {first} follow its knowledge more closely than those of {second}, by {size}."
-    else:
-        yield f"{first} and {second} cannot be told apart: they differ by {size}."
-    yield _matched(single.match)
-
-
-def _ranking(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tuple[str, ...], dict[int, str]]:
-    found = rank(runs, options)
-    ranked, share = found.ranking.runs, percent(1 - found.ranking.confidence_level)
-    sentences = [
-        *_leader([(runs[run.row].label, run.letters) for run in ranked]),
-        _matched(found.match),
-        f"Runs that share a letter cannot be told apart; the chance of even one false difference is at most {share}.",
-    ]
-    if found.ranking.unranked:
-        names = [f"{runs[run.row].label} ({reason_text(run.reason)})" for run in found.ranking.unranked]
-        sentences.append(f"Not ranked: {listed(names)}.")
-    return tuple(sentences), {run.row: run.letters for run in ranked}
-
-
-def _leader(ranked: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Say which run has the highest index, and which others may be as good."""
-    if len(ranked) < 2:
-        return
-    (first, letters), *others = ranked
-    ties = [label for label, theirs in others if set(letters) & set(theirs)]
-    if ties and len(ties) == len(others):
-        yield f"None of these runs can be told apart from the highest, {first}."
-    elif ties:
-        yield f"The refusals of {first} follow its knowledge most closely; {listed(ties)} cannot be told apart from it."
-    else:
-        yield f"The refusals of {first} follow its knowledge more closely than those of any other run."
-
-
-def _matched(found: Match) -> str:
-    if found.paired:
-        return f"Compared on {count(len(found.matrix.question_ids), 'question')} that every run has a grade for."
-    return "Compared unpaired, since the runs share few questions: what differs may be these, not the model."
-
-
-def _p(value: float) -> str:
-    return "below .0001" if value < 0.0001 else f"{value:.2g}"
+    letters = {} if isinstance(found, PairComparison) else {one.row: one.letters for one in found.ranking.runs}
+    return tuple(selected(found, *SENTENCES, audience="page")), letters, notes

@@ -1,0 +1,110 @@
+"""What the command `confidence` says in words: methods, requests to come, what was done and added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from refusal_index.data.confidence import JoinedScores
+from refusal_index.data.errors import listed, shortened
+from refusal_index.data.run_json import UNPRICED, Prices
+from refusal_index.plugins.confidence.plan import PendingRequests
+from refusal_index.plugins.confidence.scores import AddedScores, Allowed, Confidence
+from refusal_index.render.blocks import Block, Table
+from refusal_index.runs.dry_run import REPLY_TOKENS
+
+
+def methods_blocks(allowed: Sequence[Allowed]) -> Iterator[Block]:
+    """Yield what each method is and needs, and whether the run allows it."""
+    rows = [
+        (one.method.name, one.method.about, ", ".join(sorted(one.method.needs)) or "nothing more", one.reason or "yes")
+        for one in allowed
+    ]
+    columns = ("method", "what it is", "needs", "allowed")
+    yield Table.of(columns, rows, left=columns)
+
+
+def pending_blocks(pending: Sequence[PendingRequests], prices: Prices = UNPRICED) -> Iterator[Block]:
+    """Yield what would be sent, and about what that costs where prices are known."""
+    yield from ("dry run: nothing is sent", "")
+    rows = [
+        (one.name, f"{one.questions:,}", _range(one.requests, one.most), f"{one.input_tokens:,}") for one in pending
+    ]
+    least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
+    rows.append(("all", "", _range(least, most), f"{tokens:,}"))
+    yield Table.of(("asked", "questions", "requests", "about tokens in"), rows, left=("asked",))
+    cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
+    if cost is not None:
+        yield from ("", f"about ${cost:,.2f}, at {REPLY_TOKENS} tokens a reply and without graders")
+    if least < most:
+        yield ""
+        yield (
+            "The most are sent where no log probabilities come, so that replies are drawn instead, or where an answer "
+            "that was judged comes out otherwise."
+        )
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def done_blocks(found: Confidence) -> Iterator[Block]:
+    """Yield what was sent for the scores, why it ended early, and where they are."""
+    if found.ended is not None:
+        yield from ("", f"ended early: {found.ended}; what was not asked yet has no score")
+    used = found.usage
+    cost = "" if used.cost is None else f", ${used.cost:,.2f}"
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    yield from ("", f"asked now: {used.requests:,} requests, {tokens}{cost}")
+    made = {one.name for one in found.methods}
+    kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
+    beside = f"; scores of {', '.join(kept)} beside these" if kept else ""
+    yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+
+
+def added_blocks(added: AddedScores) -> Iterator[Block]:
+    """Yield how far added scores cover the run, and what is not among them."""
+    rows = [(one.method, f"{one.questions:,}", f"{one.empty:,}", f"{one.of:,}") for one in added.joined.coverage]
+    yield Table.of(("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",))
+    for remark in _remarks(added):
+        yield from ("", remark)
+
+
+def _remarks(added: AddedScores) -> Iterator[str]:
+    if added.joined.unknown.height:
+        yield _unknown(added.joined)
+    if added.joined.by_text:
+        yield f"{added.joined.by_text:,} questions were found by their text."
+    if added.left_out:
+        yield (
+            f"Left out: {listed(added.left_out)}, uncertainties that no formula makes scores of. Calibrate one on "
+            "questions that are held out, and name its column with --column confidence=NAME."
+        )
+    if added.replaced:
+        yield f"Earlier scores of the same methods are replaced: {', '.join(added.replaced)}."
+    if added.assumed:
+        yield (
+            "A score without a pass is taken to be of the answer that counts: the first pass's where that answered, "
+            "else the forced one. If it is of another answer, say whether that is right in a column 'correct'."
+        )
+
+
+def _unknown(joined: JoinedScores) -> str:
+    row, count = joined.unknown.row(0, named=True), joined.unknown.height
+    place = ", ".join(
+        f"{name} {shortened(row[name])}" for name in ("question_id", "variant", "draw") if row[name] is not None
+    )
+    are = "1 score is of an answer" if count == 1 else f"{count:,} scores are of answers"
+    return f"{are} that the run does not have, and left out (first: {place})."
+
+
+def added_document(added: AddedScores) -> dict[str, Any]:
+    """Return the same for JSON."""
+    return {
+        "coverage": [asdict(one) for one in added.joined.coverage],
+        "unknown": added.joined.unknown.height,
+        "by_text": added.joined.by_text,
+        "left_out": list(added.left_out),
+        "replaced": list(added.replaced),
+    }
