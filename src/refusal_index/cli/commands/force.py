@@ -25,19 +25,7 @@ from refusal_index.cli.shared_options import (
 
 
 @takes_settings(
-    *(
-        "dataset",
-        "data",
-        "grader",
-        "refusal",
-        "seed",
-        "prompts",
-        "placement",
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "engine",
-    ),
+    *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
     "truthfulness_weights",
