@@ -29,7 +29,7 @@ from subprocess import DEVNULL
 import polars as pl
 from benchmarks.http_client import COMMAND, MODELS, account, answered, server
 
-from refusal_index.protocol import Asked, Pass, Request, request_seed
+from refusal_index.protocol import Pass, Request, Role, request_seed
 
 STORED = "SELECT question_id, variant, pass, asked, draw, attempt FROM replies"
 BROKEN = ("stored and asked again", "ended otherwise than complete", "another table")
@@ -46,7 +46,7 @@ def stored_seeds(folder: Path, seed: int) -> set[int]:
         except sqlite3.OperationalError:  # its tables are not made yet
             return set()
     return {
-        request_seed(seed, question_id, draw, variant, Request(Pass(of), Asked(asked), (), attempt))
+        request_seed(seed, question_id, draw, variant, Request(Pass(of), Role(asked), (), attempt))
         for question_id, variant, of, asked, draw, attempt in rows
     }
 

@@ -100,7 +100,7 @@ def begin(place: Place, number: int) -> int:
             each = questions(number)
             while part := list(islice(each, AT_ONCE)):
                 for variant in plan.procedures:
-                    store.ask(variant, dict.fromkeys(part, 1))
+                    store.require(variant, dict.fromkeys(part, 1))
     return number * len(plan.procedures)
 
 

@@ -28,8 +28,8 @@ from refusal_index.plugins.batches.ray_actors import EmbeddedAsker
 from refusal_index.plugins.batches.ray_cluster import QUIET, cluster
 from refusal_index.plugins.batches.ray_pipeline import answered, desk_here, shards_of
 from refusal_index.plugins.batches.ray_shards import Shards
-from refusal_index.plugins.batches.wave import Pending, talks_of, wave
-from refusal_index.protocol import Asked, Conversation, GraderKind, Protocol, TwoPass, load_prompt_set
+from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.protocol import Conversation, GraderKind, Protocol, Role, TwoPass, load_prompt_set
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -89,7 +89,7 @@ def first_passes(questions: int) -> list[Pending]:
         for variant in ("low", "normal", "high", "highest")
     ]
     with ReplyStore(None) as store:
-        return list(wave(talks_of(conversations, store), settings, {Asked.MODEL: MODEL}))
+        return list(wave(question_states(conversations, store), settings, {Role.MODEL: MODEL}))
 
 
 def measured(requests: list[Pending], size: int, nodes: int) -> Found:

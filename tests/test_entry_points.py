@@ -15,6 +15,14 @@ from typer.testing import CliRunner
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.cli.groups import CORE, GROUPS
+from refusal_index.data.datasets import dataset_names, load_dataset
+from refusal_index.data.imports import ReadOptions
+from refusal_index.models.settings import SettingError
+from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.results import ExportError
+from refusal_index.protocol import GraderKind
+from refusal_index.runs.checks import grader_of
+from refusal_index.runs.first_passes import import_file
 
 PREFIX = "refusal_index."
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -76,3 +84,80 @@ def test_a_source_tree_or_an_older_installation_ends_in_one_line(plugins, monkey
     assert done.exit_code == 2
     assert "reinstall" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+PLUGIN = """
+from refusal_index.data.datasets.dataset import Dataset
+from refusal_index.data.imports import FirstPass
+from refusal_index.data.outcome import Grade, Question
+
+SUFFIX = ".txt"
+
+ASKED = Question("q1", "What is the capital of Peru?", "Lima")
+
+def questions(data):
+    return Dataset("capitals", (ASKED,), "0" * 64, "memory", "exact", "none")
+
+def passes(path, options):
+    return (FirstPass(ASKED, None, None, Grade.CORRECT),)
+
+def export(runs, out):
+    out.write_text("".join(run.title for run in runs))
+    return [str(out)]
+"""
+
+
+@pytest.fixture
+def another(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another distribution, which registers one object of each of some kinds."""
+    metadata = tmp_path / "another-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: another\nVersion: 1.0\n")
+    kinds = {
+        "datasets": "capitals = another_plugin:questions",
+        "importers": "atlas = another_plugin:passes",
+        "graders": "lenient = another_plugin:grade",
+        "exporters": "titles = another_plugin",
+        "commands": "study = another_plugin:questions",
+    }
+    lines = (f"[{PREFIX}{kind}]\n{line}\n" for kind, line in kinds.items())
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    (tmp_path / "another_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("another")
+def test_a_dataset_of_a_plugin_is_loaded_and_listed():
+    assert load_dataset("capitals").questions[0].gold == "Lima"
+    assert "capitals" in dataset_names()
+    assert len(load_dataset("capitals+almanac").questions) == 2
+
+
+@pytest.mark.usefixtures("another")
+def test_a_format_of_a_plugin_is_imported(tmp_path):
+    (tmp_path / "file.atlas").write_text("anything")
+    found = import_file(tmp_path / "file.atlas", "atlas", ReadOptions(name="me"))
+    assert [(one.model, one.question.question_id) for one in found.passes] == [("me", "q1")]
+
+
+@pytest.mark.usefixtures("another")
+def test_a_grader_of_a_plugin_is_its_function():
+    assert grader_of("lenient") == (GraderKind.MODEL, ("python:another_plugin:grade",))
+    assert grader_of("lenient,openai/a")[1] == ("python:another_plugin:grade", "openai/a")
+    with pytest.raises(SettingError, match=r"expected one of .*lenient.*did you mean 'lenient'"):
+        grader_of("lenien")
+
+
+@pytest.mark.usefixtures("another")
+def test_an_exporter_of_a_plugin_writes(tmp_path):
+    table = tmp_path / "outcomes.csv"
+    table.write_text("question_id,model,refused,wrong\nq1,me,false,false\nq2,me,true,true\n")
+    assert export_runs([table], "titles", tmp_path / "out.txt")[0] == str(tmp_path / "out.txt")
+    assert (tmp_path / "out.txt").read_text() == "me"
+    with pytest.raises(ExportError, match=r"expected one of csv, .*, titles, wandb"):
+        export_runs([table], "title", tmp_path / "out.txt")
+
+
+@pytest.mark.usefixtures("another")
+def test_a_name_of_ours_stays_ours():
+    assert entry_points.find("commands", "study").value == REGISTERED["commands"]["study"]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "refusal-index"
+OTHERS_ONLY = frozenset({"datasets", "graders"})
+"""Kinds of which this package registers none: its own are part of the core."""
 
 
 class PluginError(RefusalIndexError, RuntimeError):
@@ -42,7 +44,7 @@ def own(kind: str) -> Mapping[str, EntryPoint]:
 
     with suppress(PackageNotFoundError):
         found = {one.name: one for one in distribution(DISTRIBUTION).entry_points.select(group=f"refusal_index.{kind}")}
-        if found:
+        if found or kind in OTHERS_ONLY:
             return found
     raise not_registered(kind)
 

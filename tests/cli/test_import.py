@@ -70,7 +70,7 @@ def test_grades_of_right_and_wrong_only_are_told_how_to_find_refusals(run):
 def test_what_is_unscored_is_counted_with_its_reason(run):
     Path("u.csv").write_text("question,answer,grade\n" + "".join(f"q{n},1,{g}\n" for n, g in enumerate(["A", "", "C"])))
     said = run("u.csv", "--out", "o.csv").stdout
-    assert "1 of 3 could not be scored (first_not_graded 1)" in said
+    assert "1 of 3 questions could not be scored (first_not_graded 1)" in said
     assert "would mislead" in said
 
 

@@ -82,7 +82,7 @@ def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons
     said = " ".join(result.stdout.split())
     assert f"{missing} of 100 questions" in said
     assert f"(first_truncated {missing - 1}, request_failed 1)" in said
-    assert f"{missing} ({missing}.0%)" in said
+    assert f"{missing} ({missing}.0 %)" in said
 
 
 def test_with_a_third_unscored_the_status_is_incomplete_and_the_first_line_says_so(command):

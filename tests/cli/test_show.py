@@ -13,8 +13,10 @@ from refusal_index.cli.runs import show_run
 from refusal_index.data import Outcome, Question
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.findings.conclusions import usage as total_usage
 from refusal_index.findings.summary import Summary, Usage, summarise
-from refusal_index.render.summary import summary_blocks, usage_text
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.results import Missing
 from refusal_index.runs.writing import Run
 
@@ -71,9 +73,9 @@ def test_few_unscored_are_said_and_many_are_a_warning(capsys):
     many = table((70, 30, 40, 60), Identification("m", "d", "many"), unscored=50)
     lines = printed(capsys, summarise(pl.concat([few, many])))
     said = " ".join(lines)
-    assert "2 (1.0%)" in said
+    assert "2 (1.0 %)" in said
     assert "few: 2 of 202 questions could not be scored (request_failed 2)." in said
-    assert "50 (20.0%)" in said
+    assert "50 (20.0 %)" in said
     assert "many: 50 of 250 questions (20.0 %) could not be scored (request_failed 50)" in said
 
 
@@ -142,7 +144,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
         (
             Usage(1000, 20, 3, cost=0.5),
             Usage(500, 10, 2),
-            "5 requests, 1,500 tokens in, 30 out, at a cost that is not known of all",
+            "5 requests, 1,500 tokens in, 30 out, total cost not known",
         ),
         (
             Usage(1000, 20, 3, cost=0.5, unpriced_tokens=1200),
@@ -155,5 +157,5 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
 def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(low, high, told):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
     usage = {name: used for name, used in (("low", low), ("high", high)) if used is not None}
-    assert usage_text(summarise(tables, usage=usage)) == f"answered in all: {told}"
-    assert usage_text(summarise(tables)) is None
+    assert sentence(total_usage(summarise(tables, usage=usage))) == f"In all: {told}"
+    assert total_usage(summarise(tables)) is None

@@ -19,10 +19,10 @@ from refusal_index.plugins.confidence.plan import ConfidencePlan
 from refusal_index.plugins.confidence.registry import METHODS as REGISTERED
 from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Pass,
     Reply,
+    Role,
     StopReason,
     TokenLogprob,
     is_auxiliary,
@@ -54,7 +54,7 @@ def measured(run: Path | str, *names: str) -> Confidence:
 def auxiliary(run: Path, of: Pass) -> list[Completion]:
     """Return the replies of one pass in a run's store that confidence methods asked for."""
     with open_store(RunFolder(run)) as store:
-        return [one for one in store.replies() if is_auxiliary(one.variant) and one.reply.of is of]
+        return [one for one in store.replies() if is_auxiliary(one.variant) and one.reply.pass_ is of]
 
 
 def rows(found: Confidence, method: str) -> list[tuple[object, ...]]:
@@ -145,7 +145,7 @@ def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | 
 def said(text: str, stop_reason: StopReason = StopReason.STOP, **shares: float) -> tuple[Reply, TokenLogprob | None]:
     """Return a judgement and its token, with the probabilities of what might have stood there."""
     held = {name: math.log(share) for name, share in shares.items()}
-    return Reply(Pass.PROBE, Asked.MODEL, text, stop_reason), (
+    return Reply(Pass.PROBE, Role.MODEL, text, stop_reason), (
         TokenLogprob(text, held[text], tuple(held.items())) if held else None
     )
 
@@ -177,10 +177,10 @@ def test_a_judgement_on_another_answer_is_set_aside_and_asked_again():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, "p-true")
     asked = ASKED["p-true"]
-    forced = [one for one in auxiliary(run.path, Pass.FORCED) if one.reply.asked is Asked.MODEL]
+    forced = [one for one in auxiliary(run.path, Pass.FORCED) if one.reply.role is Role.MODEL]
     with open_store(run.folder) as store:
         store.retire(forced[:1])
-        store.put([replace(forced[0], reply=Reply(Pass.FORCED, Asked.MODEL, "<answer>another</answer>"), attempt=1)])
+        store.put([replace(forced[0], reply=Reply(Pass.FORCED, Role.MODEL, "<answer>another</answer>"), attempt=1)])
     measured(run.path, "p-true")
     assert ASKED["p-true"] - asked == 10, "of that question alone"
     measured(run.path, "p-true")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import description, payoffs_of
+from refusal_index.plugins.trackers.results import payoffs_of
+from refusal_index.render.sentences import description
 from refusal_index.stats.baseline import Payoffs
 
 

@@ -28,9 +28,11 @@ from refusal_index import refusal_index_many
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.findings.conclusions import lacking
 from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.findings.summary import VariantSummary, is_complete, summarise
-from refusal_index.render.summary import lacking, summary_table, summary_to_json
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import summary_table, summary_to_json
 from refusal_index.stats import ContingencyTable, missing_bounds
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
@@ -97,14 +99,14 @@ def test_a_variant_that_lacks_a_third_is_incomplete_whatever_its_index_is(cells)
     assert table.rows[0][table.columns.index("status")] == "incomplete"
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
     scored = sum(cells.values())
-    assert lacking(summary) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
+    assert sentence(lacking(summary)) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
 
 
 def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest() -> None:
     to_come = Outcome(None, None, unscored_reason=NOT_FINISHED)
     parts = {"low": {RIGHT: 99, UNSCORED: 1}, "normal": {RIGHT: 120, to_come: 80}, "high": {to_come: 200}}
     summary = summarise(pl.concat([table_of(cells, name) for name, cells in parts.items()]))
-    assert lacking(summary) == (
+    assert sentence(lacking(summary)) == (
         "Incomplete: normal 120 of 200, high 0 of 200 questions scored; the run's own command asks for the rest."
     )
 
@@ -130,7 +132,11 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
         "missing_share": unscored / 50,
     }
     assert (document["complete"], variant.status == "incomplete") == (complete, not complete)
-    assert lacking(summary) == (None if complete else f"Incomplete: normal {50 - unscored} of 50 further draws scored.")
+    lacks = lacking(summary)
+    if not complete:
+        assert sentence(lacks) == f"Incomplete: normal {50 - unscored} of 50 further draws scored."
+    else:
+        assert lacks is None
     assert ("incomplete_draws" in codes(variant)) is not complete
     assert "repeated_draws_unused" not in codes(variant)
     if not complete:
@@ -150,7 +156,7 @@ def test_where_every_question_is_drawn_once_there_are_no_further_draws() -> None
 def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:
     low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
     summary = summarise(pl.concat([low, drawn_again(10, 40, "high", NOT_FINISHED)]))
-    assert lacking(summary) == (
+    assert sentence(lacking(summary)) == (
         "Incomplete: low 80 of 100 questions and high 10 of 50 further draws scored; "
         "the run's own command asks for the rest."
     )

@@ -13,10 +13,11 @@ from scipy.special import ndtri
 from tests.render.making import report_run
 
 from refusal_index.data.outcome_table import SCHEMA
+from refusal_index.findings.conclusions import doubts, joint
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.findings.summary import Summary, summarise
-from refusal_index.render.report.headline import spoilers
-from refusal_index.render.summary import spread_sentence, summary_to_json
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import summary_to_json
 from refusal_index.stats import Estimate, HomogeneityTest, joint_refusal_index
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)
@@ -105,7 +106,7 @@ def test_prompts_that_cannot_be_compared_do_not_disagree() -> None:
     nothing = HomogeneityTest(None, None, None, "undefined", "fewer_than_two_variants")
     none = replace(pooled_of((0.5, 0.5)), between_prompts=Estimate(None, status="undefined"), homogeneity=nothing)
     assert not none.disagree(0.95)
-    assert spread_sentence(none) == ""
+    assert "prompts" not in sentence(joint(summary_of((0.5, 0.5)), none))
 
 
 @pytest.mark.parametrize(
@@ -121,15 +122,16 @@ def test_the_report_says_how_far_prompts_lie_apart_by_its_size(
     spread: float, high: float, test: HomogeneityTest, weight: str | None, title: str | None
 ) -> None:
     run = report_run(completed(tables((0.5, 0.5))))
-    found = spoilers(replace(run, summary=replace(run.summary, pooled=(with_spread(spread, high, test),))))
-    told = [(one.weight, one.title) for one in found if one.title.startswith("Prompts")]
-    assert told == ([] if title is None else [(weight, title)])
+    found = doubts(replace(run.summary, pooled=(with_spread(spread, high, test),)))
+    said = [(one.severity, sentence(one, "title")) for one in found if one.code.startswith("prompts")]
+    assert said == ([] if title is None else [(weight, title)])
 
 
 def test_spread_as_a_sentence() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
-    assert spread_sentence(pooled) == (
-        ". Between prompts RI has a standard deviation of 0.15 [0.07, 0.30]: one more prompt like these would "
-        "show between 0.10 and 0.70"
+    summary = summary_of((0.5, 0.5))
+    assert sentence(joint(summary, pooled)).endswith(
+        ". Between prompts RI has a standard deviation of 0.15 [0.07, 0.30]: for one more prompt like these it would "
+        "lie between 0.10 and 0.70."
     )
-    assert "up to 0.20" in spread_sentence(with_spread(0.0, 0.2, CHANCE))
+    assert "up to 0.20" in sentence(joint(summary, with_spread(0.0, 0.2, CHANCE)))

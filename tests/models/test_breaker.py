@@ -8,7 +8,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from refusal_index.models.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, Kind
+from refusal_index.models.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, FailureKind
 from refusal_index.runs.engine import RunFailedError
 from tests.models.conftest import both_clients, run
 from tests.models.fake_api import FakeApi
@@ -16,7 +16,7 @@ from tests.models.test_run import sums
 from tests.tiers import others_nightly
 
 COUNT = 40
-NO = Failure("no", "openai/any", Kind.LASTING)
+NO = Failure("no", "openai/any", FailureKind.LASTING)
 
 
 class Clock:
@@ -38,7 +38,7 @@ def test_it_opens_once_after_so_many_different_questions_in_a_row():
     assert breaker.reason is None, "a reply in between breaks the row"
     breaker.worked("grader")
     for number in range(5):
-        breaker.failed("model", f"s{number}", Failure("no longer", "openai/any", Kind.LASTING))
+        breaker.failed("model", f"s{number}", Failure("no longer", "openai/any", FailureKind.LASTING))
     assert breaker.reason == "openai/any failed for 20 questions in a row (no longer); the same command resumes"
     assert not breaker.planned
 
@@ -49,7 +49,7 @@ def test_whoever_is_asked_has_a_row_of_its_own():
         breaker.failed("model", f"q{number}", NO)
         breaker.failed("grader", f"q{number}", NO)
     assert breaker.reason is None
-    breaker.failed("grader", "another", Failure("no", "openai/judge", Kind.LASTING, "check JUDGE_API_KEY"))
+    breaker.failed("grader", "another", Failure("no", "openai/judge", FailureKind.LASTING, "check JUDGE_API_KEY"))
     assert breaker.reason == "openai/judge failed for 20 questions in a row (no); check JUDGE_API_KEY"
 
 
@@ -57,7 +57,7 @@ def test_requests_that_are_themselves_at_fault_end_nothing_once_any_has_worked()
     breaker = CircuitBreaker()
     breaker.worked("model")
     for number in range(3 * QUESTIONS_IN_A_ROW):
-        breaker.failed("model", f"q{number}", Failure("too long", "openai/any", Kind.REQUEST))
+        breaker.failed("model", f"q{number}", Failure("too long", "openai/any", FailureKind.REQUEST))
     assert breaker.reason is None
 
 
@@ -65,13 +65,13 @@ def test_what_every_request_is_at_fault_for_ends_the_run():
     breaker = CircuitBreaker()
     for number in range(QUESTIONS_IN_A_ROW):
         assert breaker.reason is None
-        breaker.failed("model", f"q{number}", Failure("400: no temperature here", "openai/any", Kind.REQUEST))
+        breaker.failed("model", f"q{number}", Failure("400: no temperature here", "openai/any", FailureKind.REQUEST))
     assert breaker.reason is not None
 
 
 def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
     clock = Clock()
-    breaker, down = CircuitBreaker(clock), Failure("503", "openai/any", Kind.PASSING)
+    breaker, down = CircuitBreaker(clock), Failure("503", "openai/any", FailureKind.PASSING)
     breaker.troubled("model", "q0", down)
     clock.now = OUTAGE_SECONDS + 1
     breaker.troubled("model", "q0", down)
@@ -87,7 +87,7 @@ def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
 
 
 def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is_waited_for():
-    gone = Failure("refused", "openai/any", Kind.DOUBTFUL, "is the server there?")
+    gone = Failure("refused", "openai/any", FailureKind.DOUBTFUL, "is the server there?")
     never, once = CircuitBreaker(), CircuitBreaker()
     once.worked("model")
     for _ in range(QUESTIONS_IN_A_ROW):

@@ -11,7 +11,7 @@ import pytest
 
 from refusal_index.data.run_json import UNPRICED, Price, Prices
 from refusal_index.models.settings import SettingError
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.engine import RunFailedError
@@ -29,7 +29,7 @@ def run(plan: Plan) -> Run:
 PRICES = Prices(Price(1.0, 2.0), Price(10.0, 10.0))
 
 
-def reply(asked: Asked = Asked.MODEL, read: int = 1_000_000, written: int = 500_000, requests: int = 1) -> Completion:
+def reply(asked: Role = Role.MODEL, read: int = 1_000_000, written: int = 500_000, requests: int = 1) -> Completion:
     return Completion("q", "low", 0, Reply(Pass.FIRST, asked, "x"), 0, read, written, requests)
 
 
@@ -54,14 +54,14 @@ def test_dollars_against_tokens_times_prices():
     budget = Budget(Limits(max_cost=10.0))
     budget.count([reply()], PRICES)
     assert budget._cost == 1.0 + 1.0
-    budget.count([reply(Asked.GRADER, 100_000, 0)], PRICES)
+    budget.count([reply(Role.GRADER, 100_000, 0)], PRICES)
     assert budget._cost == 3.0
 
 
 def test_what_came_in_a_batch_costs_its_share_of_the_price():
     budget, rated = Budget(Limits(max_cost=10.0)), replace(PRICES, batch_rate=0.25)
     budget.count(
-        [reply(), replace(reply(), in_batch=True), replace(reply(Asked.GRADER, 100_000, 0), in_batch=True)], rated
+        [reply(), replace(reply(), in_batch=True), replace(reply(Role.GRADER, 100_000, 0), in_batch=True)], rated
     )
     assert budget._cost == 2.0 + 0.5 + 0.25
 

@@ -14,33 +14,35 @@ from pydantic import TypeAdapter
 
 from refusal_index.models.chat_api import chat_body, read_chat
 from refusal_index.models.failures import NoAnswerError
-from refusal_index.models.requests import Ask, ask_for
+from refusal_index.models.requests import ModelRequest, model_request
 from refusal_index.protocol import (
-    Asked,
     Conversation,
     GraderKind,
     Pass,
     Placement,
     Protocol,
+    Role,
     Step,
     StopReason,
     TwoPass,
-    due,
     load_prompt_set,
+    next_requests,
 )
-from refusal_index.protocol.procedure import Due
+from refusal_index.protocol.procedure import PendingRequest
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import questions
 
 STOP = StopReason.STOP
 
 
-def ask_of(asked: Asked = Asked.MODEL, placement: Placement = Placement.USER, draws: int = 1, **changes: Any) -> Ask:
+def ask_of(
+    asked: Role = Role.MODEL, placement: Placement = Placement.USER, draws: int = 1, **changes: Any
+) -> ModelRequest:
     """Return a first request, or one to a grader."""
     protocol = Protocol(load_prompt_set("default"), "low", GraderKind.MODEL, placement)
     talk = Conversation(questions(1)[0], "low", TwoPass(GraderKind.MODEL, protocol), draws)
-    one = due(talk, [])[0] if asked is Asked.MODEL else Due(Step(Pass.FIRST, asked, prediction="4"))
-    return ask_for(Settings.of(**changes), talk, one)
+    one = next_requests(talk, [])[0] if asked is Role.MODEL else PendingRequest(Step(Pass.FIRST, asked, prediction="4"))
+    return model_request(Settings.of(**changes), talk, one)
 
 
 def test_the_model_is_asked_as_the_run_says():
@@ -81,7 +83,7 @@ def test_a_reasoning_effort_is_told_where_one_is_wanted():
 
 
 def test_a_grader_goes_by_its_own_defaults():
-    body = chat_body(ask_of(Asked.GRADER, temperature=0.3, reasoning_effort="low", logprobs=True), "any", "openai")
+    body = chat_body(ask_of(Role.GRADER, temperature=0.3, reasoning_effort="low", logprobs=True), "any", "openai")
     assert set(body) == {"model", "messages", "seed"}
 
 
@@ -104,7 +106,7 @@ def test_log_probabilities_are_asked_for_where_they_are_wanted():
 def test_a_body_is_what_the_official_client_takes(provider, changes):
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-    for ask in (ask_of(**changes), ask_of(Asked.GRADER, **changes), ask_of(placement=Placement.SYSTEM, **changes)):
+    for ask in (ask_of(**changes), ask_of(Role.GRADER, **changes), ask_of(placement=Placement.SYSTEM, **changes)):
         body = chat_body(ask, "gpt-4.1", provider)
         TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(body, strict=False)
         assert set(body) <= set(CompletionCreateParamsNonStreaming.__annotations__)

@@ -23,7 +23,7 @@ import refusal_index as ri
 from refusal_index.models.functions import plain_ask
 from refusal_index.models.inspect.client import inspect_client
 from refusal_index.models.requests import ModelError
-from refusal_index.protocol import Asked, read_logprobs
+from refusal_index.protocol import Role, read_logprobs
 from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.direct import DirectEngine
 from refusal_index.runs.engine import RunFailedError
@@ -118,9 +118,9 @@ def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_
 
 def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
     async def kept() -> int:
-        client = inspect_client(Asked.MODEL, OVER_INSPECT, None, Settings())
+        client = inspect_client(Role.MODEL, OVER_INSPECT, None, Settings())
         async with client.connection:
-            await client.send(plain_ask(Asked.MODEL))
+            await client.send(plain_ask(Role.MODEL))
         return len(transcript().events)
 
     with FakeApi(lambda _: "A") as api:
@@ -336,13 +336,13 @@ def test_functions_grade_in_this_process(plan_for):
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({Asked.MODEL: "openai-api/own/any"}, "OWN_BASE_URL, .* found none"),
-        ({Asked.MODEL: "openai-api/almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
-        ({Asked.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
-        ({Asked.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader exact"),
-        ({Asked.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader exact"),
-        ({Asked.MODEL: "in memory"}, "model 'in memory': expected a function or a model of Inspect, got object"),
-        ({Asked.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
+        ({Role.MODEL: "openai-api/own/any"}, "OWN_BASE_URL, .* found none"),
+        ({Role.MODEL: "openai-api/almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
+        ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
+        ({Role.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader exact"),
+        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader exact"),
+        ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or a model of Inspect, got object"),
+        ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],
 )
 def test_who_cannot_be_asked_is_told_at_once(monkeypatch, names, message):

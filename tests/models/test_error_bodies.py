@@ -10,7 +10,7 @@ from aiohttp import web
 from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
-from refusal_index.models.failures import LONGEST, told
+from refusal_index.models.failures import LONGEST, describe_error
 from refusal_index.models.inspect.provider import resolve_model
 from tests.models.conftest import OVER_INSPECT, both_clients, results, run
 from tests.models.fake_api import FakeApi
@@ -79,7 +79,7 @@ QUOTA = "You exceeded your quota."
 )
 def test_the_words_of_a_provider_are_told(ask, fault, line):
     """A 200 with an error body ended as `TypeError: 'NoneType' object is not iterable`."""
-    assert told(ask(fault)).startswith(line)
+    assert describe_error(ask(fault)).startswith(line)
 
 
 def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
@@ -88,7 +88,7 @@ def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
 
         return guarded(get_model(name, memoize=False))
 
-    assert told(ask(lambda: as_json({"detail": QUOTA}), resolve)) == f"InternalServerError: 200: {QUOTA}"
+    assert describe_error(ask(lambda: as_json({"detail": QUOTA}), resolve)) == f"InternalServerError: 200: {QUOTA}"
 
 
 @both_clients
@@ -174,18 +174,18 @@ def given_up(error: Exception) -> RetryError:
     ],
 )
 def test_an_error_comes_down_to_the_last_words_of_whoever_was_asked(error, line):
-    assert told(error) == line
+    assert describe_error(error) == line
 
 
 def test_a_line_is_short_whatever_was_said():
-    assert len(told(Said("x" * 10_000, status_code=500))) < LONGEST
-    assert told(Said("<" * 100_000)).startswith("Said: <<<")
-    assert told(Said("<script " * 100_000)).startswith("Said: <script")
+    assert len(describe_error(Said("x" * 10_000, status_code=500))) < LONGEST
+    assert describe_error(Said("<" * 100_000)).startswith("Said: <<<")
+    assert describe_error(Said("<script " * 100_000)).startswith("Said: <script")
     one, other = Said("one"), Said("other")
     one.__cause__, other.__cause__ = other, one
-    assert told(one).startswith("Said: one")
+    assert describe_error(one).startswith("Said: one")
 
 
 def test_a_key_that_is_cut_where_a_line_ends_is_gone_before(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hush-hush-hush")
-    assert "hush" not in told(Said("x" * (LONGEST - 20) + " hush-hush-hush"))
+    assert "hush" not in describe_error(Said("x" * (LONGEST - 20) + " hush-hush-hush"))

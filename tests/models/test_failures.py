@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from refusal_index.models.failures import LONGEST_PATIENCE, Kind, failure_of, retry_after, status_of
+from refusal_index.models.failures import LONGEST_PATIENCE, FailureKind, classify_error, retry_after, status_of
 from refusal_index.models.functions import FunctionError, function_failure
 
 
@@ -33,41 +33,41 @@ class ConnectError(Exception):
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (HttpError(401), Kind.LASTING),
-        (wrapped(wrapped(HttpError(403))), Kind.LASTING),
-        (HttpError(402), Kind.LASTING),
-        (HttpError(404), Kind.LASTING),
-        (HttpError(429), Kind.PASSING),
-        (HttpError(429, code="insufficient_quota"), Kind.LASTING),
-        (HttpError(429, retry_after="5"), Kind.PASSING),
-        (HttpError(429, retry_after="86400"), Kind.LASTING),
-        (HttpError(400), Kind.REQUEST),
-        (HttpError(400, "Your credit balance is too low to access the API"), Kind.LASTING),
-        (HttpError(422), Kind.REQUEST),
-        (HttpError(408), Kind.PASSING),
-        (HttpError(500), Kind.PASSING),
-        (HttpError(529), Kind.PASSING),
-        (RuntimeError("401"), Kind.PASSING),
-        (TimeoutError(), Kind.PASSING),
-        (wrapped(ConnectionRefusedError()), Kind.DOUBTFUL),
-        (wrapped(ConnectError()), Kind.DOUBTFUL),
-        (socket.gaierror(), Kind.DOUBTFUL),
-        (ConnectionResetError(), Kind.PASSING),
+        (HttpError(401), FailureKind.LASTING),
+        (wrapped(wrapped(HttpError(403))), FailureKind.LASTING),
+        (HttpError(402), FailureKind.LASTING),
+        (HttpError(404), FailureKind.LASTING),
+        (HttpError(429), FailureKind.PASSING),
+        (HttpError(429, code="insufficient_quota"), FailureKind.LASTING),
+        (HttpError(429, retry_after="5"), FailureKind.PASSING),
+        (HttpError(429, retry_after="86400"), FailureKind.LASTING),
+        (HttpError(400), FailureKind.REQUEST),
+        (HttpError(400, "Your credit balance is too low to access the API"), FailureKind.LASTING),
+        (HttpError(422), FailureKind.REQUEST),
+        (HttpError(408), FailureKind.PASSING),
+        (HttpError(500), FailureKind.PASSING),
+        (HttpError(529), FailureKind.PASSING),
+        (RuntimeError("401"), FailureKind.PASSING),
+        (TimeoutError(), FailureKind.PASSING),
+        (wrapped(ConnectionRefusedError()), FailureKind.DOUBTFUL),
+        (wrapped(ConnectError()), FailureKind.DOUBTFUL),
+        (socket.gaierror(), FailureKind.DOUBTFUL),
+        (ConnectionResetError(), FailureKind.PASSING),
     ],
 )
 def test_each_error_is_of_one_kind(error, kind):
-    assert failure_of(error, "told", "openai/any").kind is kind
+    assert classify_error(error, "told", "openai/any").kind is kind
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ValueError("a mistake"), Kind.DOUBTFUL),
-        (HttpError(500), Kind.PASSING),
-        (HttpError(400), Kind.REQUEST),
-        (ConnectionResetError(), Kind.PASSING),
-        (TimeoutError(), Kind.PASSING),
-        (ConnectionRefusedError(), Kind.DOUBTFUL),
+        (ValueError("a mistake"), FailureKind.DOUBTFUL),
+        (HttpError(500), FailureKind.PASSING),
+        (HttpError(400), FailureKind.REQUEST),
+        (ConnectionResetError(), FailureKind.PASSING),
+        (TimeoutError(), FailureKind.PASSING),
+        (ConnectionRefusedError(), FailureKind.DOUBTFUL),
     ],
 )
 def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_its_own_fault(error, kind):
@@ -98,11 +98,13 @@ def test_how_long_a_provider_asks_to_wait_against_rfc_9110(headers, seconds):
     assert retry_after(wrapped(HttpError(429, **headers)), now) == seconds
 
 
-@pytest.mark.parametrize(("seconds", "kind"), [(LONGEST_PATIENCE, Kind.PASSING), (LONGEST_PATIENCE + 1, Kind.LASTING)])
+@pytest.mark.parametrize(
+    ("seconds", "kind"), [(LONGEST_PATIENCE, FailureKind.PASSING), (LONGEST_PATIENCE + 1, FailureKind.LASTING)]
+)
 def test_a_provider_that_asks_to_wait_for_long_is_used_up(seconds, kind):
-    failure = failure_of(HttpError(429, retry_after=str(seconds)), "told", "openai/any")
+    failure = classify_error(HttpError(429, retry_after=str(seconds)), "told", "openai/any")
     assert failure.kind is kind
-    assert failure.retry_after == (seconds if kind is Kind.PASSING else None)
+    assert failure.retry_after == (seconds if kind is FailureKind.PASSING else None)
 
 
 def test_a_status_is_a_number_of_http_and_no_other():
@@ -128,4 +130,4 @@ class MalformedHeaderError(Exception):
 @pytest.mark.parametrize("error", [TornBodyError, MalformedHeaderError])
 def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
     assert status_of(wrapped(error())) is None
-    assert failure_of(wrapped(error()), "told", "openai/any").kind is Kind.PASSING
+    assert classify_error(wrapped(error()), "told", "openai/any").kind is FailureKind.PASSING

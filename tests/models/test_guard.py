@@ -10,7 +10,13 @@ import pytest
 from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
 from inspect_ai.model import ModelCall, ModelOutput, get_model
 
-from refusal_index.models.failures import Kind, NoAnswerError, UnreadableReplyError, failure_of, told
+from refusal_index.models.failures import (
+    FailureKind,
+    NoAnswerError,
+    UnreadableReplyError,
+    classify_error,
+    describe_error,
+)
 from refusal_index.models.inspect.client import explained
 from refusal_index.models.inspect.guard import guard
 from refusal_index.redaction import redacted
@@ -45,14 +51,14 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
 
     with pytest.raises(PrerequisiteError) as caught:
         guarded(fail)
-    assert told(caught.value) == (
+    assert describe_error(caught.value) == (
         "PrerequisiteError: vLLM Server for [key] requires optional dependencies. Install with: pip install vllm"
     )
 
 
 def test_what_must_be_provided_first_is_not_waited_for():
     found = explained(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
-    assert found.kind is Kind.LASTING
+    assert found.kind is FailureKind.LASTING
     assert found.advice == "provide what it names; the same command resumes"
 
 
@@ -65,8 +71,8 @@ def test_a_reply_that_inspect_cannot_parse_is_not_asked_for_again(error):
 
     with pytest.raises(UnreadableReplyError, match="the reply cannot be read: ") as caught:
         guarded(fail)
-    assert OWN not in told(caught.value)
-    assert failure_of(caught.value, told(caught.value), "m").kind is Kind.REQUEST
+    assert OWN not in describe_error(caught.value)
+    assert classify_error(caught.value, describe_error(caught.value), "m").kind is FailureKind.REQUEST
 
 
 class ProviderError(Exception):

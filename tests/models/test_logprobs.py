@@ -29,24 +29,24 @@ from refusal_index.data.outcome import Question
 from refusal_index.models.inspect.guard import guard
 from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
 from refusal_index.models.inspect.provider import resolve_model
-from refusal_index.models.requests import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
+from refusal_index.models.requests import MAX_TOP_LOGPROBS, ModelRequest, Response, model_request, to_completions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
     GraderKind,
     Pass,
     Protocol,
     Reply,
+    Role,
     StopReason,
     TokenLogprob,
     TwoPass,
-    due,
     load_prompt_set,
+    next_requests,
     read_logprobs,
     write_logprobs,
 )
@@ -86,7 +86,7 @@ def over_http(asking):
 def held(folder: Path | str) -> dict[tuple[object, ...], Completion]:
     with open_store(RunFolder(Path(folder))) as store:
         return {
-            (one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt): one
+            (one.question_id, one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt): one
             for one in store.replies()
         }
 
@@ -138,18 +138,18 @@ def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none()
     }
 
 
-def an_ask(of: Pass = Pass.FIRST, asked: Asked = Asked.MODEL, **settings: object) -> Ask:
+def an_ask(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) -> ModelRequest:
     question = Question("q1", "In what year was the bridge of Ostrow opened?", "1871")
     protocol = Protocol(load_prompt_set("default"), "normal", GraderKind.MODEL)
     talk = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
-    (one,) = (one for one in due(talk, []) if one.step.of is Pass.FIRST)
-    return ask_for(Settings.of(**settings), talk, replace(one, step=replace(one.step, of=of, asked=asked)))
+    (one,) = (one for one in next_requests(talk, []) if one.step.pass_ is Pass.FIRST)
+    return model_request(Settings.of(**settings), talk, replace(one, step=replace(one.step, pass_=of, role=asked)))
 
 
 def test_only_the_model_is_asked_and_alternatives_are_for_probes():
     assert an_ask().top_logprobs is None
     assert [an_ask(of, logprobs=True).top_logprobs for of in (Pass.FIRST, Pass.FORCED)] == [0, 0]
-    assert an_ask(asked=Asked.GRADER, logprobs=True).top_logprobs is None
+    assert an_ask(asked=Role.GRADER, logprobs=True).top_logprobs is None
 
 
 def test_a_report_is_no_part_of_what_tells_requests_apart():
@@ -157,7 +157,7 @@ def test_a_report_is_no_part_of_what_tells_requests_apart():
 
 
 def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
-    ask = replace(an_ask(), top_logprobs=MOST_ALTERNATIVES, choices=2)
+    ask = replace(an_ask(), top_logprobs=MAX_TOP_LOGPROBS, n=2)
     text = ask.request.messages[0].content
     config = GenerateConfig(temperature=0.7, top_p=0.95, seed=ask.seed, num_choices=2, logprobs=True, top_logprobs=20)
 
@@ -174,7 +174,7 @@ def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
             check_same(*pair)
     for reported in response.logprobs:
         for one in read_logprobs(reported):
-            assert len(one.alternatives) == MOST_ALTERNATIVES
+            assert len(one.alternatives) == MAX_TOP_LOGPROBS
             assert one.alternatives == tuple(sorted(one.alternatives, key=lambda pair: -pair[1]))
             assert one.alternatives[0][1] >= one.logprob
 
@@ -273,7 +273,7 @@ def test_a_providers_number_that_is_none_costs_the_report_and_not_the_reply():
 def test_each_choice_of_a_response_brings_its_own_into_the_store(reported):
     ask = an_ask()
     replies = [("Lima", StopReason.STOP), None, ("Cuzco", StopReason.STOP), ("Lima", StopReason.STOP)]
-    found = completed(ask, Response(replies, logprobs=reported))
+    found = to_completions(ask, Response(replies, logprobs=reported))
     told = [*reported, None, None, None, None]
     assert [(one.draw, one.logprobs) for one in found] == [(0, told[0]), (2, told[2]), (3, told[3])]
 
@@ -282,8 +282,8 @@ def test_each_choice_of_a_response_brings_its_own_into_the_store(reported):
 def test_the_tokens_of_a_reply_with_a_key_are_not_kept_since_they_tell_it_in_pieces(text):
     reported = write_logprobs(TokenLogprob(text[place : place + 3], -1) for place in range(0, len(text), 3))
     with ReplyStore(None) as store:
-        store.ask("low", {Question("q1", "Who?", "I"): 1})
-        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, text), logprobs=reported)])
+        store.require("low", {Question("q1", "Who?", "I"): 1})
+        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, text), logprobs=reported)])
         (kept,) = store.replies()
     assert kept.logprobs == (None if KEY in text else reported)
     assert KEY not in kept.reply.text
@@ -292,9 +292,9 @@ def test_the_tokens_of_a_reply_with_a_key_are_not_kept_since_they_tell_it_in_pie
 def test_a_key_that_is_a_number_blacks_out_no_part_of_one(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "123456")
     with ReplyStore(None) as store:
-        store.ask("low", {Question("q1", "Who?", "I"): 1})
+        store.require("low", {Question("q1", "Who?", "I"): 1})
         reported = write_logprobs([TokenLogprob("I", -0.123456)])
-        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "I"), logprobs=reported)])
+        store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "I"), logprobs=reported)])
         (kept,) = store.replies()
     assert (kept.reply.text, kept.logprobs) == ("I", None)
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
 from refusal_index.runs.engine import Assignment, converse
 from refusal_index.runs.settings import Settings
@@ -43,7 +43,7 @@ def test_a_reply_that_cannot_be_kept_for_whatever_reason_ends_the_run_at_once_an
     def put(_self: ReplyStore, _completions: object) -> None:
         raise OverflowError("too large")
 
-    async def send(_ask: Ask) -> Response:
+    async def send(_ask: ModelRequest) -> Response:
         return Response([("<answer>Ann</answer>", StopReason.STOP)])
 
     monkeypatch.setattr(ReplyStore, "put", put)

@@ -13,7 +13,7 @@ import pytest
 
 from refusal_index.models import chat_api
 from refusal_index.models.chat_api import LARGEST, receive
-from refusal_index.models.failures import Kind, UnreadableReplyError, failure_of, told
+from refusal_index.models.failures import FailureKind, UnreadableReplyError, classify_error, describe_error
 from refusal_index.models.inspect.provider import resolve_model
 
 CHAT = "http://server/v1/chat/completions"
@@ -50,7 +50,7 @@ def test_a_response_is_read_no_further_than_its_limit():
     with pytest.raises(UnreadableReplyError, match="larger than 64 MiB") as caught:
         came(content=pieces())
     assert len(read) == LARGEST // 2**20 + 1
-    assert failure_of(caught.value, told(caught.value), "m").kind is Kind.REQUEST
+    assert classify_error(caught.value, describe_error(caught.value), "m").kind is FailureKind.REQUEST
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -172,5 +172,5 @@ def test_the_hook_is_there_for_a_provider_that_makes_its_client_itself(monkeypat
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is
         asyncio.run(ask())
-    assert told(caught.value).startswith(expected)
+    assert describe_error(caught.value).startswith(expected)
     assert len(sent) == 1

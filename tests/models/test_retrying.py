@@ -7,7 +7,14 @@ import asyncio
 import pytest
 
 from refusal_index.models import failures
-from refusal_index.models.failures import CircuitBreaker, EndedError, Failure, Kind, RequestFailedError, patiently
+from refusal_index.models.failures import (
+    CircuitBreaker,
+    EndedError,
+    Failure,
+    FailureKind,
+    RequestFailedError,
+    send_with_retries,
+)
 
 
 class Waiting(CircuitBreaker):
@@ -39,12 +46,12 @@ def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int 
 
     told = {"role": "model", "about": "q"}
     try:
-        return asyncio.run(patiently(send, explain, breaker, **told, max_retries=max_retries)), count
+        return asyncio.run(send_with_retries(send, explain, breaker, **told, max_retries=max_retries)), count
     except RequestFailedError as error:
         return f"failed: {error}", count
 
 
-DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", Kind.REQUEST)
+DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", FailureKind.REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +64,8 @@ DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", Kind.REQUEST)
         ([DOWN] * 9, 0, ("failed: down", 1)),
         ([WRONG, "yes"], 5, ("failed: wrong", 1)),
         ([DOWN, WRONG, "yes"], 5, ("failed: wrong", 2)),
-        ([Failure("key", "m", Kind.LASTING), "yes"], 5, ("failed: key", 1)),
-        ([Failure("gone", "m", Kind.DOUBTFUL), "yes"], 5, ("yes", 2)),
+        ([Failure("key", "m", FailureKind.LASTING), "yes"], 5, ("failed: key", 1)),
+        ([Failure("gone", "m", FailureKind.DOUBTFUL), "yes"], 5, ("yes", 2)),
     ],
 )
 def test_a_request_is_sent_as_often_as_its_error_and_the_number_of_retries_say(script, max_retries, expected):
@@ -101,7 +108,9 @@ def test_a_breaker_that_opens_while_a_request_waits_ends_it_without_another_atte
             attempts.append(1)
             raise ValueError
 
-        asking = asyncio.create_task(patiently(send, lambda _: DOWN, breaker, role="model", about="q", max_retries=5))
+        asking = asyncio.create_task(
+            send_with_retries(send, lambda _: DOWN, breaker, role="model", about="q", max_retries=5)
+        )
         while not attempts:
             await asyncio.sleep(0)
         breaker.open("enough")

@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
     GraderKind,
     Pass,
     Protocol,
     Reply,
+    Role,
     StopReason,
     TwoPass,
     load_prompt_set,
@@ -44,7 +44,7 @@ BARE = Question("a", "Who?", None)
 
 
 def said(text: str, draw: int = 0, variant: str = "low", of: Pass = Pass.FIRST, **more: object) -> Completion:
-    return Completion("q", variant, draw, Reply(of, Asked.MODEL, text), **more)
+    return Completion("q", variant, draw, Reply(of, Role.MODEL, text), **more)
 
 
 @pytest.fixture
@@ -55,32 +55,32 @@ def path(tmp_path: Path) -> Path:
 def test_replies_come_back_word_for_word_and_in_their_order_with_all_that_they_took(path):
     replies = [
         Completion(
-            "q", "low", 3, Reply(Pass.FIRST, Asked.MODEL, "ä\x00\n''", StopReason.LENGTH), 0, 7, 8, 1, 0.5, "[1]", "ab"
+            "q", "low", 3, Reply(Pass.FIRST, Role.MODEL, "ä\x00\n''", StopReason.LENGTH), 0, 7, 8, 1, 0.5, "[1]", "ab"
         ),
-        Completion("q", "low", 0, Reply(Pass.FIRST, Asked.SECOND_GRADER, "A"), 1, 1, 2, 0),
-        Completion("q", "", 0, Reply(Pass.FORCED, Asked.MODEL, "", StopReason.CONTENT_FILTER)),
+        Completion("q", "low", 0, Reply(Pass.FIRST, Role.SECOND_GRADER, "A"), 1, 1, 2, 0),
+        Completion("q", "", 0, Reply(Pass.FORCED, Role.MODEL, "", StopReason.CONTENT_FILTER)),
     ]
     with ReplyStore(path) as store:
         store.put(replies)
     with ReplyStore(path) as store:
-        assert store.said("q", "low") == list(store.replies()) == replies
+        assert store.completions("q", "low") == list(store.replies()) == replies
 
 
 def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(path):
     assert all(value for value in dataclasses.asdict(FULL).values()), "a new field is to be tried here, too"
     with ReplyStore(path) as store:
-        store.ask("low", {FULL: 3, BARE: 1})
-        store.ask("high", {BARE: 2})
-        store.fail("low", "b", "the first error")
-        store.fail("low", "b", "Verbindung zurückgesetzt")
-        store.fail("high", "a", "no")
-        store.finish("high", "a")
-        store.finish("high", "never failed")
+        store.require("low", {FULL: 3, BARE: 1})
+        store.require("high", {BARE: 2})
+        store.record_failure("low", "b", "the first error")
+        store.record_failure("low", "b", "Verbindung zurückgesetzt")
+        store.record_failure("high", "a", "no")
+        store.clear_failure("high", "a")
+        store.clear_failure("high", "never failed")
     with ReplyStore(path) as store:
         assert list(store.questions().values()) == [FULL, BARE]
-        assert store.asked() == {"low": {"b": 3, "a": 1}, "high": {"a": 2}}
+        assert store.draws() == {"low": {"b": 3, "a": 1}, "high": {"a": 2}}
         assert store.failures() == {("low", "b"): "Verbindung zurückgesetzt"}
-        store.finish("low", "b")
+        store.clear_failure("low", "b")
     with ReplyStore(path) as store:
         assert store.failures() == {}
 
@@ -88,8 +88,8 @@ def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(
 def test_asking_more_often_extends_and_asking_less_often_loses_nothing(path):
     with ReplyStore(path) as store:
         for draws in (2, 5, 1):
-            store.ask("low", {BARE: draws})
-        assert store.asked() == {"low": {"a": 5}}
+            store.require("low", {BARE: draws})
+        assert store.draws() == {"low": {"a": 5}}
 
 
 def test_a_place_that_is_taken_keeps_its_first_reply(path):
@@ -100,7 +100,7 @@ def test_a_place_that_is_taken_keeps_its_first_reply(path):
         store.put([dataclasses.replace(first, request_sha256="of another request")])
     with ReplyStore(path) as store:
         store.put([more])
-        assert store.said("q", "low") == [first, said("another draw", 1)]
+        assert store.completions("q", "low") == [first, said("another draw", 1)]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_place_that_is_taken_keeps_its_first_reply(path):
         {"variant": "high"},
         {"draw": 1},
         {"attempt": 1},
-        {"reply": Reply(Pass.FORCED, Asked.MODEL, "x")},
-        {"reply": Reply(Pass.FIRST, Asked.GRADER, "x")},
+        {"reply": Reply(Pass.FORCED, Role.MODEL, "x")},
+        {"reply": Reply(Pass.FIRST, Role.GRADER, "x")},
     ],
 )
 def test_every_part_of_a_place_tells_replies_apart(other, path):
@@ -127,30 +127,30 @@ def test_variants_share_forced_answers_and_nothing_else():
     with ReplyStore(None) as store:
         low, forced = said("low"), said("forced", variant="", of=Pass.FORCED)
         store.put([low, forced, said("high", variant="high")])
-        assert store.said("q", "low") == [low, forced]
-        assert store.said("q", "normal") == [forced]
-        assert store.said("another", "low") == []
+        assert store.completions("q", "low") == [low, forced]
+        assert store.completions("q", "normal") == [forced]
+        assert store.completions("another", "low") == []
 
 
 def test_auxiliary_variants_share_no_forced_answer_and_count_apart():
     own, shared = (said("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
     with ReplyStore(None) as store:
         store.put([own, shared])
-        assert store.said("q", "confidence/forced") == [own]
-        assert store.said("q", "low") == [shared]
+        assert store.completions("q", "confidence/forced") == [own]
+        assert store.completions("q", "low") == [shared]
         assert list(store.paid()) == [shared]
         assert list(store.paid(auxiliary=True)) == [own]
         store.retire([own])
-        assert store.standing("q", "confidence/forced") == list(store.paid(auxiliary=True)) == [own]
+        assert store.effective_completions("q", "confidence/forced") == list(store.paid(auxiliary=True)) == [own]
 
 
 def test_all_that_a_store_holds_goes_over_into_another(path):
     with ReplyStore(path) as store, ReplyStore(None) as other:
-        store.ask("low", {FULL: 3})
+        store.require("low", {FULL: 3})
         store.put([said("x")])
-        store.fail("low", "b", "no")
-        other.put_all(store)
-        assert other.asked() == store.asked()
+        store.record_failure("low", "b", "no")
+        other.copy_from(store)
+        assert other.draws() == store.draws()
         assert other.questions() == store.questions()
         assert list(other.replies()) == list(store.replies())
         assert other.failures() == store.failures()
@@ -161,9 +161,9 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
     first, forced = said("x"), said("y", variant="", of=Pass.FORCED)
     other = said("z", variant="high")
     with ReplyStore(path) as store:
-        store.ask("low", {late: 1, early: 3})
-        store.ask("high", {bare: 2, early: 1})
-        store.fail("low", early.question_id, "no")
+        store.require("low", {late: 1, early: 3})
+        store.require("high", {bare: 2, early: 1})
+        store.record_failure("low", early.question_id, "no")
         mine = [dataclasses.replace(one, question_id=early.question_id) for one in (other, forced, first)]
         store.put(mine)
         store.put([first])  # of a question that nobody asked
@@ -181,8 +181,8 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
         for one in found:
             for variant in ("low", "high", "normal"):
                 name = one.question.question_id
-                assert one.said(variant) == store.said(name, variant)
-                assert one.standing(variant) == store.standing(name, variant)
+                assert one.completions(variant) == store.completions(name, variant)
+                assert one.effective_completions(variant) == store.effective_completions(name, variant)
         assert (store.question("A"), store.question("B")) == (bare, None)
         assert store.variants() == ["high", "low"]
 
@@ -192,7 +192,7 @@ def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(p
     monkeypatch.setattr(store_module, "AT_ONCE", at_once)
     questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
     with ReplyStore(path) as store:
-        store.ask("low", dict.fromkeys(questions, 1))
+        store.require("low", dict.fromkeys(questions, 1))
         store.put([dataclasses.replace(said("x"), question_id=one.question_id) for one in questions])
         for before, record in zip(questions, store.each_question(), strict=True):
             assert record.question == before
@@ -211,14 +211,14 @@ def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(p
 def test_of_two_replies_for_one_place_in_a_call_the_first_stays(path):
     with ReplyStore(path) as store:
         store.put([said("first"), said("second"), said("another", 1)])
-        assert [one.reply.text for one in store.said("q", "low")] == ["first", "another"]
+        assert [one.reply.text for one in store.completions("q", "low")] == ["first", "another"]
 
 
 def test_a_key_in_one_reply_of_many_is_taken_out_of_that_one(path):
     key = "sk-proj-3fGh8jKl2mNp5qRs"
     with ReplyStore(path) as store:
         store.put([said("plain", logprobs="[1]"), said(f"it is {key}", 1, logprobs="[2]"), said("\ud800", 2)])
-        found = store.said("q", "low")
+        found = store.completions("q", "low")
     assert [(one.reply.text, one.logprobs) for one in found] == [
         ("plain", "[1]"),
         ("it is [key]", None),
@@ -230,10 +230,10 @@ def test_replies_that_were_set_aside_are_found_by_an_index(path):
     with ReplyStore(path) as store:
         store.put([said("x"), said("y", 1)])
         store.retire([said("x")])
-        assert store.times_retired("q", "low", Pass.FIRST, Asked.MODEL, 0) == 1
-        assert [one.reply.text for one in store.standing("q", "low")] == ["y", "x"]
+        assert store.times_retired("q", "low", Pass.FIRST, Role.MODEL, 0) == 1
+        assert [one.reply.text for one in store.effective_completions("q", "low")] == ["y", "x"]
         store.put([said("z", 2, in_batch=True)])
-        assert [one.in_batch for one in store.said("q", "low")] == [False, True]
+        assert [one.in_batch for one in store.completions("q", "low")] == [False, True]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (STORE_VERSION,)
         plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM retired WHERE question_id = 'q'").fetchone()
@@ -246,7 +246,7 @@ def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
     with ReplyStore(path) as store:
         for part in range(10):
             questions = [dataclasses.replace(BARE, question_id=f"q{part}{number:03}") for number in range(1000)]
-            store.ask("low", dict.fromkeys(questions, 1))
+            store.require("low", dict.fromkeys(questions, 1))
             store.put([dataclasses.replace(said(text), question_id=one.question_id) for one in questions])
     with ReplyStore(path) as store:
         tracemalloc.start()
@@ -263,10 +263,10 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from refusal_index.runs.store import ReplyStore
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import Role, Completion, Pass, Reply
 store = ReplyStore(Path(sys.argv[1]))
 for draw in range(int(sys.argv[2])):
-    store.put([Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, str(draw)))])
+    store.put([Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, str(draw)))])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -349,10 +349,10 @@ def test_a_damaged_store_is_named(path):
 def test_halves_of_surrogate_pairs_do_no_harm_wherever_they_stand(path, lone):
     with ReplyStore(path) as store:
         store.put([said(lone)])
-        store.fail("low", "q", lone)
-        here = store.said("q", "low")
+        store.record_failure("low", "q", lone)
+        here = store.completions("q", "low")
     with ReplyStore(path) as store:
-        assert store.said("q", "low") == here, "what a run derives of its replies is derived of them again"
+        assert store.completions("q", "low") == here, "what a run derives of its replies is derived of them again"
         assert "\ufffd" in here[0].reply.text
         assert "\ufffd" in store.failures()["low", "q"]
 
@@ -376,7 +376,7 @@ def test_replies_of_one_response_are_kept_together_or_not_at_all(path):
         broken = said("x", 2, input_tokens=None)
         with pytest.raises(StoreError, match=str(path)):
             store.put([said("x", 1), broken])
-        assert len(store.said("q", "low")) == 1
+        assert len(store.completions("q", "low")) == 1
     with ReplyStore(path) as store:
         assert [one.reply.text for one in store.replies()] == ["kept"]
 
@@ -389,11 +389,11 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
     )
     breaker, sent = CircuitBreaker(), []
 
-    async def send(ask: Ask) -> Response:
+    async def send(ask: ModelRequest) -> Response:
         sent.append(ask)
         return Response([("<answer>Ann</answer>" if len(sent) == 1 else "A" * 1_000_000, StopReason.STOP)])
 
-    def explain(error: Exception, asked: Asked) -> Failure:
+    def explain(error: Exception, asked: Role) -> Failure:
         raise AssertionError
 
     with ReplyStore(path) as store:

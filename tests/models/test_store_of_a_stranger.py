@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refusal_index.data.outcome import Question
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs import store_check
 from refusal_index.runs.store import TABLES, ReplyStore, StoreError
 from tests.models.checksums import write_checksums
@@ -30,9 +30,9 @@ def path(tmp_path: Path) -> Path:
     """Return a store with one reply, and a failure."""
     path = tmp_path / "replies.sqlite"
     with ReplyStore(path) as store:
-        store.ask("low", {ASKED: 1})
-        store.put([Completion("q", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Ann"), 0, 3, 4, 1, 0.5, "[]", "ab")])
-        store.fail("low", "q", "no")
+        store.require("low", {ASKED: 1})
+        store.put([Completion("q", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Ann"), 0, 3, 4, 1, 0.5, "[]", "ab")])
+        store.record_failure("low", "q", "no")
     return path
 
 
@@ -153,8 +153,8 @@ def test_every_value_is_of_its_type(path, change_of, said):
 )
 def test_a_row_that_is_not_as_it_was_written_is_named(path, change_of, table):
     with ReplyStore(path) as store:
-        store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Asked.MODEL, "Bob"), seconds=1)])
-        store.retire(store.said("q", "low")[1:])
+        store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Role.MODEL, "Bob"), seconds=1)])
+        store.retire(store.completions("q", "low")[1:])
     ReplyStore(path)
     change(path, change_of)
     refused(path, f"table {table}, row 1 is damaged: its checksum differs; restore the file")
@@ -190,7 +190,7 @@ def test_one_flipped_bit_changes_nothing_unnoticed(path):
 
 def held(store: ReplyStore) -> list[object]:
     """Return all that a store holds, also as it is found by an index."""
-    found = [store.questions(), store.asked(), store.variants(), store.failures(), store.said("q", "low")]
+    found = [store.questions(), store.draws(), store.variants(), store.failures(), store.completions("q", "low")]
     return [*found, list(store.replies()), list(store.retired()), list(store.each_question())]
 
 
@@ -277,7 +277,7 @@ def test_a_damaged_store_is_told_in_one_line_and_stays_as_it_is(path, number):
 def test_a_page_that_is_linked_twice_does_not_make_the_file_endless(tmp_path):
     path = tmp_path / "replies.sqlite"
     with ReplyStore(path) as store:
-        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "x" * 500)) for n in range(200)])
+        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Role.MODEL, "x" * 500)) for n in range(200)])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'replies'").fetchone()
@@ -322,7 +322,7 @@ def test_a_store_that_cannot_be_written_to_is_read_and_takes_nothing_that_would_
         assert len(list(store.replies())) == 1
         assert store.failures() == {("low", "q"): "only in the log beside it"}
         with pytest.raises(StoreError, match="readonly"):
-            store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Asked.MODEL, "paid for"))])
+            store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Role.MODEL, "paid for"))])
     assert {one.name: one.read_bytes() for one in place.parent.iterdir()} == before
 
 
@@ -339,4 +339,4 @@ def test_whatever_bytes_are_changed_there_is_a_store_or_one_line(path, changes):
         Path(f"{other}{suffix}").unlink(missing_ok=True)
     other.write_bytes(content)
     with suppress(StoreError), ReplyStore(other) as store:
-        store.questions(), store.asked(), store.failures(), list(store.replies())
+        store.questions(), store.draws(), store.failures(), list(store.replies())

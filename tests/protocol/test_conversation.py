@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import (
     ASKED_AGAIN,
-    Asked,
     Completion,
     Conversation,
-    Due,
     ForcedPass,
     GraderKind,
     Pass,
+    PendingRequest,
     Procedure,
     Regrading,
     Reply,
+    Role,
     StopReason,
     TwoPass,
-    due,
-    kept_unscored,
+    completions_to_retire,
+    next_requests,
     next_step,
     outcomes,
-    taken,
+    used_completions,
 )
 
 GOLD = Question("q", "What is the capital of Peru?", "Lima")
@@ -43,39 +43,39 @@ TEXTS = (
     "I could not say.",
 )
 VERDICTS = ("A", "B", "C", "hm")
-Place = tuple[str, Pass, Asked, int, int]
-Said = Callable[[str, Pass, Asked, int, int], Reply]
+Place = tuple[str, Pass, Role, int, int]
+Said = Callable[[str, Pass, Role, int, int], Reply]
 
 
 def world(seed: int) -> Said:
     """Return a model and its graders, whose reply depends on the place of the request and nothing else."""
 
-    def reply(variant: str, of: Pass, asked: Asked, draw: int, attempt: int) -> Reply:
+    def reply(variant: str, of: Pass, asked: Role, draw: int, attempt: int) -> Reply:
         own = random.Random(f"{seed} {variant if of is Pass.FIRST else ''} {of} {asked} {draw} {attempt}")
-        text = own.choice(TEXTS if asked is Asked.MODEL else VERDICTS)
-        stop = StopReason.LENGTH if asked is Asked.MODEL and own.random() < 0.1 else StopReason.STOP
+        text = own.choice(TEXTS if asked is Role.MODEL else VERDICTS)
+        stop = StopReason.LENGTH if asked is Role.MODEL and own.random() < 0.1 else StopReason.STOP
         return Reply(of, asked, text, stop)
 
     return reply
 
 
-def replies_to(talk: Conversation, one: Due, said: Said, choices: int = 1) -> list[Completion]:
+def replies_to(talk: Conversation, one: PendingRequest, said: Said, choices: int = 1) -> list[Completion]:
     step = one.step
-    variant = talk.variant if step.of is Pass.FIRST else ""
+    variant = talk.variant if step.pass_ is Pass.FIRST else ""
     return [
-        Completion("q", variant, draw, said(talk.variant, step.of, step.asked, draw, step.attempt), step.attempt)
-        for draw in range(one.draw, one.draw + min(choices, one.choices))
+        Completion("q", variant, draw, said(talk.variant, step.pass_, step.role, draw, step.attempt), step.attempt)
+        for draw in range(one.draw, one.draw + min(choices, one.n))
     ]
 
 
 def place(one: Completion) -> tuple[object, ...]:
-    return one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt
+    return one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt
 
 
 def carry(talk: Conversation, said: Said, known: Sequence[Completion] = (), seed: int = 0) -> list[Completion]:
     """Ask whatever is due until nothing is, one request at a time in any order, with any number of choices."""
     order, found = random.Random(seed), list(known)
-    while asks := due(talk, found):
+    while asks := next_requests(talk, found):
         one = order.choice(asks)
         new = replies_to(talk, one, said, order.randint(1, 4))
         places = [place(each) for each in [*found, *new]]
@@ -91,7 +91,7 @@ def in_turn(talk: Conversation, said: Said, draw: int = 0) -> Outcome:
     while not isinstance(
         step := next_step(talk.question, replies, talk.procedure.grader, force_answered=talk.draws > 1), Outcome
     ):
-        replies.append(said(talk.variant, step.of, step.asked, draw, step.attempt))
+        replies.append(said(talk.variant, step.pass_, step.role, draw, step.attempt))
     return step
 
 
@@ -129,7 +129,7 @@ def test_interrupted_and_resumed_anywhere_it_ends_the_same_and_asks_no_place_twi
     there = data.draw(st.integers(0, len(whole)))
     kept = []  # what comes first is what can be there first: in the order in which things were asked
     while len(kept) < there:
-        kept += replies_to(talk, due(talk, kept)[0], said)
+        kept += replies_to(talk, next_requests(talk, kept)[0], said)
     finished = carry(talk, said, kept, seed=order)
     assert outcomes(talk, finished) == outcomes(talk, whole)
     assert {place(one) for one in kept} <= {place(one) for one in finished}
@@ -139,11 +139,11 @@ def test_interrupted_and_resumed_anywhere_it_ends_the_same_and_asks_no_place_twi
 def test_outcomes_are_there_exactly_when_nothing_is_due(talk, seed):
     whole = carry(talk, world(seed))
     assert outcomes(talk, whole) is not None
-    assert due(talk, whole) == []
-    without = [one for one in whole if one.reply.asked is not Asked.MODEL or one.draw != 0]
+    assert next_requests(talk, whole) == []
+    without = [one for one in whole if one.reply.role is not Role.MODEL or one.draw != 0]
     if talk.procedure.asks_first:
         assert outcomes(talk, without) is None
-        assert due(talk, without)
+        assert next_requests(talk, without)
 
 
 @given(QUESTIONS, KINDS, SEEDS)
@@ -155,7 +155,7 @@ def test_one_draw_becomes_three_and_ten_and_only_what_is_new_is_asked(question, 
         assert [one for one in known if one in before] != [] or not before
         assert {place(one) for one in before} <= {place(one) for one in known}
         assert len(outcomes(talk, known)) == draws
-    own = [one for one in known if one.reply.asked is Asked.MODEL]
+    own = [one for one in known if one.reply.role is Role.MODEL]
     assert len(own) == 10 if question.gold is None else 20
     at_once = carry(Conversation(question, "low", TwoPass(kind), 10), said, seed=seed)
     if kind is GraderKind.EXACT:
@@ -170,24 +170,24 @@ def test_a_variant_takes_of_the_forced_answers_what_it_needs_and_never_asks_for_
     shared = [one for one in after_low if one.variant == ""]
     after_high = carry(high, said, shared)
     assert outcomes(high, after_high) == [in_turn(high, said)], "that another variant was forced changes nothing"
-    own = [one.reply for one in after_high if one.reply.of is Pass.FORCED and one.reply.asked is Asked.MODEL]
+    own = [one.reply for one in after_high if one.reply.pass_ is Pass.FORCED and one.reply.role is Role.MODEL]
     assert len(own) <= 1
 
 
 def first(text: str, draw: int = 0) -> Completion:
-    return Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, text))
+    return Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, text))
 
 
 def forced(text: str, draw: int = 0) -> Completion:
-    return Completion("q", "", draw, Reply(Pass.FORCED, Asked.MODEL, text))
+    return Completion("q", "", draw, Reply(Pass.FORCED, Role.MODEL, text))
 
 
 RIGHT, REFUSED = TEXTS[0], TEXTS[2]
 
 
 def dues(procedure: Procedure, said: Sequence[Completion], draws: int = 1) -> list[tuple[str, str, int, int]]:
-    asks = due(Conversation(GOLD, "low", procedure, draws), said)
-    return [(str(one.step.of), str(one.step.asked), one.draw, one.choices) for one in asks]
+    asks = next_requests(Conversation(GOLD, "low", procedure, draws), said)
+    return [(str(one.step.pass_), str(one.step.role), one.draw, one.n) for one in asks]
 
 
 def test_of_a_single_draw_the_forced_pass_waits_for_a_refusal():
@@ -213,8 +213,8 @@ def test_a_reply_that_comes_again_is_graded_once_in_the_first_draw_that_says_it(
 
 def test_a_forced_answer_of_another_variant_is_taken_only_where_this_one_refused():
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT))
-    assert taken(talk, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
-    assert taken(talk, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
+    assert used_completions(talk, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
+    assert used_completions(talk, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
     (outcome,) = outcomes(talk, [first(RIGHT), forced(TEXTS[1])])
     assert (outcome.refused, outcome.forced_grade) == (False, None)
 
@@ -224,13 +224,13 @@ def test_draws_that_another_variant_has_more_of_are_left_aside():
     there = [*(first(RIGHT, draw) for draw in range(2)), *(forced(RIGHT, draw) for draw in range(9))]
     assert dues(talk.procedure, there, 2) == []
     assert len(outcomes(talk, there)) == 2
-    assert max(one.draw for one in taken(talk, there)) == 1
+    assert max(one.draw for one in used_completions(talk, there)) == 1
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
     verdicts = [
-        Completion("q", "low", 0, Reply(Pass.FIRST, Asked.GRADER, text), attempt)
+        Completion("q", "low", 0, Reply(Pass.FIRST, Role.GRADER, text), attempt)
         for attempt, text in enumerate(("hm", "A"))
     ]
     there = [first("It is Lima."), *verdicts]
@@ -242,11 +242,11 @@ def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
 def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, order):
     whole = carry(talk, world(seed), seed=order)
     before = outcomes(talk, whole)
-    kept = kept_unscored(talk, whole, ASKED_AGAIN)
+    kept = completions_to_retire(talk, whole, ASKED_AGAIN)
     unscored = {draw for draw, one in enumerate(before) if one.unscored_reason in ASKED_AGAIN}
     assert bool(kept) == bool(unscored)
     left = [one for one in whole if one not in kept]
-    assert bool(due(talk, left)) == bool(kept)
+    assert bool(next_requests(talk, left)) == bool(kept)
     again = outcomes(talk, carry(talk, world(seed + 1), left, seed=order))
     for draw in set(range(talk.draws)) - unscored:
         found = before[draw]
@@ -258,12 +258,12 @@ def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, 
 def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
     """It had the later one graded anew, and a question that was scored left open."""
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
-    same = [Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, "It is Lima.")) for draw in range(2)]
-    forced = [Completion("q", "", draw, Reply(Pass.FORCED, Asked.MODEL, "UNSURE")) for draw in range(2)]
-    verdict = Completion("q", "low", 1, Reply(Pass.FIRST, Asked.GRADER, "A"))
-    on_forced = Completion("q", "", 0, Reply(Pass.FORCED, Asked.GRADER, "B"))
+    same = [Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, "It is Lima.")) for draw in range(2)]
+    forced = [Completion("q", "", draw, Reply(Pass.FORCED, Role.MODEL, "UNSURE")) for draw in range(2)]
+    verdict = Completion("q", "low", 1, Reply(Pass.FIRST, Role.GRADER, "A"))
+    on_forced = Completion("q", "", 0, Reply(Pass.FORCED, Role.GRADER, "B"))
     there = [*same, *forced, verdict, on_forced]
-    assert due(talk, there) == []
+    assert next_requests(talk, there) == []
     assert [one.wrong for one in outcomes(talk, there)] == [False, False]
 
 
@@ -271,14 +271,14 @@ def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
 def test_for_other_reasons_nothing_is_set_aside(talk, seed, reasons):
     whole = carry(talk, world(seed))
     found = {one.unscored_reason for one in outcomes(talk, whole)}
-    assert bool(kept_unscored(talk, whole, reasons)) == bool(found & reasons)
+    assert bool(completions_to_retire(talk, whole, reasons)) == bool(found & reasons)
 
 
 def test_grading_anew_sets_verdicts_aside_and_no_reply_that_nobody_would_give_again():
-    empty = Completion("q", "low", 0, Reply(Pass.FIRST, Asked.MODEL, ""))
-    assert kept_unscored(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [empty], ASKED_AGAIN) == [empty]
-    assert kept_unscored(Conversation(GOLD, "low", Regrading(GraderKind.MODEL)), [empty], ASKED_AGAIN) == []
-    answer = Completion("q", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Lima"))
-    verdicts = [Completion("q", "low", 0, Reply(Pass.FIRST, Asked.GRADER, "hm"), attempt) for attempt in (0, 1)]
+    empty = Completion("q", "low", 0, Reply(Pass.FIRST, Role.MODEL, ""))
+    assert completions_to_retire(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [empty], ASKED_AGAIN) == [empty]
+    assert completions_to_retire(Conversation(GOLD, "low", Regrading(GraderKind.MODEL)), [empty], ASKED_AGAIN) == []
+    answer = Completion("q", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"))
+    verdicts = [Completion("q", "low", 0, Reply(Pass.FIRST, Role.GRADER, "hm"), attempt) for attempt in (0, 1)]
     talk = Conversation(GOLD, "low", Regrading(GraderKind.MODEL))
-    assert kept_unscored(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts
+    assert completions_to_retire(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts

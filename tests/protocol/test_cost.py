@@ -12,12 +12,12 @@ import pytest
 from refusal_index.data import Outcome, Question
 from refusal_index.protocol import (
     REFUSAL,
-    Asked,
     GraderKind,
     Pass,
     Protocol,
     Reply,
     Request,
+    Role,
     about_tokens,
     cost,
     load_prompt_set,
@@ -97,14 +97,14 @@ class Played:
         self.replies: dict[tuple[object, ...], Reply] = {}
 
     def key(self, one: ToAsk, request: Request) -> tuple[object, ...]:
-        of_variant = one.protocol.variant if request.of is Pass.FIRST else None
-        return one.question.question_id, of_variant, request.of, request.asked, request.attempt
+        of_variant = one.protocol.variant if request.pass_ is Pass.FIRST else None
+        return one.question.question_id, of_variant, request.pass_, request.role, request.attempt
 
     def reply(self, request: Request) -> Reply:
-        if request.asked is not Asked.MODEL:
-            return Reply(request.of, request.asked, self.random.choice(["A", "B", "C", "hm"]))
+        if request.role is not Role.MODEL:
+            return Reply(request.pass_, request.role, self.random.choice(["A", "B", "C", "hm"]))
         answers = ["<answer>4</answer>", "<answer>UNANSWERED</answer>"]
-        return Reply(request.of, Asked.MODEL, self.random.choice(answers))
+        return Reply(request.pass_, Role.MODEL, self.random.choice(answers))
 
     def play(self, items: Sequence[ToAsk]) -> None:
         for one in items:
@@ -119,7 +119,7 @@ class Played:
 
 
 def counts(replies: Iterable[tuple[object, ...]]) -> Counter[str]:
-    return Counter("grading" if asked is not Asked.MODEL else str(of) for _, _, of, asked, _ in replies)
+    return Counter("grading" if asked is not Role.MODEL else str(of) for _, _, of, asked, _ in replies)
 
 
 @pytest.mark.parametrize("grader", KINDS)
@@ -155,10 +155,10 @@ def test_what_was_answered_before_is_taken_off_and_what_is_left_is_in_the_range(
 
 
 def test_draws_that_are_there_are_taken_off():
-    said = [Reply(Pass.FIRST, Asked.MODEL, f"<answer>{number}</answer>") for number in range(4)]
+    said = [Reply(Pass.FIRST, Role.MODEL, f"<answer>{number}</answer>") for number in range(4)]
 
     def paid(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
-        if one.question.question_id != "q0" or request.of is not Pass.FIRST:
+        if one.question.question_id != "q0" or request.pass_ is not Pass.FIRST:
             return ()
         return said[:choices] if draw == 0 else ()
 
@@ -170,10 +170,10 @@ def test_draws_that_are_there_are_taken_off():
 
 
 def test_grading_of_known_replies_is_certain_and_of_alike_ones_counted_once():
-    alike = Reply(Pass.FIRST, Asked.MODEL, "It is 0.")
+    alike = Reply(Pass.FIRST, Role.MODEL, "It is 0.")
 
     def paid(_one: ToAsk, request: Request, _draw: int, choices: int) -> Sequence[Reply]:
-        return [alike] * choices if request.asked is Asked.MODEL and request.of is Pass.FIRST else ()
+        return [alike] * choices if request.role is Role.MODEL and request.pass_ is Pass.FIRST else ()
 
     items = asked(GraderKind.MODEL, 6, ["low"], QUESTIONS[:1])
     found = estimate(items, tokens, replace(HALF, choices=Range.exactly(6)), paid)
@@ -194,7 +194,7 @@ def test_a_foreseen_refusal_is_forced_for_certain_and_a_foreseen_answer_never():
 
     def foresee(one: ToAsk) -> Foreseen:
         refused = int(one.question.question_id[1:]) % 2 == 0
-        answer = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{one.question.gold}</answer>")
+        answer = Reply(Pass.FIRST, Role.MODEL, f"<answer>{one.question.gold}</answer>")
         return Foreseen(REFUSAL if refused else answer, 3)
 
     found = estimate(asked(), tokens, HALF, foresee=foresee)
@@ -211,7 +211,7 @@ def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_
     def never(_one: ToAsk) -> Foreseen:
         raise AssertionError
 
-    reply = Reply(Pass.FIRST, Asked.MODEL, "<answer>2</answer>")
+    reply = Reply(Pass.FIRST, Role.MODEL, "<answer>2</answer>")
     paid = estimate(asked(), tokens, HALF, lambda *_: [reply], never)
     assert (paid.first.requests, paid.there) == (Range(), 40)
     drawn = estimate(asked(draws=3), tokens, HALF, foresee=never)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Protocol, Reply, Request, load_prompt_set, next_request
+from refusal_index.protocol import GraderKind, Pass, Protocol, Reply, Request, Role, load_prompt_set, next_request
 from refusal_index.protocol.procedure import next_step
 
 QUESTION = Question("q1", "What is the capital of Peru?", "Lima")
@@ -18,7 +18,7 @@ RIGHT, WRONG, REFUSED = "<answer>Lima</answer>", "<answer>Cuzco</answer>", "<ans
 def converse(first: str, forced: str, *, force_answered: bool) -> tuple[int, Outcome]:
     replies: list[Reply] = []
     while isinstance(step := next_request(QUESTION, replies, PROTOCOL, force_answered=force_answered), Request):
-        replies.append(Reply(step.of, step.asked, first if step.of is Pass.FIRST else forced))
+        replies.append(Reply(step.pass_, step.role, first if step.pass_ is Pass.FIRST else forced))
     return len(replies), step
 
 
@@ -49,7 +49,7 @@ def test_an_unscored_forced_answer_does_not_unscore_an_answered_question():
 
 
 def test_a_log_is_read_the_same_without_knowing_how_it_was_asked():
-    replies = [Reply(Pass.FIRST, Asked.MODEL, RIGHT), Reply(Pass.FORCED, Asked.MODEL, WRONG)]
+    replies = [Reply(Pass.FIRST, Role.MODEL, RIGHT), Reply(Pass.FORCED, Role.MODEL, WRONG)]
     outcome = next_step(QUESTION, replies, GraderKind.EXACT)
     assert isinstance(outcome, Outcome)
     assert (outcome.wrong, outcome.forced_grade) == (False, Grade.INCORRECT)

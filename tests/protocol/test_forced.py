@@ -6,12 +6,12 @@ import pytest
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import (
-    Asked,
     ForcedPass,
     GraderKind,
     Pass,
     Protocol,
     Reply,
+    Role,
     Step,
     StopReason,
     TwoPass,
@@ -23,12 +23,12 @@ PROMPTS = load_prompt_set("default")
 
 
 def forced(text: str, stop_reason: StopReason = StopReason.STOP) -> Reply:
-    return Reply(Pass.FORCED, Asked.MODEL, text, stop_reason)
+    return Reply(Pass.FORCED, Role.MODEL, text, stop_reason)
 
 
 @pytest.mark.parametrize("variant", list(PROMPTS.variants))
 def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(variant):
-    refused = Reply(Pass.FIRST, Asked.MODEL, "<answer>unanswered</answer>")
+    refused = Reply(Pass.FIRST, Role.MODEL, "<answer>unanswered</answer>")
     whole = TwoPass(GraderKind.EXACT, Protocol(PROMPTS, variant, GraderKind.EXACT))
     alone = ForcedPass(GraderKind.EXACT, Protocol(PROMPTS, next(iter(PROMPTS.variants)), GraderKind.EXACT))
     step = alone.step(QUESTION, [])
@@ -56,8 +56,8 @@ def test_a_model_grades_the_forced_answer():
     procedure = ForcedPass(GraderKind.MODEL)
     asked = procedure.step(QUESTION, [forced("<answer>Lima</answer>")])
     assert isinstance(asked, Step)
-    assert (asked.of, asked.asked) == (Pass.FORCED, Asked.GRADER)
-    verdict = Reply(Pass.FORCED, Asked.GRADER, "A")
+    assert (asked.pass_, asked.role) == (Pass.FORCED, Role.GRADER)
+    verdict = Reply(Pass.FORCED, Role.GRADER, "A")
     outcome = procedure.step(QUESTION, [forced("<answer>Lima</answer>"), verdict])
     assert isinstance(outcome, Outcome)
     assert outcome.wrong is False

@@ -9,11 +9,11 @@ import pytest
 from refusal_index.data import Grade, Question, text
 from refusal_index.protocol import (
     TWO_PASSES,
-    Asked,
     GraderError,
     GraderKind,
     Pass,
     Reply,
+    Role,
     check_gradable,
     grade_by_rule,
     next_step,
@@ -52,8 +52,8 @@ def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(
     """It hung for good."""
     monkeypatch.setattr(text, "SECONDS", 0.1)
     endless = Question("q", "Who?", "a", pattern="(a|aa)+$")
-    replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
-    outcome = next_step(endless, [*replies, Reply(of, Asked.MODEL, "a" * 60 + "!")], GraderKind.REGEX)
+    replies = [Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(endless, [*replies, Reply(of, Role.MODEL, "a" * 60 + "!")], GraderKind.REGEX)
     assert (outcome.wrong, outcome.unscored_reason) == (None, f"{of}_pattern_timeout")
 
 
@@ -80,7 +80,7 @@ def test_what_recognises_refusals_can_be_replaced(monkeypatch):
 
 def test_a_pattern_of_refusals_that_takes_for_ever_leaves_the_question_unscored(monkeypatch):
     monkeypatch.setattr("refusal_index.protocol.refusals.SECONDS", 0.1)
-    said = Reply(Pass.FIRST, Asked.MODEL, "a" * 60 + "!")
+    said = Reply(Pass.FIRST, Role.MODEL, "a" * 60 + "!")
     outcome = next_step(PLAIN, [said], GraderKind.EXACT, detector=detector_of("(a|aa)+$"))
     assert (outcome.refused, outcome.unscored_reason) == (None, "first_rule_undecided")
 
@@ -125,8 +125,8 @@ def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of,
     else:
         reason = "pattern_timeout" if kind is GraderKind.REGEX else reason
         monkeypatch.setitem(RULES, kind, replace(RULES[kind], grade=UNDECIDED.grade))
-    replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
-    outcome = next_step(question, [*replies, Reply(of, Asked.MODEL, "<answer>A) Bob</answer>")], kind)
+    replies = [Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(question, [*replies, Reply(of, Role.MODEL, "<answer>A) Bob</answer>")], kind)
     assert outcome.unscored_reason == f"{of}_{reason}"
     assert outcome.wrong is None
     assert unscored_reason(GraderKind.EXACT, CHOICES) == "choice_ambiguous", "choices are compared as such"

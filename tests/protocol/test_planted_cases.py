@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Reply, Step, StopReason, next_step
+from refusal_index.protocol import GraderKind, Pass, Reply, Role, Step, StopReason, next_step
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "graders.md"
 
@@ -93,14 +93,14 @@ def first_pass(case: Planted, kind: GraderKind, question: Question) -> Outcome |
         step = next_step(question, replies, kind)
         if not isinstance(step, Step):
             return step
-        if step.of is Pass.FORCED:
+        if step.pass_ is Pass.FORCED:
             return None
-        if step.asked is Asked.MODEL:
-            replies.append(Reply(step.of, step.asked, case.reply, case.stop_reason))
+        if step.role is Role.MODEL:
+            replies.append(Reply(step.pass_, step.role, case.reply, case.stop_reason))
             continue
         first, second = case.verdicts
-        said = first if step.asked is Asked.GRADER else second
-        replies.append(Reply(step.of, step.asked, said if question.gold is not None else case.no_gold_verdict))
+        said = first if step.role is Role.GRADER else second
+        replies.append(Reply(step.pass_, step.role, said if question.gold is not None else case.no_gold_verdict))
     raise AssertionError
 
 

@@ -6,18 +6,18 @@ import pytest
 
 from refusal_index.data import Outcome, Question
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
     GraderKind,
     Pass,
     Probing,
     Reply,
+    Role,
     Step,
-    due,
-    finished_draws,
+    finished_outcomes,
     load_prompt_set,
-    taken,
+    next_requests,
+    used_completions,
 )
 
 QUESTION = Question("q", "How much is 2 + 2?", "4", choices=("3", "4"))
@@ -28,7 +28,7 @@ def probing(**others: object) -> Probing:
     return Probing(GraderKind.EXACT, "{question}\n{answer}: true?", PROMPTS, {"q": "{question} 4"}, **others)
 
 
-def said(text: str, draw: int = 0, asked: Asked = Asked.MODEL) -> Completion:
+def said(text: str, draw: int = 0, asked: Role = Role.MODEL) -> Completion:
     return Completion("q", "p-true", draw, Reply(Pass.PROBE, asked, text))
 
 
@@ -38,10 +38,10 @@ def test_question_and_answer_stand_in_the_prompt_and_nothing_in_them_is_a_field(
         "Question: How much is 2 + 2?\n\nChoose one of these answers and give its letter:\nA) 3\nB) 4\n"
         "{question} 4: true?"
     )
-    assert request.of is Pass.PROBE
+    assert request.pass_ is Pass.PROBE
     assert (
         probing(think="/no_think")
-        .request(Step(Pass.PROBE, Asked.MODEL), QUESTION)
+        .request(Step(Pass.PROBE, Role.MODEL), QUESTION)
         .messages[0]
         .content.endswith("true?\n\n/no_think")
     )
@@ -50,23 +50,23 @@ def test_question_and_answer_stand_in_the_prompt_and_nothing_in_them_is_a_field(
 @pytest.mark.parametrize("draws", [1, 3])
 def test_it_is_asked_once_a_draw_and_then_nothing_is_due(draws):
     talk = Conversation(QUESTION, "p-true", probing(), draws)
-    (first,) = due(talk, [])
-    assert (first.step.of, first.choices) == (Pass.PROBE, draws)
+    (first,) = next_requests(talk, [])
+    assert (first.step.pass_, first.n) == (Pass.PROBE, draws)
     replies = [said("A", draw) for draw in range(draws)]
-    assert due(talk, replies) == []
-    assert taken(talk, replies) == replies
-    assert [one.wrong for one in finished_draws(talk, replies)] == [None] * draws, "whose grade is nobody's"
+    assert next_requests(talk, replies) == []
+    assert used_completions(talk, replies) == replies
+    assert [one.wrong for one in finished_outcomes(talk, replies)] == [None] * draws, "whose grade is nobody's"
 
 
 def test_an_answer_of_its_own_is_graded_by_whoever_grades_the_run():
     talk = Conversation(QUESTION, "p", probing(is_graded=True))
-    assert finished_draws(talk, [said("<answer>4</answer>")])[0].wrong is False
-    assert finished_draws(talk, [said("<answer>5</answer>")])[0].wrong is True
+    assert finished_outcomes(talk, [said("<answer>4</answer>")])[0].wrong is False
+    assert finished_outcomes(talk, [said("<answer>5</answer>")])[0].wrong is True
     by_model = Probing(GraderKind.MODEL, "{question}", PROMPTS, is_graded=True)
-    step = by_model.step(QUESTION, [Reply(Pass.PROBE, Asked.MODEL, "<answer>4</answer>")])
-    assert (step.asked, step.prediction) == (Asked.GRADER, "4")
+    step = by_model.step(QUESTION, [Reply(Pass.PROBE, Role.MODEL, "<answer>4</answer>")])
+    assert (step.role, step.prediction) == (Role.GRADER, "4")
     assert "<prediction>\n4\n" in by_model.request(step, QUESTION).messages[0].content
-    verdict = Reply(Pass.PROBE, Asked.GRADER, "A")
-    graded = by_model.step(QUESTION, [Reply(Pass.PROBE, Asked.MODEL, "<answer>4</answer>"), verdict])
+    verdict = Reply(Pass.PROBE, Role.GRADER, "A")
+    graded = by_model.step(QUESTION, [Reply(Pass.PROBE, Role.MODEL, "<answer>4</answer>"), verdict])
     assert isinstance(graded, Outcome)
     assert graded.wrong is False

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     GraderKind,
     Message,
     Pass,
@@ -21,6 +20,7 @@ from refusal_index.protocol import (
     Protocol,
     Reply,
     Request,
+    Role,
     StopReason,
     load_prompt_set,
     next_request,
@@ -57,7 +57,7 @@ def converse(
         requests.append(step)
         said = answer(step)
         text, stop_reason = said if isinstance(said, tuple) else (said, StopReason.STOP)
-        replies.append(Reply(step.of, step.asked, text, stop_reason))
+        replies.append(Reply(step.pass_, step.role, text, stop_reason))
     return requests, step
 
 
@@ -74,15 +74,15 @@ class Case:
 
 
 PARTIES = {
-    "M": (Pass.FIRST, Asked.MODEL, 0),
-    "G": (Pass.FIRST, Asked.GRADER, 0),
-    "G again": (Pass.FIRST, Asked.GRADER, 1),
-    "M+": (Pass.FORCED, Asked.MODEL, 0),
-    "H": (Pass.FIRST, Asked.SECOND_GRADER, 0),
-    "H again": (Pass.FIRST, Asked.SECOND_GRADER, 1),
-    "G+": (Pass.FORCED, Asked.GRADER, 0),
-    "H+": (Pass.FORCED, Asked.SECOND_GRADER, 0),
-    "G+ again": (Pass.FORCED, Asked.GRADER, 1),
+    "M": (Pass.FIRST, Role.MODEL, 0),
+    "G": (Pass.FIRST, Role.GRADER, 0),
+    "G again": (Pass.FIRST, Role.GRADER, 1),
+    "M+": (Pass.FORCED, Role.MODEL, 0),
+    "H": (Pass.FIRST, Role.SECOND_GRADER, 0),
+    "H again": (Pass.FIRST, Role.SECOND_GRADER, 1),
+    "G+": (Pass.FORCED, Role.GRADER, 0),
+    "H+": (Pass.FORCED, Role.SECOND_GRADER, 0),
+    "G+ again": (Pass.FORCED, Role.GRADER, 1),
 }
 
 EXACT_CASES = {
@@ -284,7 +284,7 @@ def check(grader: GraderKind, case: Case, question: Question) -> None:
 
     def answer(request: Request) -> Said:
         party, said = next(script)
-        assert (request.of, request.asked, request.attempt) == PARTIES[party]
+        assert (request.pass_, request.role, request.attempt) == PARTIES[party]
         return said
 
     _, outcome = converse(protocol(grader), answer, question)
@@ -320,8 +320,8 @@ def test_placement_moves_the_instruction_into_a_system_message():
 
 @pytest.mark.parametrize("placement", Placement)
 def test_grader_sees_the_answer_without_tag_and_thoughts_in_one_user_message(placement):
-    said = {Asked.MODEL: "<think>Cuzco?</think>No: <answer>The city of kings</answer>", Asked.GRADER: "A"}
-    requests, _ = converse(protocol(GraderKind.MODEL, placement=placement), lambda request: said[request.asked])
+    said = {Role.MODEL: "<think>Cuzco?</think>No: <answer>The city of kings</answer>", Role.GRADER: "A"}
+    requests, _ = converse(protocol(GraderKind.MODEL, placement=placement), lambda request: said[request.role])
     (message,) = requests[1].messages
     assert message.role == "user"
     assert "<prediction>\nThe city of kings\n</prediction>" in message.content
@@ -329,8 +329,8 @@ def test_grader_sees_the_answer_without_tag_and_thoughts_in_one_user_message(pla
 
 
 def test_a_grade_is_asked_for_again_in_the_same_words():
-    said = {Asked.MODEL: RIGHT, Asked.GRADER: "Hm."}
-    requests, _ = converse(protocol(GraderKind.MODEL), lambda request: said[request.asked])
+    said = {Role.MODEL: RIGHT, Role.GRADER: "Hm."}
+    requests, _ = converse(protocol(GraderKind.MODEL), lambda request: said[request.role])
     assert [request.attempt for request in requests] == [0, 0, 1]
     assert requests[1].messages == requests[2].messages
 
@@ -355,12 +355,12 @@ GRADES = st.sampled_from(["A", "B", "C", "Hm.", "A or B", "NOT_ATTEMPTED"]) | TE
 STOPS = st.sampled_from([StopReason.STOP, *StopReason])
 SCRIPTS = st.fixed_dictionaries(
     {
-        (Pass.FIRST, Asked.MODEL): st.tuples(TEXTS, STOPS),
-        (Pass.FORCED, Asked.MODEL): st.tuples(TEXTS, STOPS),
-        (Pass.FIRST, Asked.GRADER): st.lists(GRADES, min_size=2, max_size=2),
-        (Pass.FORCED, Asked.GRADER): st.lists(GRADES, min_size=2, max_size=2),
-        (Pass.FIRST, Asked.SECOND_GRADER): st.lists(GRADES, min_size=2, max_size=2),
-        (Pass.FORCED, Asked.SECOND_GRADER): st.lists(GRADES, min_size=2, max_size=2),
+        (Pass.FIRST, Role.MODEL): st.tuples(TEXTS, STOPS),
+        (Pass.FORCED, Role.MODEL): st.tuples(TEXTS, STOPS),
+        (Pass.FIRST, Role.GRADER): st.lists(GRADES, min_size=2, max_size=2),
+        (Pass.FORCED, Role.GRADER): st.lists(GRADES, min_size=2, max_size=2),
+        (Pass.FIRST, Role.SECOND_GRADER): st.lists(GRADES, min_size=2, max_size=2),
+        (Pass.FORCED, Role.SECOND_GRADER): st.lists(GRADES, min_size=2, max_size=2),
     }
 )
 SETTINGS = st.builds(
@@ -369,8 +369,8 @@ SETTINGS = st.builds(
 
 
 def play(script: dict, request: Request) -> Said:
-    said = script[request.of, request.asked]
-    return said if request.asked is Asked.MODEL else said[request.attempt]
+    said = script[request.pass_, request.role]
+    return said if request.role is Role.MODEL else said[request.attempt]
 
 
 @given(SETTINGS, SCRIPTS)
@@ -391,8 +391,8 @@ def test_any_replies_lead_to_a_consistent_outcome(settings_, script):
     assert outcome.wrong in {None, counted is not Grade.CORRECT}
     if outcome.unscored_reason:
         assert outcome.unscored_reason.startswith("forced_" if outcome.refused else "first_")
-    assert outcome.first_reply == script[Pass.FIRST, Asked.MODEL][0]
-    assert outcome.forced_reply == (script[Pass.FORCED, Asked.MODEL][0] if outcome.refused else None)
+    assert outcome.first_reply == script[Pass.FIRST, Role.MODEL][0]
+    assert outcome.forced_reply == (script[Pass.FORCED, Role.MODEL][0] if outcome.refused else None)
 
 
 @given(st.sampled_from(Placement), st.lists(st.tuples(st.sampled_from(VARIANTS), SCRIPTS), min_size=2, max_size=4))
@@ -400,14 +400,14 @@ def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement,
     forced = set()
     for variant, script in conversations:
         refusing = script | {
-            (Pass.FIRST, Asked.MODEL): (f"{script[Pass.FIRST, Asked.MODEL][0]}</think>{REFUSED}", StopReason.STOP)
+            (Pass.FIRST, Role.MODEL): (f"{script[Pass.FIRST, Role.MODEL][0]}</think>{REFUSED}", StopReason.STOP)
         }
         requests, _ = converse(
             protocol(GraderKind.EXACT, variant, placement), lambda request, said=refusing: play(said, request)
         )
         forced.add(requests[1])
     assert len(forced) == 1
-    assert forced.pop().of is Pass.FORCED
+    assert forced.pop().pass_ is Pass.FORCED
 
 
 @given(SETTINGS, SCRIPTS)
@@ -417,14 +417,14 @@ def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
     for request in requests:
         assert next_request(QUESTION, replies, settings_) == request
         said = play(script, request)
-        replies.append(Reply(request.of, request.asked, *(said if isinstance(said, tuple) else (said,))))
+        replies.append(Reply(request.pass_, request.role, *(said if isinstance(said, tuple) else (said,))))
     assert next_request(QUESTION, replies, settings_) == outcome
 
 
 @given(SETTINGS, SCRIPTS)
 def test_any_answer_to_a_question_without_a_right_one_is_wrong_and_nothing_is_forced(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request), NO_GOLD)
-    assert {request.of for request in requests} == {Pass.FIRST}
+    assert {request.pass_ for request in requests} == {Pass.FIRST}
     assert outcome.wrong in {True, None}
     assert (outcome.wrong is None) == (outcome.first_grade is Grade.UNSCORED)
     assert outcome.first_grade is not Grade.CORRECT
@@ -433,7 +433,7 @@ def test_any_answer_to_a_question_without_a_right_one_is_wrong_and_nothing_is_fo
 
 
 def test_drawn_repeatedly_a_question_without_a_right_answer_has_its_forced_grade_in_every_draw():
-    answered = Reply(Pass.FIRST, Asked.MODEL, RIGHT)
+    answered = Reply(Pass.FIRST, Role.MODEL, RIGHT)
     outcome = next_request(NO_GOLD, [answered], protocol(GraderKind.EXACT), force_answered=True)
     assert (outcome.refused, outcome.wrong, outcome.forced_grade) == (False, True, Grade.INCORRECT)
 

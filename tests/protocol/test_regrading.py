@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Regrading, Reply, Step, next_step
+from refusal_index.protocol import GraderKind, Pass, Regrading, Reply, Role, Step, next_step
 
 QUESTION = Question("q", "What is the capital of Peru?", "Lima")
 NO_GOLD = Question("q", "Who was it?", None)
@@ -14,8 +14,8 @@ VAGUE = "<answer>I cannot say: nobody told me</answer>"  # an answer to exact, a
 
 
 def said(first: str, forced: str | None = None) -> list[Reply]:
-    replies = [Reply(Pass.FIRST, Asked.MODEL, first)]
-    return replies if forced is None else [*replies, Reply(Pass.FORCED, Asked.MODEL, forced)]
+    replies = [Reply(Pass.FIRST, Role.MODEL, first)]
+    return replies if forced is None else [*replies, Reply(Pass.FORCED, Role.MODEL, forced)]
 
 
 def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], question: Question = QUESTION) -> Outcome:
@@ -25,10 +25,10 @@ def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], que
         step = Regrading(kind).step(question, replies)
         if isinstance(step, Outcome):
             return step
-        assert step.asked is not Asked.MODEL
+        assert step.role is not Role.MODEL
         content = Regrading(kind).request(step, question).messages[0].content
         verdict = next(verdict for answer, verdict in verdicts.items() if f"\n{answer}\n</prediction>" in content)
-        replies.append(Reply(step.of, step.asked, verdict))
+        replies.append(Reply(step.pass_, step.role, verdict))
     raise AssertionError
 
 
@@ -71,7 +71,7 @@ def test_of_questions_drawn_repeatedly_without_a_right_answer_the_forced_grade_i
 
 
 def test_an_unreadable_verdict_is_asked_for_once_more():
-    replies = [*said(RIGHT), Reply(Pass.FIRST, Asked.GRADER, "A or B")]
+    replies = [*said(RIGHT), Reply(Pass.FIRST, Role.GRADER, "A or B")]
     step = Regrading(GraderKind.MODEL).step(QUESTION, replies)
     assert isinstance(step, Step)
     assert step.attempt == 1

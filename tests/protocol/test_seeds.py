@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.protocol import Asked, Message, Pass, Request, request_seed
+from refusal_index.protocol import Message, Pass, Request, Role, request_seed
 
-FIRST = Request(Pass.FIRST, Asked.MODEL, ())
-FORCED = Request(Pass.FORCED, Asked.MODEL, ())
-FIRST_GRADE = Request(Pass.FIRST, Asked.GRADER, ())
-FORCED_GRADE = Request(Pass.FORCED, Asked.GRADER, (), attempt=1)
+FIRST = Request(Pass.FIRST, Role.MODEL, ())
+FORCED = Request(Pass.FORCED, Role.MODEL, ())
+FIRST_GRADE = Request(Pass.FIRST, Role.GRADER, ())
+FORCED_GRADE = Request(Pass.FORCED, Role.GRADER, (), attempt=1)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_every_part_of_a_request_changes_its_seed():
         (0, "q1", 0, "low", FORCED),
         (0, "q1", 0, "low", FIRST_GRADE),
         (0, "q1", 0, "low", FORCED_GRADE),
-        (0, "q1", 0, "low", Request(Pass.FIRST, Asked.GRADER, (), attempt=1)),
-        (0, "q1", 0, "low", Request(Pass.FORCED, Asked.GRADER, ())),
+        (0, "q1", 0, "low", Request(Pass.FIRST, Role.GRADER, (), attempt=1)),
+        (0, "q1", 0, "low", Request(Pass.FORCED, Role.GRADER, ())),
         (10, "q1", 0, "low", FIRST),
         (0, "q10", 0, "low", FIRST),
         (0, "q", 10, "low", FIRST),
@@ -60,7 +60,7 @@ def test_variant_counts_in_the_first_pass_only():
 
 
 def test_wording_does_not_change_the_seed():
-    worded = Request(Pass.FIRST, Asked.MODEL, (Message("user", "Who?"),))
+    worded = Request(Pass.FIRST, Role.MODEL, (Message("user", "Who?"),))
     assert request_seed(0, "q1", 0, "low", worded) == request_seed(0, "q1", 0, "low", FIRST)
 
 
@@ -76,6 +76,6 @@ def test_seeds_of_many_questions_do_not_collide_more_than_chance_has_it():
 
 
 def test_an_auxiliary_variant_has_the_seeds_of_its_name_alone():
-    probe = Request(Pass.PROBE, Asked.MODEL, ())
+    probe = Request(Pass.PROBE, Role.MODEL, ())
     assert request_seed(0, "q1", 0, "confidence/p-true", probe) == request_seed(0, "q1", 0, "p-true", probe)
     assert request_seed(0, "q1", 0, "confidence/forced", FORCED) == request_seed(0, "q1", 0, "low", FORCED)

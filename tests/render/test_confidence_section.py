@@ -18,9 +18,10 @@ from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.render.confidence import verdict_sentence
+from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.confidence import MOST_POINTS, confidence_view, roc_points
-from refusal_index.render.report.tables import NOTHING, number
+from refusal_index.render.report.tables import number
 from refusal_index.stats import auroc
 from tests.render.chromium import Page
 from tests.render.making import HOSTILE, report_run, rows
@@ -154,7 +155,7 @@ def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table,
     page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
     text = shown(page.path.read_text(encoding="utf-8"))
     assert "verbalised-words no score in 200 of 200 replies; they are left out, and not filled in." in text
-    assert f"verbalised-words 0 {NOTHING}" in text
+    assert f"verbalised-words 0 {DASH}" in text
     assert "verbalised-words orders" not in text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,13 @@ import polars as pl
 import pytest
 from scipy import stats as scipy_stats
 
+from refusal_index.findings.conclusions import Headline, headline, pairs, verdict
+from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import summarise
-from refusal_index.render.report import write_report
-from refusal_index.render.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
-from refusal_index.render.report.overview import overview, run_view
+from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.tables import sensitivity_rows
+from refusal_index.render.report.views import overview, run_view
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.render.making import counts_table, report_run, rows
 
@@ -36,68 +37,86 @@ def test_pairs_told_apart_against_simulation(index: float, error_rate: float) ->
     wrong = error > scipy_stats.norm.ppf(1 - error_rate)
     ranks = scipy_stats.rankdata(refusal)
     auroc = (ranks[wrong].sum() - wrong.sum() * (wrong.sum() + 1) / 2) / (wrong.sum() * (~wrong).sum())
-    shares = pair_shares(Finding(Estimate(index, index - 0.1, index + 0.1), error_rate))
-    assert shares is not None
-    assert shares[0] == pytest.approx(auroc, abs=0.004)
-    assert shares[1] < shares[0] < shares[2]
+    found = pairs(Estimate(index, index - 0.1, index + 0.1), error_rate)
+    assert found is not None
+    assert found.values["share"] == pytest.approx(auroc, abs=0.004)
+    assert found.values["low"] < found.values["share"] < found.values["high"]
 
 
 def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> None:
-    assert pair_shares(Finding(Estimate(0.0, 0.0, 1.0), 0.4)) == pytest.approx((0.5, 0.5, 1.0))
+    found = pairs(Estimate(0.0, 0.0, 1.0), 0.4)
+    assert found.values == pytest.approx({"share": 0.5, "low": 0.5, "high": 1.0})
 
 
 @pytest.mark.parametrize(
-    ("estimate", "low", "high", "said"),
+    ("estimate", "low", "high", "code", "steps"),
     [
-        (0.1, 0.02, 0.19, "knowledge barely."),
-        (0.3, 0.2, 0.39, "knowledge loosely."),
-        (0.5, 0.4, 0.59, "knowledge moderately well."),
-        (0.7, 0.6, 0.79, "knowledge closely."),
-        (0.9, 0.8, 0.95, "knowledge very closely."),
-        (0.3, 0.19, 0.39, "knowledge, barely to loosely."),
-        (0.36, 0.02, 0.70, "how well is not settled: anything from barely to closely"),
-        (0.1, -0.1, 0.19, "no sign"),
-        (-0.1, -0.5, 0.05, "no sign"),
-        (0.1, -0.1, 0.2, "is not settled: anything from not at all to loosely"),
-        (0.24, -0.03, 0.49, "is not settled: anything from not at all to moderately well"),
-        (0.5, 0.0, 1.0, "is not settled: anything from not at all to very closely"),
-        (-0.3, -0.4, -0.1, "against"),
-        (None, None, None, "cannot be said"),
+        (0.1, 0.02, 0.19, "follows", ["barely"]),
+        (0.3, 0.2, 0.39, "follows", ["loosely"]),
+        (0.5, 0.4, 0.59, "follows", ["moderately"]),
+        (0.7, 0.6, 0.79, "follows", ["closely"]),
+        (0.9, 0.8, 0.95, "follows", ["very_closely"]),
+        (0.3, 0.19, 0.39, "follows_between", ["barely", "loosely"]),
+        (0.36, 0.02, 0.70, "follows_unsettled", ["barely", "closely"]),
+        (0.1, -0.1, 0.19, "no_sign", None),
+        (-0.1, -0.5, 0.05, "no_sign", None),
+        (0.1, -0.1, 0.2, "sign_unsettled", ["loosely"]),
+        (0.24, -0.03, 0.49, "sign_unsettled", ["moderately"]),
+        (0.5, 0.0, 1.0, "sign_unsettled", ["very_closely"]),
+        (-0.3, -0.4, -0.1, "runs_against", []),
+        (0.3, None, None, "no_conclusion", []),
+        (None, None, None, "follows_undefined", []),
     ],
 )
 def test_words_claim_what_both_ends_hold(
-    estimate: float | None, low: float | None, high: float | None, said: str
+    estimate: float | None, low: float | None, high: float | None, code: str, steps: list[str] | None
 ) -> None:
-    assert said in verdict(Finding(Estimate(estimate, low, high), 0.5))
+    found = verdict(Estimate(estimate, low, high))
+    assert found.code == code
+    assert steps is None or list(found.values.values()) == steps
 
 
-@pytest.mark.parametrize("code", ["boundary", "next_to_no_knowledge"])
-def test_nothing_is_made_of_a_number_that_means_nothing(code: str) -> None:
-    index = Finding(Estimate(0.9, 0.5, 1.0), 0.5, frozenset({code}))
-    assert "cannot be said" in verdict(index)
-    assert pairs_sentence(index) is None
+def test_a_verdict_in_words() -> None:
+    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals follow its knowledge loosely."
+    said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
+    assert (
+        said == "Whether its refusals follow its knowledge is not settled: anything from not at all to moderately well."
+    )
+
+
+def first_screen(run: ReportRun) -> Headline:
+    return headline(run.summary, run.about)
+
+
+def by_title(run: ReportRun) -> dict[str, Statement]:
+    return {sentence(one, "title"): one for one in first_screen(run).doubts}
+
+
+@pytest.mark.parametrize("counts", [(50, 0, 30, 60), (600, 2, 398, 0)])
+def test_nothing_is_made_of_a_number_that_means_nothing(counts: tuple[int, int, int, int]) -> None:
+    found = first_screen(report_run(counts_table(*counts)))
+    assert found.index.estimate is not None
+    assert found.verdict.code == "no_conclusion"
+    assert found.pairs is None
 
 
 def test_the_first_screen_says_which_index_it_shows() -> None:
     once, twice = report_run(rows(400, variants=("normal",))), report_run(drawn_twice(400))
     ri = refusal_index(once.variants[0].table).estimate
-    assert headline(once).index.estimate == headline(twice).index.estimate == pytest.approx(ri, abs=1e-12)
-    said = "RI is the Refusal Index as the paper reports it"
-    assert headline(once).which.startswith(said)
-    assert "orrected" not in headline(once).which
+    assert first_screen(once).index.estimate == first_screen(twice).index.estimate == pytest.approx(ri, abs=1e-12)
+    assert [one.code for one in first_screen(once).indices] == ["what_ri_is"]
     corrected = twice.summary.corrected
     assert corrected.estimate != pytest.approx(ri, abs=0.01)
-    assert headline(twice).which.startswith(said)
+    what, which = first_screen(twice).indices
+    assert (what.code, which.values) == ("what_ri_is", {"each": {"": corrected}})
     ends = f"{corrected.estimate:.2f} [{corrected.low:.2f}, {corrected.high:.2f}]"
-    assert f"Corrected RI is {ends}: RI estimated for the model's probabilities" in headline(twice).which
+    assert f"Corrected RI is {ends}: RI estimated for the model's probabilities" in sentence(which, "page")
 
 
 def test_at_temperature_zero_the_first_screen_says_that_both_indices_are_one() -> None:
     run = report_run(rows(400, variants=("normal",)))
-    found = headline(replace(run, summary=summarise(run.shown, is_deterministic=True)))
-    assert found.which.endswith(
-        "Corrected RI repeats RI: the model was asked at temperature 0, and no repeated sample differs."
-    )
+    found = first_screen(replace(run, summary=summarise(run.shown, is_deterministic=True)))
+    assert [one.code for one in found.indices] == ["what_ri_is", "corrected_repeats_ri"]
 
 
 def test_one_axis_holds_one_kind_of_index() -> None:
@@ -105,7 +124,7 @@ def test_one_axis_holds_one_kind_of_index() -> None:
     drawn, once = report_run(drawn_twice(400), label="a"), report_run(rows(400, rho=0.3, seed=2, variants=("normal",)))
     found = overview([run_view(run, place) for place, run in enumerate((drawn, once))])
     assert {line.index.name for line in found.lines} == {"refusal_index"}
-    shown = {line.label: line.index.estimate for line in found.lines}
+    shown = {line.name: line.index.estimate for line in found.lines}
     assert shown == pytest.approx(
         {run.run.label: refusal_index(run.variants[0].table).estimate for run in (drawn, once)}, abs=1e-12
     )
@@ -114,18 +133,19 @@ def test_one_axis_holds_one_kind_of_index() -> None:
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
-    assert headline(several).index.estimate == several.pooled.refusal_index.estimate
-    assert [line.name for line in headline(several).lines] == ["jointly", "low", "normal", "high", "highest"]
-    assert headline(one).index.estimate == one.variants[0].index.estimate
-    assert [line.name for line in headline(one).lines] == ["normal"]
+    assert first_screen(several).index.estimate == several.pooled.refusal_index.estimate
+    assert [line.name for line in run_view(several, 1).lines] == ["jointly", "low", "normal", "high", "highest"]
+    assert first_screen(one).index.estimate == one.variants[0].index.estimate
+    assert [line.name for line in run_view(one, 1).lines] == ["normal"]
 
 
 def test_best_and_worst_prompt_are_named() -> None:
     run = report_run(rows(400))
     found = {v.variant: v.index.estimate for v in run.variants}
     best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
-    (sentence,) = (said for said in headline(run).compared if "best prompt" in said)
-    assert f"best prompt is {best} at {found[best]:.2f}, its worst {worst} at {found[worst]:.2f}" in sentence
+    (compared,) = (one.values for one in first_screen(run).comparisons if one.code == "best_and_worst")
+    values = {"best": best, "high": found[best], "worst": worst, "low": found[worst]}
+    assert values.items() <= compared.items()
 
 
 @pytest.mark.parametrize(
@@ -139,10 +159,10 @@ def test_best_and_worst_prompt_are_named() -> None:
     ],
 )
 def test_cautions_are_grave_and_come_first(counts: tuple[int, int, int, int], title: str) -> None:
-    spoilers = headline(report_run(counts_table(*counts))).spoilers
-    titles = [one.title for one in spoilers if one.weight == "grave"]
-    assert title in titles
-    assert [one.weight for one in spoilers] == sorted((one.weight for one in spoilers), key=["grave", "note"].index)
+    run = report_run(counts_table(*counts))
+    assert by_title(run)[title].severity == "grave"
+    severities = [one.severity for one in first_screen(run).doubts]
+    assert severities == sorted(severities, key=["grave", "note"].index)
 
 
 def test_missing_answers_are_said_however_few() -> None:
@@ -151,13 +171,13 @@ def test_missing_answers_are_said_however_few() -> None:
     gone = table.with_columns(
         pl.when(~first).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "first_grade")
     ).with_columns(unscored_reason=pl.when(first).then(pl.lit("first_truncated")))
-    found = headline(report_run(gone))
-    titles = {one.title: one.text for one in found.spoilers}
-    assert titles["Unscored"].startswith("2 of 400 outcomes")
-    missing = report_run(gone).variants[0].missing
-    ends = f"{missing.low:.2f} and {missing.high:.2f}"
-    assert f"Missing are 2 of 400: whatever they are, the index of all lies between {ends}." in found.sure
-    assert found.lacks is None
+    run = report_run(gone)
+    found, missing = first_screen(run), run.variants[0].missing
+    unscored = by_title(run)["Unscored"].values
+    assert (unscored["missing"], unscored["asked"]) == (2, 400)
+    values = {"missing": 2, "asked": 400, "variant": None, "low": missing.low, "high": missing.high}
+    assert Statement("missing_range", "scope", values) in found.certainty
+    assert found.lacking is None
     by_name = {row.name: row for row in sensitivity_rows(report_run(gone))}
     (cell,) = by_name["whatever is missing"].cells
     assert (cell.low, cell.high, by_name["whatever is missing"].kind) == (missing.low, missing.high, "range")
@@ -176,7 +196,7 @@ def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
     page = (tmp_path / "r.html").read_text()
     assert page.count(said) == 1
     assert page.index(said) < page.index('class="headline"')
-    assert "Missing under high are 15 of 30" in page
+    assert "15 of 30 questions under high have no grade" in page
     write_report((report_run(table),), tmp_path / "r.html")
     assert "Incomplete" not in (tmp_path / "r.html").read_text()
 
@@ -187,15 +207,18 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
         forced_grade=pl.when(pl.col("refused")).then(pl.lit("refused")).otherwise("forced_grade"),
         wrong=pl.col("wrong") | pl.col("refused"),
     )
-    told = [one for one in headline(report_run(refused_again)).spoilers if one.title == "Refused when forced"]
-    assert len(told) == 1
-    assert told[0].weight == "grave"
-    assert "The same holds for normal, high and highest." in told[0].text
+    doubts = first_screen(report_run(refused_again)).doubts
+    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced")
+    assert found.severity == "grave"
+    assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
+    assert "The same holds for normal, high and highest." in sentence(found, "page")
 
 
 def test_the_papers_rows_stand_beside_simpleqa_only() -> None:
-    assert headline(report_run(rows(300))).paper == ()
-    assert len(headline(report_run(rows(300, dataset="simpleqa"))).paper) == 16
+    assert run_view(report_run(rows(300)), 1).paper == ()
+    view = run_view(report_run(rows(300, dataset="simpleqa")), 1)
+    assert len(view.paper) == 16
+    assert "paper" in [one.code for one in view.headline.comparisons]
 
 
 def missing_of(kind: str, count: int) -> pl.DataFrame:
@@ -221,8 +244,7 @@ def missing_of(kind: str, count: int) -> pl.DataFrame:
 )
 def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: str, count: int, weight: str) -> None:
     """One question in a thousand moves little; some ten refused ones can move the index by more than .05."""
-    found = {one.title: one for one in headline(report_run(missing_of(kind, count))).spoilers}
-    assert found[title].weight == weight
+    assert by_title(report_run(missing_of(kind, count)))[title].severity == weight
 
 
 @pytest.mark.parametrize(("kind", "title"), [("again", "Refused when forced"), ("missing", "Unscored")])
@@ -230,16 +252,12 @@ def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: 
     plain = missing_of(kind, 7)
     right_and_answered = ~pl.col("refused") & ~pl.col("wrong")
     weighted = plain.with_columns(weight=pl.when(right_and_answered).then(20.0).otherwise(1.0))
-    texts = [
-        next(one.text for one in headline(report_run(rows)).spoilers if one.title == title)
-        for rows in (plain, weighted)
-    ]
-    assert texts[0] == texts[1]
-    assert re.search(r"\bRI could be|move RI by", texts[0])
+    pulls = [by_title(report_run(rows))[title].values["pull"] for rows in (plain, weighted)]
+    assert pulls[0] == pulls[1] > 0
 
 
 def test_one_response_per_question_spoils_nothing() -> None:
-    assert headline(report_run(rows(2000, variants=("normal",)))).spoilers == ()
+    assert first_screen(report_run(rows(2000, variants=("normal",)))).doubts == ()
 
 
 def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:

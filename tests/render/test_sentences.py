@@ -13,8 +13,7 @@ import pytest
 import refusal_index
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
-from refusal_index.plugins.trackers.results import description
-from refusal_index.render.sentences import fill, sentence, sentences
+from refusal_index.render.sentences import description, fill, sentence, sentences
 from refusal_index.stats import METRIC_NAMES
 from refusal_index.stats.baseline import Payoffs
 
@@ -30,7 +29,16 @@ def codes_of(node: ast.expr, module: Path) -> Iterator[str]:
         yield str(node.value)
     elif isinstance(node, ast.Name):
         name = ".".join(module.relative_to(PACKAGE.parent).with_suffix("").parts)
-        yield getattr(importlib.import_module(name), node.id)
+        if (constant := getattr(importlib.import_module(name), node.id, None)) is not None:
+            yield constant
+        else:
+            assigned = [
+                one.value
+                for one in ast.walk(ast.parse(module.read_text()))
+                if isinstance(one, ast.Assign) and any(getattr(to, "id", None) == node.id for to in one.targets)
+            ]
+            assert assigned, f"{module}:{node.lineno}: expected a code, got {node.id}"
+            yield from (code for value in assigned for code in codes_of(value, module))
     else:
         raise AssertionError(f"{module}:{node.lineno}: expected a code, a constant, or one of two")
 

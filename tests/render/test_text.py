@@ -9,8 +9,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.render.format import listed
-from refusal_index.render.report.tables import interval, number, percent, plain, visible
+from refusal_index.render.format import interval, listed, number, percent, typeset
+from refusal_index.render.report.page import plain, visible
 
 _KEPT = "\n\t\u200c\u200d"
 
@@ -43,8 +43,8 @@ def test_joiners_that_scripts_need_are_kept() -> None:
 
 
 def test_undefined_is_a_dash_and_never_a_zero() -> None:
-    assert number(None) == percent(None) == "\u2013"
-    assert interval(None, 0.3) == ""
+    assert number(None) == percent(None) == interval(None, 0.3) == "-"
+    assert typeset("-") == "\u2013"
 
 
 def test_a_rounded_zero_has_no_sign() -> None:

@@ -17,7 +17,7 @@ from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
 from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.plugins.confidence.replies import Replies
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
-from refusal_index.protocol import Asked, GraderKind, Message, Pass
+from refusal_index.protocol import GraderKind, Message, Pass, Role
 from refusal_index.runs.engine import Finished, Replied
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
@@ -50,7 +50,7 @@ def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
 @pytest.mark.slow
 def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
     with open_store(RunFolder(run)) as store:
-        before = list(store.replies()), store.asked()
+        before = list(store.replies()), store.draws()
     outcomes = pl.read_parquet(run / "outcomes.parquet")
     forced = outcomes.filter((pl.col("draw") == 0) & pl.col("forced_grade").is_not_null())["question_id"].unique()
     told: list[object] = []
@@ -62,7 +62,7 @@ def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_fo
     ri.confidence_scores(run, SAMPLED, progress=again.append)
     assert not again, "nothing is left to ask, and no engine is opened"
     with open_store(RunFolder(run)) as store:
-        assert (list(store.paid()), store.asked()) == before, "the run's replies stay as they are"
+        assert (list(store.paid()), store.draws()) == before, "the run's replies stay as they are"
     assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
     assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
     table = ri.confidence_scores(run, ["likelihood", *SAMPLED])
     with open_store(run.folder) as store:
-        logprobs = {one.question_id for one in store.replies() if one.reply.of is Pass.FORCED and one.logprobs}
+        logprobs = {one.question_id for one in store.replies() if one.reply.pass_ is Pass.FORCED and one.logprobs}
     assert set(table.filter(method="likelihood").drop_nulls("confidence")["question_id"]) == logprobs
     assert len(logprobs) == 30
 
@@ -171,7 +171,7 @@ def test_graders_of_the_run_grade_the_answers_asked_beside_it():
     table = ri.confidence_scores(run, ["p-true"], model=models.answer, grader=models.judge)
     assert ASKED["judge"] - before == 4
     assert table["wrong"].null_count() == 0
-    assert Asked.GRADER in {one.reply.asked for one in _own(run.path)}
+    assert Role.GRADER in {one.reply.role for one in _own(run.path)}
 
 
 def _own(path: Path):
@@ -255,7 +255,7 @@ def test_a_folder_with_a_second_store_of_replies_is_refused(run):
     with ReplyStore(RunFolder(run).replies) as store:
         (run / "confidence").mkdir()
         with ReplyStore(RunFolder(run / "confidence").replies) as other:
-            other.put_all(store)
+            other.copy_from(store)
     for use in (rebuild, lambda path: ri.confidence_scores(path, ["likelihood"])):
         with pytest.raises(StoreError, match=r"^[^\n]*confidence/replies\.sqlite: [^\n]*$"):
             use(run)
@@ -279,4 +279,4 @@ def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
     run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
     table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)
     assert table.height == 6
-    assert {one.reply.of for one in _own(run.path)} == {Pass.PROBE}
+    assert {one.reply.pass_ for one in _own(run.path)} == {Pass.PROBE}

@@ -12,7 +12,7 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.findings.confidence_record import MethodRecord, read_record
 from refusal_index.plugins.confidence.scores import add_scores
-from refusal_index.protocol import Asked, Pass
+from refusal_index.protocol import Pass, Role
 from refusal_index.runs.plan import open_store
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS
@@ -43,7 +43,7 @@ def records(run: Path) -> dict[tuple[str, str | None], MethodRecord]:
 
 def replies(run: Path, of: Pass, variant: str = "") -> list:
     with open_store(RunFolder(run)) as store:
-        return [one for one in store.replies() if one.reply.of is of and one.variant == variant]
+        return [one for one in store.replies() if one.reply.pass_ is of and one.variant == variant]
 
 
 def took(said: list) -> tuple[int, int, int]:
@@ -128,8 +128,8 @@ def test_replies_of_graders_count_where_grades_enter_the_score():
     run = ri.evaluate(models.answer, ROWS, **made)
     ri.confidence_scores(run, ["p-answering", "self-consistency"])
     with open_store(run.folder) as store:
-        first = [one for one in store.replies() if one.reply.of is Pass.FIRST]
-    own = [one for one in first if one.reply.asked is Asked.MODEL]
+        first = [one for one in store.replies() if one.reply.pass_ is Pass.FIRST]
+    own = [one for one in first if one.reply.role is Role.MODEL]
     found = records(run.path)
     assert len(own) < len(first)
     assert found["p-answering", "high"].usage.requests == len(first)

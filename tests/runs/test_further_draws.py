@@ -48,7 +48,7 @@ def test_some_questions_may_be_asked_twice_and_the_others_once():
 
 def test_of_a_thousand_questions_each_is_asked_once_too():
     rows = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(1000)]
-    drawing = plan_of(answer, rows, out="large", temperature=0.7, **LOCAL).settings.drawing
+    drawing = plan_of(answer, rows, out="large", temperature=0.7, **LOCAL).settings.repeats
     assert (drawing.draws, drawing.repeat_questions) == (1, None)
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_stopped_at_its_goal_is_complete_with_the_draws_of_its_questi
 def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_its_outcomes_hold():
     run = measure(draws=1)
     with open_store(run.folder) as store:
-        store.ask("high", dict.fromkeys(store.questions().values(), 2))
+        store.require("high", dict.fromkeys(store.questions().values(), 2))
     policy = {"at_least": {"correct_rate": 0.01}}
     assert ri.gate(run.path, policy=policy).missing == {"candidate": 1.0}
     rebuild(run.path)
@@ -121,7 +121,7 @@ def test_scores_of_some_draws_are_taken_out_where_the_others_have_come(ended):
 def test_draws_that_were_only_asked_for_are_no_several_draws():
     run = measure(draws=1)
     with open_store(run.folder) as store:
-        store.ask("high", dict.fromkeys(store.questions().values(), 2))
+        store.require("high", dict.fromkeys(store.questions().values(), 2))
     assert rebuild(run.path).outcomes.filter(pl.col("draw") > 0).height == 60
     with pytest.raises(ri.RefusalIndexError, match="p-answering: needs several draws"):
         ri.confidence_scores(run.path, ["p-answering"])

@@ -122,43 +122,43 @@ def test_an_end_that_is_never_reached_asks_all():
     assert run.outcomes.height == 300
     plain = measure(out="plain")
     assert run.summary == plain.summary
-    assert plain.short_of is plain.document["short_of"] is None
+    assert plain.unmet_goal is plain.document["short_of"] is None
 
 
 def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
     run = measure(until="half-width=.01", out="run")
     half_width = half_width_of(run.summary)
     told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
-    assert run.short_of == told
+    assert run.unmet_goal == told
     assert told in repr(run).replace("\n", " ")
     assert told in run.folder.report.read_text()
     assert json.loads(run.folder.summary.read_text())["short_of"] == told
-    assert rebuild(run.path).short_of == ri.open_run(run.path).short_of == told
+    assert rebuild(run.path).unmet_goal == ri.open_run(run.path).unmet_goal == told
     for other in ({"until": f"half-width={half_width + 0.001}"}, {}):
         again = measure(out="run", **other)
-        assert (again.short_of, again.document["short_of"]) == (None, None)
+        assert (again.unmet_goal, again.document["short_of"]) == (None, None)
         assert "Not reached" not in again.folder.report.read_text()
 
 
 def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
     whole = measure(out="run")
     half_width = half_width_of(whole.summary)
-    assert whole.reached is None
+    assert whole.met_goal is None
     run = measure(until=f"half-width={half_width + 0.001}", out="run")
     told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
-    assert (run.reached, run.short_of, run.stopped) == (told, None, None)
-    assert rebuild(run.path).reached == ri.open_run(run.path).reached == told
+    assert (run.met_goal, run.unmet_goal, run.stopped) == (told, None, None)
+    assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == told
     assert told in repr(run).replace("\n", " ")
-    assert measure(until=f"half-width={half_width - 0.001}", out="run").reached is None
-    assert measure(until="half-width=.25", looks=6, out="stopped").reached is None, "where it stopped says it"
+    assert measure(until=f"half-width={half_width - 0.001}", out="run").met_goal is None
+    assert measure(until="half-width=.25", looks=6, out="stopped").met_goal is None, "where it stopped says it"
 
 
 def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
     run = measure(until="half-width=.01", out="run", max_requests=100)
     assert run.ended
     asked = run.outcomes["question_id"].n_unique()
-    assert run.short_of.endswith(f"after {asked} questions, of which not all have a grade.")
-    assert measure(until="half-width=.25", looks=6, out="run").short_of is None
+    assert run.unmet_goal.endswith(f"after {asked} questions, of which not all have a grade.")
+    assert measure(until="half-width=.25", looks=6, out="run").unmet_goal is None
 
 
 def test_each_question_is_told_to_be_finished_once():

@@ -13,7 +13,7 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.findings.summary import summarise
-from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
+from refusal_index.protocol import TWO_PASSES, Completion, GraderKind, Pass, Reply, Role, TwoPass
 from refusal_index.runs import results, writing
 from refusal_index.runs.plan import open_store, prepare
 from refusal_index.runs.regrade import NOT_ANSWERED, prepare_regrade, regrade
@@ -37,7 +37,7 @@ def folder() -> RunFolder:
 
 
 def said(of: Pass, text: str, draw: int = 0, variant: str = "low", tokens: int = 10) -> Completion:
-    return Completion("q0", "" if of is Pass.FORCED else variant, draw, Reply(of, Asked.MODEL, text), 0, tokens, 1)
+    return Completion("q0", "" if of is Pass.FORCED else variant, draw, Reply(of, Role.MODEL, text), 0, tokens, 1)
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def store():
 
 
 def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(folder, store):
-    store.ask("low", {QUESTION: 3})
+    store.require("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT), said(Pass.FORCED, RIGHT), said(Pass.FIRST, RIGHT, 1)])
-    store.fail("low", "q0", "the provider fell over")
+    store.record_failure("low", "q0", "the provider fell over")
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "refused", "wrong", "unscored_reason") == [
         (0, False, False, None),
@@ -65,10 +65,10 @@ def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(
 
 
 def test_a_question_that_failed_is_unscored_and_neither_refused_nor_wrong(folder, store):
-    store.ask("low", {QUESTION: 1})
+    store.require("low", {QUESTION: 1})
     with pytest.raises(UnfinishedError, match="run the same command again to resume"):
         derive(folder, store)
-    store.fail("low", "q0", "no")
+    store.record_failure("low", "q0", "no")
     (row,) = derive(folder, store).outcomes.rows(named=True)
     assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "request_failed")
 
@@ -79,9 +79,9 @@ def rows_of(derived, *columns: str) -> list[tuple[object, ...]]:
 
 def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
     for variant in ("low", "high"):
-        store.ask(variant, dict.fromkeys(make_dataset(2).questions, 1))
+        store.require(variant, dict.fromkeys(make_dataset(2).questions, 1))
     store.put([said(Pass.FIRST, RIGHT), said(Pass.FIRST, RIGHT, variant="high")])
-    store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT))])
+    store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, RIGHT))])
     derived = derive(folder, store)
     assert rows_of(derived, "variant", "question_id", "refused", "wrong", "unscored_reason") == [
         ("low", "q0", False, False, None),
@@ -96,17 +96,17 @@ def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
 
 def test_a_variant_of_which_nothing_was_answered_stands_in_the_table(folder, store):
     for variant in ("low", "high"):
-        store.ask(variant, {QUESTION: 1})
+        store.require(variant, {QUESTION: 1})
     store.put([said(Pass.FIRST, RIGHT)])
     assert rows_of(derive(folder, store), "variant", "unscored_reason") == [("low", None), ("high", "not_finished")]
 
 
 @pytest.mark.parametrize(("failed", "reason"), [(False, "not_finished"), (True, "request_failed")])
 def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, failed, reason):
-    store.ask("low", {QUESTION: 1})
+    store.require("low", {QUESTION: 1})
     store.put([said(Pass.FIRST, REFUSED)])
     if failed:
-        store.fail("low", "q0", "no")
+        store.record_failure("low", "q0", "no")
     derived = derive(folder, store)
     (row,) = derived.outcomes.rows(named=True)
     assert (row["refused"], row["wrong"], row["unscored_reason"]) == (True, None, reason)
@@ -119,7 +119,7 @@ def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wr
     plan = prepare(settings, dataset=make_dataset(1), out=Path("graded"))
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity, about=plan.about)
-    store.ask("low", {QUESTION: 1})
+    store.require("low", {QUESTION: 1})
     store.put([said(Pass.FIRST, RIGHT)])
     (row,) = derive(plan.folder, store).outcomes.rows(named=True)
     assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "not_finished")
@@ -127,7 +127,7 @@ def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wr
 
 
 def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still_to_come(folder, store):
-    store.ask("low", {QUESTION: 3})
+    store.require("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False), (1, None, None), (2, None, None)]
@@ -135,7 +135,7 @@ def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still
 
 
 def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
-    store.ask("low", {QUESTION: 5})
+    store.require("low", {QUESTION: 5})
     store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "wrong", "unscored_reason") == [
@@ -146,8 +146,8 @@ def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder,
 
 
 def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder, store):
-    store.ask("low", {QUESTION: 3})
-    store.ask("high", {QUESTION: 1})
+    store.require("low", {QUESTION: 3})
+    store.require("high", {QUESTION: 1})
     store.put([said(Pass.FIRST, RIGHT, variant="high")])
     derived = derive(folder, store)
     low, high = summarise(derived.outcomes).variants
@@ -159,11 +159,11 @@ def planted(store: ReplyStore, number: int) -> None:
     """Ask questions under two variants, some of them often, with refusals, failures and what is still to come."""
     for variant, draws in (("high", 1), ("low", 3)):
         questions = make_dataset(number).questions
-        store.ask(variant, {one: draws if place % 3 else 1 for place, one in enumerate(questions)})
+        store.require(variant, {one: draws if place % 3 else 1 for place, one in enumerate(questions)})
         for place, one in enumerate(questions):
             texts = [RIGHT, REFUSED, "<answer>7</answer>", ""]
             replies = [
-                Completion(one.question_id, name, draw, Reply(of, Asked.MODEL, texts[(place + draw) % 4]), 0, place, 1)
+                Completion(one.question_id, name, draw, Reply(of, Role.MODEL, texts[(place + draw) % 4]), 0, place, 1)
                 for draw in range(draws)
                 for of, name in ((Pass.FIRST, variant), (Pass.FORCED, ""))
                 if (place + draw + (of is Pass.FORCED)) % 11
@@ -172,7 +172,7 @@ def planted(store: ReplyStore, number: int) -> None:
             if place % 5 == 0:
                 store.retire(replies[:1])
             if place % 13 == 0:
-                store.fail(variant, one.question_id, "no")
+                store.record_failure(variant, one.question_id, "no")
 
 
 @pytest.mark.parametrize("rows", [1, 7, 10_000])
@@ -206,12 +206,12 @@ def test_questions_come_by_variant_and_id_with_all_that_counts(store):
     ]
     for conversation, said_of, error in asked:
         place = conversation.question.question_id, conversation.variant
-        assert said_of == store.standing(*place)
+        assert said_of == store.effective_completions(*place)
         assert error == store.failures().get(place[::-1])
 
 
 def test_nothing_is_written_of_a_run_of_which_nothing_was_answered(folder, store):
-    store.ask("low", {QUESTION: 1})
+    store.require("low", {QUESTION: 1})
     with pytest.raises(UnfinishedError):
         derive_into(folder.path / "derived.parquet", folder, store)
     assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "run.json"]
@@ -219,8 +219,8 @@ def test_nothing_is_written_of_a_run_of_which_nothing_was_answered(folder, store
 
 def test_results_whose_replies_have_gone_are_not_written_over(folder):
     with open_store(folder) as store:
-        store.ask("low", dict.fromkeys(make_dataset(3).questions, 1))
-        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT)) for n in range(3)])
+        store.require("low", dict.fromkeys(make_dataset(3).questions, 1))
+        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Role.MODEL, RIGHT)) for n in range(3)])
         write_results(folder, store)
     before = folder.outcomes.read_bytes()
     connection = sqlite3.connect(folder.replies)
@@ -250,7 +250,7 @@ def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
 
 def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder, store):
     for variant in ("low", "high"):
-        store.ask(variant, {QUESTION: 1})
+        store.require(variant, {QUESTION: 1})
         store.put([said(Pass.FIRST, REFUSED, variant=variant)])
     store.put([said(Pass.FORCED, RIGHT, tokens=1000)])
     usage = derive(folder, store).usage
@@ -259,14 +259,14 @@ def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder
 
 def test_variants_stand_in_the_order_of_their_prompt_set_whenever_they_were_asked(folder, store):
     for variant in ("high", "low"):
-        store.ask(variant, {QUESTION: 1})
+        store.require(variant, {QUESTION: 1})
         store.put([said(Pass.FIRST, RIGHT, variant=variant)])
     assert derive(folder, store).outcomes["variant"].to_list() == ["low", "high"]
 
 
 def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(store):
     plan = prepare(Settings.of(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run"))
-    store.ask("low", {QUESTION: 3})
+    store.require("low", {QUESTION: 3})
     assert [talk.draws for talk in plan.conversations("low", store)] == [3, 1]
 
 

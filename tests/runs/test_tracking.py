@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from refusal_index.models.settings import SettingError
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs import checks, trackers, tracking
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
@@ -101,7 +101,7 @@ def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(re
 
 def test_what_came_in_batches_costs_what_batches_cost():
     plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **{**LOCAL, "price": "2,8", "batch_rate": 0.5})
-    counts, reply = Counts(plan), Reply(Pass.FIRST, Asked.MODEL, "Lima")
+    counts, reply = Counts(plan), Reply(Pass.FIRST, Role.MODEL, "Lima")
     with ReplyStore(None) as store:
         for in_batch in (False, True):
             one = Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch)
@@ -113,7 +113,7 @@ def test_what_came_in_batches_costs_what_batches_cost():
 def test_what_was_set_aside_to_be_asked_again_still_counts_as_paid_for():
     plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
     counts = Counts(plan)
-    said = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Lima"), input_tokens=7)
+    said = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"), input_tokens=7)
     with ReplyStore(None) as store:
         store.put([said])
         store.retire([said])

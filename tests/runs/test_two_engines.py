@@ -11,8 +11,8 @@ from inspect_ai.model import get_model
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.requests import ask_for
-from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
+from refusal_index.models.requests import model_request
+from refusal_index.protocol import Completion, Pass, Role, next_requests, request_seed
 from refusal_index.runs import store
 from refusal_index.runs.engine import Event, Opened
 from refusal_index.runs.plan import open_store, prepare
@@ -27,7 +27,7 @@ SMALL = {"limit": 30, "variants": "low,high"}
 def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
     with open_store(run.folder) as held:
         return {
-            (one.question_id, one.variant, one.reply.of, one.draw): (one.reply, one.request_sha256, one.requests)
+            (one.question_id, one.variant, one.reply.pass_, one.draw): (one.reply, one.request_sha256, one.requests)
             for one in held.replies()
         }
 
@@ -81,12 +81,12 @@ def test_each_request_has_the_seed_of_its_place_and_the_hash_of_all_that_is_aske
         for one in replies.replies():
             assert one.request_sha256 not in seen, "every request of a run has its own"
             seen[one.request_sha256] = one
-            assert (one.variant == "") == (one.reply.of is Pass.FORCED)
-            assert one.reply.asked is Asked.MODEL
+            assert (one.variant == "") == (one.reply.pass_ is Pass.FORCED)
+            assert one.reply.role is Role.MODEL
     with store.ReplyStore(None) as empty:
         for variant in ("low", "high"):
             for talk in plan.conversations(variant, empty):
-                (first,) = due(talk, [])
-                ask = ask_for(plan.settings, talk, first)
+                (first,) = next_requests(talk, [])
+                ask = model_request(plan.settings, talk, first)
                 assert ask.seed == request_seed(3, talk.question.question_id, 0, variant, ask.request)
                 assert seen[ask.sha256].question_id == talk.question.question_id

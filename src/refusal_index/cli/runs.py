@@ -206,8 +206,8 @@ async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
     watched = partial(_watching_one, size=len(sweep.plans))
     async for result in carry_out_sweep(sweep, watched, budget):
         found.append(result)
-        if result.run is not None and result.run.short_of:
-            console.note(result.run.short_of)
+        if result.run is not None and result.run.unmet_goal:
+            console.note(result.run.unmet_goal)
         if result.error is not None:
             console.error(f"{result.plan.called}: {result.error}")
     return found

@@ -27,7 +27,7 @@ from refusal_index.data.rates import (
     forced_refusals,
     variant_metrics,
 )
-from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Until
+from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import (
     COLUMNS,
@@ -115,6 +115,11 @@ class VariantSummary:
     refusals: Mapping[str, int] | None = None
 
     @property
+    def name(self) -> str:
+        """The name of the variant; "all" if the table names none."""
+        return self.variant or "all"
+
+    @property
     def is_complete(self) -> bool:
         """Whether it lacks no more than the tolerated share of its questions, and of their further draws."""
         return self.completeness.is_enough and (self.further_draws is None or self.further_draws.is_enough)
@@ -160,9 +165,29 @@ class Summary:
     confidence: tuple[MethodSummary, ...] = ()  # what scores of how likely answers are right come to
 
     @property
+    def has_one_source(self) -> bool:
+        """Whether all variants are of one model and dataset."""
+        return len({(variant.model, variant.dataset) for variant in self.variants}) <= 1
+
+    @property
+    def usage(self) -> Usage:
+        """What all variants took together, of those of which it is known."""
+        return Usage.total(variant.usage for variant in self.variants if variant.usage is not None)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether its metrics allow for clusters or weights."""
+        return any(variant.sampling is not None for variant in self.variants)
+
+    def label(self, variant: VariantSummary) -> str:
+        """Name a variant of it; with model and dataset, if there are several."""
+        source = () if self.has_one_source else (variant.model, variant.dataset)
+        return ", ".join(part for part in (*source, variant.variant) if part) or variant.name
+
+    @property
     def index(self) -> Estimate | None:
         """RI over all variants of the only model and dataset; None where there are several, or none."""
-        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+        if not self.has_one_source or not self.variants:
             return None
         return self.pooled[0].refusal_index if self.pooled else self.variants[0].index
 
@@ -352,33 +377,3 @@ def half_width_of(summary: Summary) -> float | None:
     if index is None or index.status != "ok" or index.low is None or index.high is None:
         return None
     return (index.high - index.low) / 2
-
-
-def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
-    """Say that a run is less certain than it was told to become; None where it is not, or was told nothing.
-
-    - `about`: what the run's folder says of how it was made.
-    - `summary`: of all that was asked by now.
-    """
-    is_reached, sentence = _held(about, summary)
-    return None if is_reached else sentence
-
-
-def reached(about: Mapping[str, Any], summary: Summary) -> str | None:
-    """Say that a run that did not stop is as certain as it was told to become; it takes what `short_of` takes."""
-    is_reached, sentence = _held(about, summary)
-    return sentence if is_reached else None
-
-
-def _held(about: Mapping[str, Any], summary: Summary) -> tuple[bool, str | None]:
-    """Hold a run against what it was told, and say it; a run that stopped says it already."""
-    until = Until.read(about)
-    if until is None or about.get(STOPPED):
-        return False, None
-    half_width, whole = half_width_of(summary), is_complete(summary)
-    is_reached = whole and half_width is not None and half_width <= until.half_width
-    found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
-    asked = max((variant.completeness.asked for variant in summary.variants), default=0)
-    lacking = "" if whole else ", of which not all have a grade"
-    verdict = "Reached" if is_reached else "Not reached"
-    return is_reached, f"{verdict}: {until}; {found} after {asked:,} questions{lacking}."

@@ -10,6 +10,7 @@ from typing import Any
 from refusal_index.data.imports.first_pass import FirstPass
 from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import MISSING_LIMIT
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
@@ -40,6 +41,21 @@ class Tally:
     def rows(self) -> int:
         """All of them."""
         return self.correct + self.incorrect + self.refused + self.unscored
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What a reader must know beside the counts."""
+        settled = self.refused - self.to_force - self.forced
+        unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
+        each = (
+            (self.unscored, Statement("unscored_questions", "note", unscored)),
+            (not self.metrics, Statement("too_many_unscored", "grave")),
+            (self.forced, Statement("already_forced", "note", {"questions": self.forced})),
+            (self.set_aside, Statement("refused_and_wrong", "note", {"questions": self.set_aside})),
+            (settled, Statement("no_right_answer", "note", {"questions": settled})),
+            (not self.refused, Statement("none_refused", "grave")),
+        )
+        return tuple(statement for applies, statement in each if applies)
 
 
 def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:

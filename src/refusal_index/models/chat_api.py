@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any
 
 from refusal_index.models.failures import SAID, NoAnswerError, UnreadableReplyError
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ TOOL_CALLS = ("tool_calls", "function_call")
 ENDED_BY_ITSELF = ("stop", "eos", None)
 
 
-def chat_body(ask: Ask, model: str, provider: str = "") -> Json:
+def chat_body(ask: ModelRequest, model: str, provider: str = "") -> Json:
     """Return the body of a request to ``/v1/chat/completions``.
 
     Parameters
@@ -66,8 +66,8 @@ def chat_body(ask: Ask, model: str, provider: str = "") -> Json:
         body["max_completion_tokens" if at_openai else "max_tokens"] = ask.decoding.max_tokens
         if ask.decoding.reasoning_effort is not None:
             body["reasoning_effort"] = ask.decoding.reasoning_effort
-    if ask.choices > 1:
-        body["n"] = ask.choices
+    if ask.n > 1:
+        body["n"] = ask.n
     if ask.top_logprobs is not None:
         body["logprobs"] = True
         if ask.top_logprobs:

@@ -30,7 +30,7 @@ UNREACHABLE = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError"
 """Names of errors of HTTP clients that no connection came about."""
 
 
-class Kind(Enum):
+class FailureKind(Enum):
     """What is done about a failed request.
 
     Attributes
@@ -53,7 +53,7 @@ class Kind(Enum):
     @property
     def is_sent_again(self) -> bool:
         """Whether the request is worth another attempt."""
-        return self in (Kind.PASSING, Kind.DOUBTFUL)
+        return self in (FailureKind.PASSING, FailureKind.DOUBTFUL)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Failure:
 
     message: str
     model: str
-    kind: Kind = Kind.PASSING
+    kind: FailureKind = FailureKind.PASSING
     advice: str = RESUMES
     retry_after: float | None = None
 
@@ -99,7 +99,7 @@ class UnreadableReplyError(RefusalIndexError, RuntimeError):
     """A reply that was paid for and cannot be read; asked for again, it would be paid for again."""
 
 
-def failure_of(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:
+def classify_error(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:
     """Say what an error of a provider comes down to.
 
     Parameters
@@ -113,8 +113,8 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
 
     Examples
     --------
-    >>> failure_of(ConnectionRefusedError("refused"), "refused", "openai/gpt-4.1").kind
-    <Kind.DOUBTFUL: 4>
+    >>> classify_error(ConnectionRefusedError("refused"), "refused", "openai/gpt-4.1").kind
+    <FailureKind.DOUBTFUL: 4>
     """
     message, status, wait = redacted(message), status_of(error), retry_after(error)
     advice = ""
@@ -127,12 +127,12 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
     elif wait is not None and wait > LONGEST_PATIENCE:
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
-        return Failure(message, model, Kind.LASTING, f"{advice}; {RESUMES}")
+        return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
     is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in causes(error))
     if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
-        return Failure(message, model, Kind.REQUEST)
+        return Failure(message, model, FailureKind.REQUEST)
     if status is None and _is_unreachable(error):
-        return Failure(message, model, Kind.DOUBTFUL, f"is the server there? check the base URL; {RESUMES}")
+        return Failure(message, model, FailureKind.DOUBTFUL, f"is the server there? check the base URL; {RESUMES}")
     return Failure(message, model, retry_after=wait)
 
 
@@ -217,7 +217,7 @@ MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     r"""Return what an error comes down to: its class, the status where there is one, and the provider's own words.
 
     Parameters
@@ -227,9 +227,9 @@ def told(error: BaseException) -> str:
 
     Examples
     --------
-    >>> told(ValueError("the key sk-proj-3fGh8jKl2mNp5qRs is wrong\n"))
+    >>> describe_error(ValueError("the key sk-proj-3fGh8jKl2mNp5qRs is wrong\n"))
     'ValueError: the key [key] is wrong'
-    >>> told(ConnectionError())
+    >>> describe_error(ConnectionError())
     'ConnectionError'
     """
     error = _unwrapped(error)
@@ -333,7 +333,7 @@ class CircuitBreaker:
     --------
     >>> breaker = CircuitBreaker()
     >>> for number in range(QUESTIONS_IN_A_ROW):
-    ...     breaker.failed("model", f"q{number}", Failure("the key is refused", "openai/gpt", Kind.LASTING))
+    ...     breaker.failed("model", f"q{number}", Failure("the key is refused", "openai/gpt", FailureKind.LASTING))
     >>> breaker.reason
     'openai/gpt failed for 20 questions in a row (the key is refused); the same command resumes'
     """
@@ -358,7 +358,7 @@ class CircuitBreaker:
 
         One that is itself at fault counts while none has worked yet: then it is rather what all of them have in common.
         """
-        if failure.kind is Kind.REQUEST and role in self._worked:
+        if failure.kind is FailureKind.REQUEST and role in self._worked:
             return
         failed = self._failed.setdefault(role, set())
         failed.add(question_id)
@@ -371,7 +371,7 @@ class CircuitBreaker:
         questions.add(question_id)
         self._troubled[role] = since, questions, attempts + 1
         lasted = self._clock() - since
-        if failure.kind is Kind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
+        if failure.kind is FailureKind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
             self._open_for(failure, f"failed in each of {attempts + 1} attempts")
         elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
             self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
@@ -405,7 +405,7 @@ FIRST_WAIT = 2.0
 LONGEST_WAIT = 60.0
 
 
-async def patiently(
+async def send_with_retries(
     send: Callable[[], Awaitable[T]],
     explain: Callable[[Exception], Failure],
     breaker: CircuitBreaker,

@@ -17,17 +17,17 @@ from typing import Any
 from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.failures import Failure, Kind, causes, failure_of, status_of
-from refusal_index.models.requests import Ask, ModelError, Response, Send, ask_for
+from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, status_of
+from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
 from refusal_index.models.settings import RequestSettings
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
-    Due,
     GraderKind,
     Pass,
+    PendingRequest,
     Reply,
+    Role,
     Step,
     StopReason,
     TwoPass,
@@ -55,10 +55,14 @@ def function_failure(error: FunctionError) -> Failure:
 
     One that a service gave it, which has a status or tells of a connection, is treated as any service's.
     """
-    known = failure_of(error, str(error), error.name)
-    if status_of(error) is not None or known.kind is not Kind.PASSING or any(map(_is_of_a_connection, causes(error))):
+    known = classify_error(error, str(error), error.name)
+    if (
+        status_of(error) is not None
+        or known.kind is not FailureKind.PASSING
+        or any(map(_is_of_a_connection, causes(error)))
+    ):
         return known
-    return replace(known, kind=Kind.DOUBTFUL, advice=MEND)
+    return replace(known, kind=FailureKind.DOUBTFUL, advice=MEND)
 
 
 def _is_of_a_connection(error: BaseException) -> bool:
@@ -76,7 +80,7 @@ def is_function_name(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def asked_by_name(names: Mapping[Asked, str], objects: Mapping[str, object]) -> dict[Asked, str]:
+def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
     """Return whom an engine asks elsewhere, by their names: all but functions.
 
     Parameters
@@ -201,7 +205,7 @@ class AnsweringFunction:
             raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
         return text
 
-    async def answered(self, ask: Ask) -> Response:
+    async def answered(self, ask: ModelRequest) -> Response:
         """Answer what a model would be asked."""
         started = time.monotonic()
         text = await self([{"role": one.role, "content": one.content} for one in ask.request.messages])
@@ -239,14 +243,14 @@ class GradingFunction:
             raise FunctionError(self.name, f"returned {shortened(told)}, expected True, False or one of {expected}")
         return LETTERS[Grade(told)]
 
-    async def graded(self, ask: Ask) -> Response:
+    async def graded(self, ask: ModelRequest) -> Response:
         """Grade what a model would be asked to."""
         started = time.monotonic()
-        verdict = await self(ask.conversation.question, ask.due.step.prediction)
+        verdict = await self(ask.conversation.question, ask.pending.step.prediction)
         return Response([(verdict, StopReason.STOP)], seconds=time.monotonic() - started)
 
 
-def function_sender(asked: Asked, name: str, given: object) -> Send | None:
+def function_sender(asked: Role, name: str, given: object) -> Send | None:
     """Return what asks a function in this process, as the model or as one that grades.
 
     Parameters
@@ -268,7 +272,7 @@ def function_sender(asked: Asked, name: str, given: object) -> Send | None:
     """
     if not (callable(given) or (given is None and is_function_name(name))):
         return None
-    of_model = asked is Asked.MODEL
+    of_model = asked is Role.MODEL
     if isinstance(given, AnsweringFunction):
         return given.answered
     function = given if callable(given) else load_function(name, "model" if of_model else "grader")
@@ -299,10 +303,12 @@ RETRIES = 1
 """How often the plain case is sent again at most."""
 
 
-def plain_ask(asked: Asked) -> Ask:
+def plain_ask(asked: Role) -> ModelRequest:
     """Return the request that has a grader judge the plain case."""
     step = Step(Pass.FIRST, asked, prediction=RIGHT_ANSWER)
-    return ask_for(RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), Due(step))
+    return model_request(
+        RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)
+    )
 
 
 def unanswered(grader: str, told: str) -> ModelError:
@@ -310,7 +316,7 @@ def unanswered(grader: str, told: str) -> ModelError:
     return ModelError(f"grader '{grader}' did not answer: {told}")
 
 
-def checked(grader: str, asked: Asked, text: str, input_tokens: int, output_tokens: int) -> Completion:
+def checked(grader: str, asked: Role, text: str, input_tokens: int, output_tokens: int) -> Completion:
     """Return a grader's reply about the plain case, which is about no question of the run.
 
     Raises

@@ -16,8 +16,8 @@ from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
 from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.chat_api import chat_body, read_chat, read_refused_prompt, receive
-from refusal_index.models.failures import failure_of, told
-from refusal_index.models.requests import Ask, Client, Response, Send
+from refusal_index.models.failures import classify_error, describe_error
+from refusal_index.models.requests import Client, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
 
 CHAT = "/chat/completions"
@@ -50,7 +50,7 @@ def _without_login(url: str) -> tuple[str, dict[str, str]]:
 def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:
     """Return what asks an account; a response that has not come whole in so many seconds is a TimeoutError."""
 
-    async def send(ask: Ask) -> Response:
+    async def send(ask: ModelRequest) -> Response:
         started = time.monotonic()
         content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
         try:
@@ -96,7 +96,7 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
     connection = client_of(account, sending.max_connections or CONCURRENCY)
     return Client(
         sender(connection, account, sending.attempt_timeout),
-        lambda error: failure_of(error, told(error), name, account.key_name),
+        lambda error: classify_error(error, describe_error(error), name, account.key_name),
         CONCURRENCY,
         connection=connection,
     )

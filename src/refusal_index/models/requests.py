@@ -14,34 +14,34 @@ from typing import Any
 from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.settings import Decoding, RequestSettings, SettingError
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
-    Due,
     Pass,
+    PendingRequest,
     Reply,
     Request,
+    Role,
     StopReason,
     forced_variant,
     request_seed,
 )
 
-MOST_TOKENS = 2**31
-"""Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
+MAX_TOKENS = 2**31
+"""Larger token counts of one response, and negative ones, are taken for mistakes of the provider."""
 
-MOST_ALTERNATIVES = 20
-"""Most tokens that providers report in each place of a reply."""
+MAX_TOP_LOGPROBS = 20
+"""Most tokens that providers report at each position of a reply."""
 
 
 @dataclass(frozen=True)
-class Ask:
+class ModelRequest:
     """A request that is about to be sent.
 
     Attributes
     ----------
-    conversation, due, request
+    conversation, pending, request
         What it is about, whereabouts, and in words.
-    seed, choices
+    seed, n
         As the provider is told.
     decoding
         How the model generates; None for a grader, which goes by its own defaults.
@@ -51,10 +51,10 @@ class Ask:
     """
 
     conversation: Conversation
-    due: Due
+    pending: PendingRequest
     request: Request
     seed: int
-    choices: int
+    n: int
     decoding: Decoding | None
     top_logprobs: int | None = None
 
@@ -63,11 +63,16 @@ class Ask:
         """The hash of all that is asked, which tells it from every other request of a run."""
         asked = {
             "question_id": self.conversation.question.question_id,
-            "variant": variant_of(self.conversation, self.request.of),
-            "draw": self.due.draw,
+            "variant": variant_of(self.conversation, self.request.pass_),
+            "draw": self.pending.draw,
             "seed": self.seed,
             # as `asdict` would, in a tenth of its time
-            "request": {**vars(self.request), "messages": [vars(one) for one in self.request.messages]},
+            "request": {
+                "of": self.request.pass_,
+                "asked": self.request.role,
+                "messages": [vars(one) for one in self.request.messages],
+                "attempt": self.request.attempt,
+            },
             "decoding": self.decoding and vars(self.decoding),
         }
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -97,38 +102,38 @@ class Response:
     in_batch: bool = False
 
 
-Send = Callable[[Ask], Awaitable[Response]]
+Send = Callable[[ModelRequest], Awaitable[Response]]
 """Sends one request, once; it raises what the provider raises."""
 
 
-def ask_for(settings: RequestSettings, conversation: Conversation, one: Due, again: int = 0) -> Ask:
-    """Put what is due into a request with its seed.
+def model_request(
+    settings: RequestSettings, conversation: Conversation, pending: PendingRequest, retired: int = 0
+) -> ModelRequest:
+    """Make the request to a model: messages, seed and decoding.
 
     Parameters
     ----------
-    settings, conversation, one
-        Those of the run, and what is due about what.
-    again
-        How many replies to it were set aside, to be asked for again: each request has a seed of its own.
+    settings, conversation, pending
+        Those of the run, and what to ask.
+    retired
+        How many replies to it were set aside to be asked for again; each of these requests has a seed of its own.
     """
     question = conversation.question
-    request = conversation.procedure.request(one.step, question)
-    attempt = replace(request, attempt=request.attempt + again) if again else request
+    request = conversation.procedure.request(pending.step, question)
+    attempt = replace(request, attempt=request.attempt + retired) if retired else request
     seed = conversation.seed
     if seed is None:
-        seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
-    decoding = settings.decoding if request.asked is Asked.MODEL else None
-    choices = min(one.choices, settings.sending.max_choices)
-    return Ask(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
+        seed = request_seed(settings.seed, question.question_id, pending.draw, conversation.variant, attempt)
+    of_model = request.role is Role.MODEL
+    top_logprobs = None
+    if settings.sending.logprobs and of_model:
+        top_logprobs = MAX_TOP_LOGPROBS if request.pass_ is Pass.PROBE else 0
+    decoding = settings.decoding if of_model else None
+    n = min(pending.n, settings.sending.max_choices)
+    return ModelRequest(conversation, pending, request, seed, n, decoding, top_logprobs)
 
 
-def _top_logprobs(settings: RequestSettings, request: Request) -> int | None:
-    if not settings.sending.logprobs or request.asked is not Asked.MODEL:
-        return None
-    return MOST_ALTERNATIVES if request.of is Pass.PROBE else 0
-
-
-def completed(ask: Ask, response: Response) -> list[Completion]:
+def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
     """Return a completion for every choice of a response that holds an answer; what it took goes with the first.
 
     Raises
@@ -136,21 +141,21 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
     NoAnswerError
         If there is none.
     """
-    variant = variant_of(ask.conversation, ask.request.of)
+    variant = variant_of(ask.conversation, ask.request.pass_)
     reported = chain(response.logprobs, repeat(None))
     found = [
         Completion(
             ask.conversation.question.question_id,
             variant,
-            ask.due.draw + place,
-            Reply(ask.request.of, ask.request.asked, *choice),
+            ask.pending.draw + place,
+            Reply(ask.request.pass_, ask.request.role, *choice),
             ask.request.attempt,
             requests=0,
             logprobs=logprobs,
             request_sha256=ask.sha256,
             in_batch=response.in_batch,
         )
-        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.choices], reported, strict=False))
+        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.n], reported, strict=False))
         if choice is not None
     ]
     if not found:
@@ -167,7 +172,7 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
 
 def _believable(tokens: int) -> int:
     """Return a provider's count, or 0, as where there is none, for one that no response can have."""
-    return tokens if 0 <= tokens <= MOST_TOKENS else 0
+    return tokens if 0 <= tokens <= MAX_TOKENS else 0
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:
@@ -184,8 +189,8 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for one in completions:
         entry = {
-            "of": str(one.reply.of),
-            "asked": str(one.reply.asked),
+            "of": str(one.reply.pass_),
+            "asked": str(one.reply.role),
             "attempt": one.attempt,
             "text": one.reply.text,
             "stop_reason": str(one.reply.stop_reason),
@@ -205,11 +210,11 @@ def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, varian
     A verdict counts in the first draw of the reply that it is on.
     """
     for entry in entries:
-        reply = Reply(Pass(entry["of"]), Asked(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
+        reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
         draws = entry["draws"]
-        own = "" if reply.of.is_shared else variant
+        own = "" if reply.pass_.is_shared else variant
         took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
-        for place, draw in enumerate(draws if reply.asked is Asked.MODEL else draws[:1]):
+        for place, draw in enumerate(draws if reply.role is Role.MODEL else draws[:1]):
             yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))
 
 
@@ -223,7 +228,7 @@ class Client:
 
     Attributes
     ----------
-    send, explain
+    send, classify_error
         Sends a request, once, and classifies the error that it ended in.
     concurrency
         Requests in flight, unless the settings say otherwise.
@@ -234,7 +239,7 @@ class Client:
     """
 
     send: Send
-    explain: Callable[[Exception], Failure]
+    classify_error: Callable[[Exception], Failure]
     concurrency: int
     is_checked: bool = True
     connection: AbstractAsyncContextManager[object] | None = None

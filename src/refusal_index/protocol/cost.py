@@ -18,12 +18,12 @@ from refusal_index.protocol.procedure import (
     GRADE_ATTEMPTS,
     GRADERS,
     REFUSAL,
-    Asked,
     Message,
     Pass,
     Protocol,
     Reply,
     Request,
+    Role,
     next_request,
 )
 
@@ -344,7 +344,7 @@ class _Estimator:
         left = len(draws) - len(said)
         requests = self._requests(left)
         model = Load(requests, requests.times(self._tokens(request)), Range.exactly(left * self._assumed.reply_tokens))
-        grading = self._unseen(one, request.of, left)
+        grading = self._unseen(one, request.pass_, left)
         for reply in dict.fromkeys(said):
             grading += self._verdicts(one, [reply], before, draws[said.index(reply)])[0]
         return _Forced(model, grading)
@@ -360,14 +360,14 @@ class _Estimator:
         """Return the grading that a known reply still takes, and the reply with the verdicts that are there."""
         replies = list(said)
         while isinstance(step := next_request(one.question, [*before, *replies], one.protocol), Request):
-            if step.asked is Asked.MODEL:
+            if step.role is Role.MODEL:
                 break
             verdict = self._look(one, step, draw, 1)
             if not verdict:
-                further = GRADERS[GRADERS.index(step.asked) + 1 : one.protocol.grader.models]
+                further = GRADERS[GRADERS.index(step.role) + 1 : one.protocol.grader.models]
                 attempts = Range(1, 1, GRADE_ATTEMPTS - step.attempt)
-                asked = [(step.asked, attempts), *((grader, Range(0, 1, GRADE_ATTEMPTS)) for grader in further)]
-                return sum((self._grade(one, step.of, *each) for each in asked), Load()), replies
+                asked = [(step.role, attempts), *((grader, Range(0, 1, GRADE_ATTEMPTS)) for grader in further)]
+                return sum((self._grade(one, step.pass_, *each) for each in asked), Load()), replies
             replies += verdict
         return Load(), replies
 
@@ -379,7 +379,7 @@ class _Estimator:
         times = Range(0, answering * replies, GRADE_ATTEMPTS * replies)
         return sum((self._grade(one, of, asked, times) for asked in GRADERS[: one.protocol.grader.models]), Load())
 
-    def _grade(self, one: ToAsk, of: Pass, asked: Asked, times: Range) -> Load:
+    def _grade(self, one: ToAsk, of: Pass, asked: Role, times: Range) -> Load:
         # of a reply that is not known, the gold answer's length is the best guess
         prompt = grader_prompt(one.question, one.question.gold or "")
         tokens = self._tokens(Request(of, asked, (Message("user", prompt),)))

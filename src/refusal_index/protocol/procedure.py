@@ -1,32 +1,18 @@
-"""The two-pass procedure as one pure function.
+"""The procedures that a question goes through, as pure functions of the replies so far.
 
-``next_request`` looks at what has been said so far about a question and returns what to ask next, or, when nothing is
-left to ask, the outcome. Whoever carries requests to a model and replies back (an engine) runs the same procedure.
-
-First pass: the model may answer or refuse. Its reply is read, the UNANSWERED tag first, and otherwise graded. A
-question that was refused, by the tag or in the grader's judgement, goes through the forced pass, where refusing again
-counts as wrong. The forced request depends on the question only, never on the variant or on the first reply. A question
-that is drawn repeatedly, to correct the estimate for noise, is forced whether its first pass refused or answered.
+The two passes: in the first, the model may answer or refuse. Its reply is read, the UNANSWERED tag first, and otherwise
+graded. A question that was refused, by the tag or in the grader's judgement, goes through the forced pass, where
+refusing again counts as wrong. The forced request depends on the question only, never on the variant or on the first
+reply. A question that is sampled more than once, to correct the estimate for noise, is forced whether its first pass
+refused or answered.
 
 A question without a gold answer has no right one: whatever it was answered is wrong. So nothing is forced or graded in
-its second pass, whose grade is known to be ``incorrect``; a model that grades is asked only whether the first reply
-attempted an answer.
+its second pass, whose grade is ``incorrect``; a model that grades is asked only whether the first reply attempted an
+answer.
 
-What follows what: the two passes, the forced pass alone, and grading anew, as procedures behind one interface.
-
-Each says what is next about a question, given the replies so far, and puts it into words. The rules are those of
-`protocol.procedure`; a procedure says where they begin and whom they may ask.
-
-What passes between the procedure and whoever carries it: the settings, requests and replies.
-
-One question as a conversation: what is due next, given every reply so far, and what became of each draw.
-
-Pure functions of stored replies: whoever carries requests asks `due` until nothing is, in whatever order replies come
-and however often it was interrupted; whoever reads results asks `outcome` of the same replies.
-
-The seed of each request.
-
-A question of its own, beside the two passes: about an answer that was given, or for an answer with a confidence.
+Each `Procedure` (both passes, the forced pass alone, grading anew, a prompt of a confidence method) says what comes
+next. `next_requests` applies it to a `Conversation`, a question under one variant, in whatever order replies come and
+however often a run was interrupted; `outcomes` reads results from the same replies.
 """
 
 from __future__ import annotations
@@ -63,7 +49,7 @@ TWO_PASSES = (Pass.FIRST, Pass.FORCED)
 """Those that the index is measured in."""
 
 
-class Asked(StrEnum):
+class Role(StrEnum):
     """Who is asked: the model under evaluation or a model that grades it."""
 
     MODEL = "model"
@@ -71,7 +57,7 @@ class Asked(StrEnum):
     SECOND_GRADER = "second_grader"
 
 
-GRADERS = (Asked.GRADER, Asked.SECOND_GRADER)
+GRADERS = (Role.GRADER, Role.SECOND_GRADER)
 
 
 class Placement(StrEnum):
@@ -103,14 +89,14 @@ class Step:
 
     Attributes
     ----------
-    of, asked, attempt
+    pass_, role, attempt
         As in the request that it becomes.
     prediction
         What the grader is to judge; empty in a step that asks the model.
     """
 
-    of: Pass
-    asked: Asked
+    pass_: Pass
+    role: Role
     attempt: int = 0
     prediction: str = ""
 
@@ -121,9 +107,9 @@ class Request:
 
     Attributes
     ----------
-    of
+    pass_
         The pass it belongs to.
-    asked
+    role
         The model or one of its graders.
     messages
         The whole conversation.
@@ -131,8 +117,8 @@ class Request:
         From 0; a grade that could not be read is asked for once more.
     """
 
-    of: Pass
-    asked: Asked
+    pass_: Pass
+    role: Role
     messages: tuple[Message, ...]
     attempt: int = 0
 
@@ -143,7 +129,7 @@ class Reply:
 
     Attributes
     ----------
-    of, asked
+    pass_, role
         As in the request.
     text
         The reply, word for word.
@@ -151,8 +137,8 @@ class Reply:
         Why it ended.
     """
 
-    of: Pass
-    asked: Asked
+    pass_: Pass
+    role: Role
     text: str
     stop_reason: StopReason = StopReason.STOP
 
@@ -269,12 +255,12 @@ def next_request(
     >>> from refusal_index.protocol import load_prompt_set
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
     >>> protocol = Protocol(load_prompt_set("default"), "high", GraderKind.EXACT)
-    >>> next_request(question, [], protocol).of
+    >>> next_request(question, [], protocol).pass_
     <Pass.FIRST: 'first'>
-    >>> refused = Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")
-    >>> next_request(question, [refused], protocol).of
+    >>> refused = Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>")
+    >>> next_request(question, [refused], protocol).pass_
     <Pass.FORCED: 'forced'>
-    >>> forced = Reply(Pass.FORCED, Asked.MODEL, "<answer>Lima</answer>")
+    >>> forced = Reply(Pass.FORCED, Role.MODEL, "<answer>Lima</answer>")
     >>> outcome = next_request(question, [refused, forced], protocol)
     >>> outcome.refused, outcome.wrong
     (True, False)
@@ -282,7 +268,7 @@ def next_request(
     step = next_step(question, replies, protocol.grader, force_answered=force_answered)
     if isinstance(step, Outcome):
         return step
-    return worded(step, question, protocol)
+    return to_request(step, question, protocol)
 
 
 def next_step(
@@ -319,14 +305,14 @@ def next_step(
     return forced if isinstance(forced, Step) else _outcome(first, forced)
 
 
-def judged_alone(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
+def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
     """Return what is next of a pass that is looked at by itself, or its outcome, with its grade as the first.
 
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
-    >>> said = Reply(Pass.PROBE, Asked.MODEL, "<answer>Lima</answer>")
-    >>> judged_alone(Pass.PROBE, question, [said], GraderKind.EXACT).wrong
+    >>> said = Reply(Pass.PROBE, Role.MODEL, "<answer>Lima</answer>")
+    >>> pass_outcome(Pass.PROBE, question, [said], GraderKind.EXACT).wrong
     False
     """
     verdict = _judge(of, question, replies, grader, refuses)
@@ -334,16 +320,16 @@ def judged_alone(of: Pass, question: Question, replies: Sequence[Reply], grader:
 
 
 def _was_forced(replies: Sequence[Reply]) -> bool:
-    return any(reply.of is Pass.FORCED for reply in replies)
+    return any(reply.pass_ is Pass.FORCED for reply in replies)
 
 
 def _judge(
     of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, detector: Detector | None
 ) -> Step | _Verdict:
     """Return the verdict on one pass, or the step that it still needs."""
-    said = [reply for reply in replies if reply.of is of and reply.asked is Asked.MODEL]
+    said = [reply for reply in replies if reply.pass_ is of and reply.role is Role.MODEL]
     if not said:
-        return Step(of, Asked.MODEL)
+        return Step(of, Role.MODEL)
     text = said[0].text
     reading = read_reply(text, said[0].stop_reason)
     if reading.unscored_reason:
@@ -382,35 +368,35 @@ def _graded(
 
 def _ask_grader(step: Step, question: Question, replies: Sequence[Reply]) -> Step | Grade:
     """Return one grader's verdict, unscored where it cannot be read, or the step that asks for it."""
-    if (grade := verdict_of(step.asked, step.of, question, replies)) is not None:
+    if (grade := grade_by(step.role, step.pass_, question, replies)) is not None:
         return grade
-    attempts = sum((reply.of, reply.asked) == (step.of, step.asked) for reply in replies)
+    attempts = sum((reply.pass_, reply.role) == (step.pass_, step.role) for reply in replies)
     return replace(step, attempt=attempts) if attempts < GRADE_ATTEMPTS else Grade.UNSCORED
 
 
-def verdict_of(grader: Asked, of: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
+def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
     """Return the grade that one model gave in one pass, or None where it gave none that can be read.
 
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
-    >>> verdict_of(Asked.GRADER, Pass.FIRST, question, [Reply(Pass.FIRST, Asked.GRADER, "B")])
+    >>> grade_by(Role.GRADER, Pass.FIRST, question, [Reply(Pass.FIRST, Role.GRADER, "B")])
     <Grade.INCORRECT: 'incorrect'>
     """
-    verdicts = (reply.text for reply in replies if (reply.of, reply.asked) == (of, grader))
+    verdicts = (reply.text for reply in replies if (reply.pass_, reply.role) == (of, grader))
     grades = (read_verdict(question, verdict) for verdict in verdicts)
     return next((grade for grade in grades if grade is not None), None)
 
 
-def worded(step: Step, question: Question, protocol: Protocol | None) -> Request:
+def to_request(step: Step, question: Question, protocol: Protocol | None) -> Request:
     """Put a step into words; one that asks a grader needs no protocol."""
-    return Request(step.of, step.asked, _messages(step, question, protocol), step.attempt)
+    return Request(step.pass_, step.role, _messages(step, question, protocol), step.attempt)
 
 
 def _messages(step: Step, question: Question, protocol: Protocol | None) -> tuple[Message, ...]:
-    if step.asked in GRADERS or protocol is None:
+    if step.role in GRADERS or protocol is None:
         return (Message("user", grader_prompt(question, step.prediction)),)
-    variant = FORCED if step.of is Pass.FORCED else protocol.variant
+    variant = FORCED if step.pass_ is Pass.FORCED else protocol.variant
     preamble, asked = protocol.prompts.render(variant, question.text, question.context, question.choices)
     if protocol.think:
         asked = f"{asked}\n\n{protocol.think}"
@@ -435,7 +421,7 @@ def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
     )
 
 
-REFUSAL = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{UNANSWERED}</answer>")
+REFUSAL = Reply(Pass.FIRST, Role.MODEL, f"<answer>{UNANSWERED}</answer>")
 """Stands for a first pass that refused: the forced request depends on the question only."""
 
 
@@ -495,7 +481,7 @@ class TwoPass:
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
-    >>> TwoPass(GraderKind.EXACT).step(question, [REFUSAL]).of
+    >>> TwoPass(GraderKind.EXACT).step(question, [REFUSAL]).pass_
     <Pass.FORCED: 'forced'>
     """
 
@@ -512,7 +498,7 @@ class TwoPass:
 
     def request(self, step: Step, question: Question) -> Request:
         """Put a step into words."""
-        return worded(step, question, self.wording)
+        return to_request(step, question, self.wording)
 
 
 @dataclass(frozen=True)
@@ -522,9 +508,9 @@ class ForcedPass(TwoPass):
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
-    >>> ForcedPass(GraderKind.EXACT).step(question, []).of
+    >>> ForcedPass(GraderKind.EXACT).step(question, []).pass_
     <Pass.FORCED: 'forced'>
-    >>> ForcedPass(GraderKind.EXACT).step(question, [Reply(Pass.FORCED, Asked.MODEL, "<answer>Lima</answer>")]).wrong
+    >>> ForcedPass(GraderKind.EXACT).step(question, [Reply(Pass.FORCED, Role.MODEL, "<answer>Lima</answer>")]).wrong
     False
     """
 
@@ -547,9 +533,9 @@ class Regrading(TwoPass):
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
-    >>> said = Reply(Pass.FIRST, Asked.MODEL, "Sorry, I do not know.")
-    >>> Regrading(GraderKind.MODEL).step(question, [said]).asked
-    <Asked.GRADER: 'grader'>
+    >>> said = Reply(Pass.FIRST, Role.MODEL, "Sorry, I do not know.")
+    >>> Regrading(GraderKind.MODEL).step(question, [said]).role
+    <Role.GRADER: 'grader'>
     >>> Regrading(GraderKind.EXACT).step(question, [said]).unscored_reason
     'forced_not_asked'
     """
@@ -567,9 +553,9 @@ class Regrading(TwoPass):
         # A forced reply that is there is judged in any case; without a right answer its grade is known without one.
         known = force_answered and question.gold is None
         step = next_step(question, replies, self.grader, force_answered=known, detector=self.detector)
-        if isinstance(step, Outcome) or step.asked is not Asked.MODEL:
+        if isinstance(step, Outcome) or step.role is not Role.MODEL:
             return step
-        first = next((reply for reply in replies if (reply.of, reply.asked) == (Pass.FIRST, Asked.MODEL)), None)
+        first = next((reply for reply in replies if (reply.pass_, reply.role) == (Pass.FIRST, Role.MODEL)), None)
         if first is None:
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
         return Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED, first_reply=first.text)
@@ -585,7 +571,7 @@ ASKED_AGAIN = tuple(f"{of}_{reason}" for of in TWO_PASSES for reason in (*REPLY_
 
 
 @dataclass(frozen=True)
-class Due:
+class PendingRequest:
     """A request that nobody has answered yet, not yet in words.
 
     Attributes
@@ -594,13 +580,13 @@ class Due:
         What to ask.
     draw
         The first draw that it is for, from 0.
-    choices
+    n
         How many draws, one after the other, may be answered by as many choices of one response.
     """
 
     step: Step
     draw: int = 0
-    choices: int = 1
+    n: int = 1
 
 
 @dataclass(frozen=True)
@@ -632,17 +618,17 @@ class Conversation:
         return self.draws == 1 and self.procedure.asks_model
 
 
-class _Said:
+class _Transcript:
     """The replies about one question, by pass and draw."""
 
     def __init__(self, conversation: Conversation, said: Iterable[Completion]) -> None:
         self.own: dict[Pass, dict[int, Reply]] = {of: {} for of in PASSES}
         self._verdicts: dict[tuple[Pass, int], list[Completion]] = {}
         for one in said:
-            of, draw = one.reply.of, one.draw
+            of, draw = one.reply.pass_, one.draw
             if draw >= conversation.draws:
                 continue  # of another variant that is drawn more often
-            if one.reply.asked is Asked.MODEL:
+            if one.reply.role is Role.MODEL:
                 self.own[of][draw] = one.reply
             else:
                 self._verdicts.setdefault((of, draw), []).append(one)
@@ -664,14 +650,14 @@ class _Said:
         if not self._verdicts:
             return [reply]
         verdicts = self._verdicts.get((of, self.first_drawn[of][reply]), ())
-        return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.asked, one.attempt)))]
+        return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.role, one.attempt)))]
 
     def in_draw(self, draw: int) -> list[Reply]:
         """Return all that was said in one draw."""
         return [one for of in PASSES if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
 
 
-def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
+def next_requests(conversation: Conversation, said: Iterable[Completion]) -> list[PendingRequest]:
     """Return what is to be asked next; nothing where every draw has its outcome.
 
     Parameters
@@ -685,40 +671,42 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
     --------
     >>> from refusal_index.protocol import GraderKind, TwoPass
     >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
-    >>> [one.step.of for one in due(talk, [])]
+    >>> [one.step.pass_ for one in next_requests(talk, [])]
     [<Pass.FIRST: 'first'>]
-    >>> due(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
+    >>> next_requests(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "<answer>Lima</answer>"))])
     []
     """
     known, step = _taken(conversation, said)
     if not conversation.in_turn:
-        replies = _Said(conversation, known)
+        replies = _Transcript(conversation, known)
         return [one for of in conversation.procedure.passes for one in _due_of_pass(conversation, of, replies)]
     step = step or _step(conversation, known)
-    return [] if isinstance(step, Outcome) else [Due(step)]
+    return [] if isinstance(step, Outcome) else [PendingRequest(step)]
 
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
     """Return what became of every draw, in their order; None while a reply is missing."""
-    found = finished_draws(conversation, said)
+    found = finished_outcomes(conversation, said)
     return found if len(found) == conversation.draws else None
 
 
-def finished_draws(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
+def finished_outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
     """Return what became of the draws before the first one of which a reply is missing."""
-    return finished(conversation, said)[1]
+    return completions_and_outcomes(conversation, said)[1]
 
 
-def finished(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], list[Outcome]]:
-    """Return the replies that outcomes rest on, as `taken` does, and the outcomes, as `finished_draws` does."""
+def completions_and_outcomes(
+    conversation: Conversation, said: Iterable[Completion]
+) -> tuple[list[Completion], list[Outcome]]:
+    """Return the replies that outcomes rest on, and the outcomes of the draws before the first unfinished one."""
     known, step = _taken(conversation, said)
     if conversation.in_turn:
         step = step or _step(conversation, known)
         return known, [step] if isinstance(step, Outcome) else []
-    return known, list(_each_drawn(conversation, _Said(conversation, known)))
+    return known, list(_each_drawn(conversation, _Transcript(conversation, known)))
 
 
-def _each_drawn(conversation: Conversation, known: _Said) -> Iterator[Outcome]:
+def _each_drawn(conversation: Conversation, known: _Transcript) -> Iterator[Outcome]:
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
     for draw in range(conversation.draws):
@@ -733,13 +721,13 @@ def _each_drawn(conversation: Conversation, known: _Said) -> Iterator[Outcome]:
         yield found[replies]
 
 
-def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
+def partial_outcome(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
     """Return what is known of a first draw that is not finished: unscored, with `reason`, unless it was answered.
 
     Parameters
     ----------
     conversation, said
-        As for `due`.
+        As for `next_requests`.
     reason
         What keeps it from its grade.
 
@@ -747,19 +735,19 @@ def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) 
     --------
     >>> from refusal_index.protocol import GraderKind, TwoPass
     >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
-    >>> so_far(talk, [], "not_finished").refused is None
+    >>> partial_outcome(talk, [], "not_finished").refused is None
     True
-    >>> refused = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>"))
-    >>> so_far(talk, [refused], "not_finished").refused
+    >>> refused = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>"))
+    >>> partial_outcome(talk, [refused], "not_finished").refused
     True
     """
-    known = _Said(conversation, said)
+    known = _Transcript(conversation, said)
     first, forced = (known.own[of].get(0) for of in TWO_PASSES)
     asks_first = conversation.procedure.asks_first
     became = Outcome(None if asks_first else True, None)
     if first is not None:
         step = conversation.procedure.step(conversation.question, known.graded(Pass.FIRST, first))
-        became = step if isinstance(step, Outcome) else Outcome(True if step.of is Pass.FORCED else None, None)
+        became = step if isinstance(step, Outcome) else Outcome(True if step.pass_ is Pass.FORCED else None, None)
     if became.wrong is not None:
         return became  # it answered: what is missing is the forced answer beside, which does not count
     refused = became.refused
@@ -774,13 +762,13 @@ def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) 
     )
 
 
-def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
+def used_completions(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
     """Return the replies that the outcomes rest on: a forced answer that only another variant needed is not among them.
 
     Parameters
     ----------
     conversation, said
-        As for `due`.
+        As for `next_requests`.
     """
     return _taken(conversation, said)[0]
 
@@ -788,22 +776,24 @@ def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Comple
 def _taken(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], Step | Outcome | None]:
     """Return the replies that the outcomes rest on, and what is next after them where that was found on the way."""
     replies = [one for one in said if one.draw < conversation.draws]
-    unforced = [one for one in replies if one.reply.of is not Pass.FORCED]
+    unforced = [one for one in replies if one.reply.pass_ is not Pass.FORCED]
     if len(unforced) == len(replies) or not conversation.in_turn:
         return replies, None
-    first = [one for one in unforced if one.reply.of is Pass.FIRST]
+    first = [one for one in unforced if one.reply.pass_ is Pass.FIRST]
     step = _step(conversation, first)
-    if isinstance(step, Step) and step.of is Pass.FORCED:
+    if isinstance(step, Step) and step.pass_ is Pass.FORCED:
         return replies, None
     return unforced, step if len(first) == len(unforced) else None
 
 
 def _step(conversation: Conversation, replies: Iterable[Completion]) -> Step | Outcome:
     """Return what is next of a question that is drawn once."""
-    return conversation.procedure.step(conversation.question, _Said(conversation, replies).in_draw(0))
+    return conversation.procedure.step(conversation.question, _Transcript(conversation, replies).in_draw(0))
 
 
-def kept_unscored(conversation: Conversation, said: Iterable[Completion], reasons: Container[str]) -> list[Completion]:
+def completions_to_retire(
+    conversation: Conversation, said: Iterable[Completion], reasons: Container[str]
+) -> list[Completion]:
     """Return the replies without which a draw would be asked for again, of draws that are unscored for some reasons.
 
     Of a reply that could not be graded as it is, that reply; of one that graders could not settle, their verdicts.
@@ -811,7 +801,7 @@ def kept_unscored(conversation: Conversation, said: Iterable[Completion], reason
     Parameters
     ----------
     conversation, said
-        As for `due`.
+        As for `next_requests`.
     reasons
         Some of `ASKED_AGAIN`; others keep nothing that another reply could mend.
 
@@ -819,12 +809,12 @@ def kept_unscored(conversation: Conversation, said: Iterable[Completion], reason
     --------
     >>> from refusal_index.protocol import GraderKind, TwoPass
     >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
-    >>> empty = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, ""))
-    >>> kept_unscored(talk, [empty], {"first_empty"}) == [empty]
+    >>> empty = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, ""))
+    >>> completions_to_retire(talk, [empty], {"first_empty"}) == [empty]
     True
     """
-    replies = taken(conversation, said)
-    known = _Said(conversation, replies)
+    replies = used_completions(conversation, said)
+    known = _Transcript(conversation, replies)
     found: dict[Completion, None] = {}
     for draw, outcome in enumerate(outcomes(conversation, replies) or ()):
         reason = outcome.unscored_reason
@@ -835,24 +825,28 @@ def kept_unscored(conversation: Conversation, said: Iterable[Completion], reason
             continue  # nobody would reply
         first = known.first_drawn[of][known.own[of][draw]]
         for one in replies:
-            of_model = one.reply.asked is Asked.MODEL
-            if one.reply.of is of and of_model is (kind in REPLY_REASONS) and one.draw == (draw if of_model else first):
+            of_model = one.reply.role is Role.MODEL
+            if (
+                one.reply.pass_ is of
+                and of_model is (kind in REPLY_REASONS)
+                and one.draw == (draw if of_model else first)
+            ):
                 found[one] = None
     return list(found)
 
 
-def _due_of_pass(conversation: Conversation, of: Pass, said: _Said) -> Iterator[Due]:
+def _due_of_pass(conversation: Conversation, of: Pass, said: _Transcript) -> Iterator[PendingRequest]:
     question, procedure, before = conversation.question, conversation.procedure, BEFORE[of]
     if procedure.asks_model:
         step = procedure.step(question, before)
         if isinstance(step, Outcome):
             return  # of a question without a right answer the forced pass is known
         missing = (draw for draw in range(conversation.draws) if draw not in said.own[of])
-        yield from (Due(step, *run) for run in _runs(missing))
+        yield from (PendingRequest(step, *run) for run in _runs(missing))
     for reply, draw in said.first_drawn[of].items():
         step = procedure.step(question, [*before, *said.graded(of, reply)])
-        if isinstance(step, Step) and step.asked is not Asked.MODEL:
-            yield Due(step, draw)
+        if isinstance(step, Step) and step.role is not Role.MODEL:
+            yield PendingRequest(step, draw)
 
 
 def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -911,13 +905,13 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
 
     Examples
     --------
-    >>> from refusal_index.protocol.procedure import Asked, Pass
-    >>> forced = Request(Pass.FORCED, Asked.MODEL, ())
+    >>> from refusal_index.protocol.procedure import Role, Pass
+    >>> forced = Request(Pass.FORCED, Role.MODEL, ())
     >>> request_seed(0, "q1", 0, "low", forced) == request_seed(0, "q1", 0, "high", forced)
     True
     """
-    of_variant = "" if request.of.is_shared else variant.removeprefix(AUXILIARY)
-    parts = (run_seed, question_id, draw, of_variant, request.of, request.asked, request.attempt)
+    of_variant = "" if request.pass_.is_shared else variant.removeprefix(AUXILIARY)
+    parts = (run_seed, question_id, draw, of_variant, request.pass_, request.role, request.attempt)
     key = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> (64 - SEED_BITS)
 
@@ -963,15 +957,15 @@ class Probing:
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
         """Return what is next; an outcome says no more than that nothing is, unless the answer is graded."""
-        found = judged_alone(Pass.PROBE, question, replies, self.grader)
+        found = pass_outcome(Pass.PROBE, question, replies, self.grader)
         if self.is_graded or not replies:
             return found
         return Outcome(None, None, Grade.UNSCORED)
 
     def request(self, step: Step, question: Question) -> Request:
         """Put a step into words."""
-        if step.asked is not Asked.MODEL:
-            return worded(step, question, None)
+        if step.role is not Role.MODEL:
+            return to_request(step, question, None)
         asked = self.prompts.asked(question.text, question.context, question.choices)
         text = self.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
-        return Request(step.of, step.asked, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))
+        return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))

@@ -11,10 +11,13 @@ import polars as pl
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.run_json import Stop
+from refusal_index.findings.conclusions import stopped, usage
 from refusal_index.findings.labels import GradeChanges
+from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.render.blocks import Block, Table, escape, to_html, to_text
-from refusal_index.render.summary import changes_blocks, summary_blocks, usage_text
+from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import changes_blocks, summary_blocks
 
 PLANE_INCHES = (2.3, 2.1)
 SMALL = 8  # points
@@ -47,45 +50,36 @@ class Results(Protocol):
     def stopped(self) -> Stop | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def short_of(self) -> str | None: ...  # noqa: D102 - as in `Run`
+    def unmet_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def reached(self) -> str | None: ...  # noqa: D102 - as in `Run`
+    def met_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
 
 def run_blocks(run: Results) -> Iterator[Block]:
     """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
     yield from summary_blocks(run.summary)
     if run.stopped is not None:
-        yield from ("", run.stopped.sentence)
-    for told in (run.short_of, run.reached):
+        yield from ("", sentence(stopped(run.stopped)))
+    for told in (run.unmet_goal, run.met_goal):
         if told is not None:
             yield from ("", told)
     if run.changes is not None and run.document is not None:
         yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
-        yield from _not_forced(run)
+        not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
+        if not_forced:
+            values = {"replies": not_forced, "folder": str(run.path)}
+            yield from ("", sentence(Statement("not_forced", "grave", values)))
     if run.disagreements:
-        yield from ("", f"The graders differ over {run.disagreements:,} replies: see disagreements.csv.")
+        yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
     yield from used_blocks(run.summary)
 
 
 def used_blocks(summary: Summary) -> Iterator[Block]:
     """Yield what all variants took together, where it is known."""
-    used = usage_text(summary)
+    used = usage(summary)
     if used is not None:
-        yield from ("", used)
-
-
-def _not_forced(run: Results) -> Iterator[Block]:
-    """Say how many answers are refusals to the new grader, and what would ask for their forced answers."""
-    count = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
-    if count:
-        yield ""
-        yield (
-            f"{count:,} replies were answers before and are refusals now, so that no forced answer was asked for: "
-            f"they are unscored ({FORCED_NOT_ASKED}). 'refusal-index force {run.path}/outcomes.parquet --model "
-            "MODEL' asks for them."
-        )
+        yield from ("", sentence(used))
 
 
 def as_text(run: Results) -> str:
@@ -113,7 +107,7 @@ def _plane(summary: Summary) -> str:
         refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
         if refused is not None and correct is not None:
             axes.plot(refused, correct, "o", color="#1f5fa8")
-            name = (variant.variant or "all").replace("$", r"\$")
+            name = variant.name.replace("$", r"\$")
             axes.annotate(name, (refused, correct), (4, 3), textcoords="offset points", fontsize=SMALL)
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=TICKS, yticks=TICKS, aspect="equal")
     axes.set_xlabel("refused", fontsize=SMALL)

@@ -137,6 +137,15 @@ def count(amount: float | None, noun: str = "") -> str:
     return f"{amount:,.0f} {noun}{'' if amount == 1 else 's'}" if noun else f"{amount:,.0f}"
 
 
+def dollars(amount: float | None) -> str:
+    """Format an amount of money.
+
+    >>> dollars(1234.5), dollars(None)
+    ('$1,234.50', 'not known')
+    """
+    return NOT_KNOWN if amount is None else f"${amount:,.2f}"
+
+
 def listed(names: Sequence[str]) -> str:
     """Join names as in a sentence.
 

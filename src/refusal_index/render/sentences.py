@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.render import format as formats
+from refusal_index.stats.baseline import Payoffs
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-Audience = Literal["text", "page", "title", "metric"]
-"""Plain text; the report, whose numbers are typeset; a title in the report; the description of a metric."""
+Audience = Literal["text", "page", "title"]
+"""Plain text; the report, whose numbers are typeset; a title in the report."""
 
 _NUMBERS = ("number", "signed", "interval", "interval_of", "span", "estimate", "pvalue", "p_text", "percent", "share")
-_WORDS = ("count", "listed", "counted", "title", "reason_text")
+_WORDS = ("count", "dollars", "listed", "counted", "title", "reason_text")
 
 
 def sentence(statement: Statement, audience: Audience = "text") -> str:
@@ -30,6 +31,13 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
     sections = sentences()
     section = audience if audience != "page" or statement.code in sections["page"] else "text"
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
+
+
+def description(metric: str, payoffs: Payoffs) -> str:
+    """Return what a metric means, given what answers are worth."""
+    right, refused, wrong = payoffs.truthfulness
+    worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
+    return fill(sentences()["metric"][metric], worth, typeset=True)
 
 
 def selected(found: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
@@ -62,14 +70,19 @@ def _compiled(template: str, typeset: bool) -> Template:
 def _environment(typeset: bool) -> Environment:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - many runs show no sentence
 
-    audience: Audience = "page" if typeset else "text"
     found = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - escaped where it is shown
-    filters = {name: getattr(formats, name) for name in (*_NUMBERS, *_WORDS)}
-    if typeset:
-        filters |= {name: typesetting(filters[name]) for name in _NUMBERS}
-    found.filters |= filters | {"phrase": phrase, "quoted": repr, "column": lambda name: METRICS[name].column}
-    found.filters["sentence"] = lambda one: sentence(one, audience)
+    found.filters |= filters(typeset=typeset)
     return found
+
+
+def filters(*, typeset: bool) -> dict[str, Callable[..., str]]:
+    """Return the filters of a template by name."""
+    functions = {name: getattr(formats, name) for name in (*_NUMBERS, *_WORDS)}
+    if typeset:
+        functions |= {name: typesetting(functions[name]) for name in _NUMBERS}
+    audience: Audience = "page" if typeset else "text"
+    shown = {"sentence": partial(sentence, audience=audience), "titled": partial(sentence, audience="title")}
+    return {**functions, **shown, "phrase": phrase, "quoted": repr, "column": lambda name: METRICS[name].column}
 
 
 def typesetting(function: Callable[..., str]) -> Callable[..., str]:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from refusal_index.data.run_json import Prices, Tokens
 from refusal_index.models.failures import RESUMES
-from refusal_index.protocol import Asked, Completion
+from refusal_index.protocol import Completion, Role
 from refusal_index.runs.settings import Limits
 
 
-class Took:
+class UsageCounter:
     """Requests and tokens, added up reply by reply.
 
     Examples
     --------
     >>> from refusal_index.data.run_json import Price
     >>> from refusal_index.protocol import Pass, Reply
-    >>> reply, took = Reply(Pass.FIRST, Asked.MODEL, "Lima"), Took()
+    >>> reply, took = Reply(Pass.FIRST, Role.MODEL, "Lima"), UsageCounter()
     >>> for in_batch in (False, True):
     ...     took.add(Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch))
     >>> took.requests, took.tokens, took.cost(Prices(Price(2, 8), batch_rate=0.5))
@@ -34,7 +34,7 @@ class Took:
 
     def add(self, one: Completion) -> None:
         """Add what a reply took."""
-        place = one.reply.asked is Asked.MODEL, one.in_batch
+        place = one.reply.role is Role.MODEL, one.in_batch
         read, written = self._tokens[place]
         self._tokens[place] = read + one.input_tokens, written + one.output_tokens
         self.requests += one.requests
@@ -97,7 +97,7 @@ class Budget:
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what replies cost."""
-        took = Took()
+        took = UsageCounter()
         for one in replies:
             took.add(one)
         self._answered += took.requests

@@ -80,7 +80,7 @@ async def ask_waves(
             if not talks:
                 continue
             watch(Begun(variant))
-            await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
+            await engine.execute(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
             if watch.error is not None:
                 raise watch.error
             if breaker.planned:
@@ -168,7 +168,7 @@ def _note_until(plan: Plan) -> None:
 def _check_own(plan: Plan, store: ReplyStore) -> None:
     """Raise StoreError if another run's store lies in the folder: its questions would be counted among this one's."""
     ours = {question.question_id for draws in plan.draws.values() for question in draws}
-    others = {one for asked in store.asked().values() for one in asked} - ours
+    others = {one for asked in store.draws().values() for one in asked} - ours
     if others:
         raise StoreError(
             f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
@@ -246,7 +246,7 @@ class OpenRun:
     def _waves(self, part: Plan) -> Iterator[Wave]:
         """Yield what is due of a part, once the store knows what it asks."""
         for variant in part.procedures:
-            self.store.ask(variant, part.draws[variant])
+            self.store.require(variant, part.draws[variant])
         pending = part.pending(self.store)
         if pending and part.folder.read_about().get(STOPPED):
             part.folder.change_about({STOPPED: None})  # it goes on, and may stop elsewhere

@@ -6,13 +6,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from refusal_index import entry_points
 from refusal_index.data.outcome import Question
 from refusal_index.data.text import PatternError
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
-from refusal_index.models.functions import is_function_name, load_function, source_sha256
+from refusal_index.models.functions import PREFIX, is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Message, Placement, PromptSet, check_lengths
+from refusal_index.protocol import ASKED_AGAIN, GraderKind, Message, Placement, PromptSet, Role, check_lengths
 from refusal_index.protocol.graders import RULES
 from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.registry import DIRECT, check_engines_own, check_limits
@@ -43,10 +44,17 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
     models = tuple(name.strip() for name in given.split(","))
     if len(models) > 2 or len(set(models)) < len(models):
         raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
-    for name in models:
-        if "/" not in name and not is_function_name(name):
-            raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
-    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
+    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(map(_grader_name, models))
+
+
+def _grader_name(name: str) -> str:
+    """Return the name of a model or a function; a plugin's grader, of ``refusal_index.graders``, is a function."""
+    if "/" in name or is_function_name(name):
+        return name
+    plugin = entry_points.find("graders", name)
+    if plugin is None:
+        raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+    return f"{PREFIX}{plugin.value}"
 
 
 def refusal_detector(settings: Settings, objects: Mapping[str, object], *, imports: bool = True) -> Detector | None:
@@ -168,7 +176,7 @@ def check_context(model: str, questions: Sequence[Question], prompts: PromptSet)
         check_lengths(questions, prompts, context, lambda text: provider.count_tokens(name, [Message("user", text)]))
 
 
-def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) -> None:
+def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -> None:
     """Raise if a folder names code that the user did not name as well: asking it would run it.
 
     Names that were read from a folder pass here before an engine is made of them, since engines import functions.
@@ -189,12 +197,12 @@ def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) 
 
     Examples
     --------
-    >>> check_code({Asked.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
+    >>> check_code({Role.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
     """
     for asked, name in names.items():
         if is_function_name(name) and name not in given:
-            role = "model" if asked is Asked.MODEL else "grader"
-            same = (one for other, one in names.items() if (other is Asked.MODEL) == (asked is Asked.MODEL))
+            role = "model" if asked is Role.MODEL else "grader"
+            same = (one for other, one in names.items() if (other is Role.MODEL) == (asked is Role.MODEL))
             raise SettingError(
                 f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and code that a "
                 f"folder names is run only if you name it as well: read it, then add it with {{{role}}}"

@@ -6,7 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from refusal_index.models.accounts import COMPATIBLE
-from refusal_index.models.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, patiently, told
+from refusal_index.models.failures import (
+    CircuitBreaker,
+    Failure,
+    RequestFailedError,
+    classify_error,
+    describe_error,
+    send_with_retries,
+)
 from refusal_index.models.functions import (
     RETRIES,
     FunctionError,
@@ -17,8 +24,8 @@ from refusal_index.models.functions import (
     unanswered,
 )
 from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import Ask, Client, ModelError, Response, completed
-from refusal_index.protocol import Asked, Completion
+from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, to_completions
+from refusal_index.protocol import Completion, Role
 from refusal_index.runs.engine import Assignment, carry_concurrently
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -26,7 +33,7 @@ from refusal_index.runs.store import ReplyStore
 IN_PROCESS_CONCURRENCY = 64
 
 
-def client_for(asked: Asked, name: str, given: object, settings: Settings) -> Client:
+def client_for(asked: Role, name: str, given: object, settings: Settings) -> Client:
     """Return the client of a model.
 
     Functions answer in this process, ``openai-api/NAME/MODEL`` is asked with OpenAI's client, models of a plugin's
@@ -63,7 +70,11 @@ def client_for(asked: Asked, name: str, given: object, settings: Settings) -> Cl
 
 
 def _function_failure(error: Exception, name: str) -> Failure:
-    return function_failure(error) if isinstance(error, FunctionError) else failure_of(error, told(error), name)
+    return (
+        function_failure(error)
+        if isinstance(error, FunctionError)
+        else classify_error(error, describe_error(error), name)
+    )
 
 
 class DirectEngine:
@@ -82,15 +93,15 @@ class DirectEngine:
 
     together = False
 
-    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
+    def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:
         self._settings, self._names = settings, names
         self._clients = {asked: self._client(asked, name, objects.get(name)) for asked, name in names.items()}
 
-    def _client(self, asked: Asked, name: str, given: object) -> Client:
+    def _client(self, asked: Role, name: str, given: object) -> Client:
         try:
             return client_for(asked, name, given, self._settings)
         except ModelError as error:
-            if asked is Asked.MODEL:
+            if asked is Role.MODEL:
                 raise
             message = error.args[0].rstrip(".")
             raise ModelError(
@@ -111,35 +122,37 @@ class DirectEngine:
                 if client.connection is not None:
                     await stack.enter_async_context(client.connection)
             for asked, client in self._clients.items():
-                is_new = store is None or not store.has_heard(asked)
-                if asked is not Asked.MODEL and client.is_checked and is_new:
+                is_new = store is None or not store.has_reply_from(asked)
+                if asked is not Role.MODEL and client.is_checked and is_new:
                     verdict = await self._check_grader(asked)
                     if store is not None:
                         store.put([verdict])
             yield
 
-    async def carry(self, assignment: Assignment) -> None:
+    async def execute(self, assignment: Assignment) -> None:
         """Ask whatever is due, so many questions at a time."""
         concurrency = max(client.concurrency for client in self._clients.values())
         at_once = self._settings.sending.max_connections or concurrency
-        await carry_concurrently(assignment, self.send, self.explain, at_once)
+        await carry_concurrently(assignment, self.send, self.classify_error, at_once)
 
-    async def send(self, ask: Ask) -> Response:
+    async def send(self, ask: ModelRequest) -> Response:
         """Send a request to the model that it is for."""
-        return await self._clients[ask.request.asked].send(ask)
+        return await self._clients[ask.request.role].send(ask)
 
-    def explain(self, error: Exception, asked: Asked) -> Failure:
+    def classify_error(self, error: Exception, asked: Role) -> Failure:
         """Classify the error that a request to a model ended in."""
-        return self._clients[asked].explain(error)
+        return self._clients[asked].classify_error(error)
 
-    async def _check_grader(self, asked: Asked) -> Completion:
+    async def _check_grader(self, asked: Role) -> Completion:
         name, ask, client, breaker = self._names[asked], plain_ask(asked), self._clients[asked], CircuitBreaker()
 
         async def once() -> Completion:
-            return completed(ask, await client.send(ask))[0]
+            return to_completions(ask, await client.send(ask))[0]
 
         try:
-            verdict = await patiently(once, client.explain, breaker, role=asked, about=name, max_retries=RETRIES)
+            verdict = await send_with_retries(
+                once, client.classify_error, breaker, role=asked, about=name, max_retries=RETRIES
+            )
         except RequestFailedError as error:
             raise unanswered(name, error.failure.message) from error
         return checked(name, asked, verdict.reply.text, verdict.input_tokens, verdict.output_tokens)

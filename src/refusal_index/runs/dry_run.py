@@ -16,8 +16,18 @@ from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import ask_for, completed
-from refusal_index.protocol import Asked, Conversation, Pass, Procedure, Protocol, Reply, Request, about_tokens, due
+from refusal_index.models.requests import model_request, to_completions
+from refusal_index.protocol import (
+    Conversation,
+    Pass,
+    Procedure,
+    Protocol,
+    Reply,
+    Request,
+    Role,
+    about_tokens,
+    next_requests,
+)
 from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
 from refusal_index.render.blocks import escape
 from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY
@@ -205,7 +215,7 @@ def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[C
 
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
     """Yield what is still to be asked, the variants of a question one after the other."""
-    before = store.asked()
+    before = store.draws()
     wordings = {variant: _wording(variant, plan.procedures[variant]) for variant in variants}
     for question in plan.dataset.questions:
         for variant, wording in wordings.items():
@@ -235,7 +245,7 @@ def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
 def _copy_replies(plan: Plan, store: ReplyStore) -> None:
     """Copy what a folder has paid for into a store, except what is asked again."""
     with open_store(plan.folder, made=False) as there:
-        store.put_all(there)
+        store.copy_from(there)
     store.retire(plan.asked_again(store))
 
 
@@ -259,10 +269,10 @@ async def _foreseen(
     if plan.settings.forecast.assume_refusal is not None or provider is None or not provider.is_embedded:
         return {}
     asks = {
-        _key(talk): ask_for(plan.settings, talk, one)
+        _key(talk): model_request(plan.settings, talk, one)
         for talk in talks
-        for one in due(talk, store.said(talk.question.question_id, talk.variant))
-        if talk.draws == 1 and one.step.of is Pass.FIRST and one.step.asked is Asked.MODEL
+        for one in next_requests(talk, store.completions(talk.question.question_id, talk.variant))
+        if talk.draws == 1 and one.step.pass_ is Pass.FIRST and one.step.role is Role.MODEL
     }
     if not asks:
         return {}
@@ -271,7 +281,7 @@ async def _foreseen(
 
         async def said(key: tuple[str, str]) -> Foreseen:
             ask = asks[key]
-            came = completed(ask, await send(ask))[0]
+            came = to_completions(ask, await send(ask))[0]
             replied()
             return Foreseen(came.reply, came.output_tokens)
 
@@ -296,8 +306,8 @@ def _paid(store: ReplyStore) -> Paid:
     def look(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
         said = {
             reply.draw: reply.reply
-            for reply in store.said(one.question.question_id, one.protocol.variant)
-            if (reply.reply.of, reply.reply.asked, reply.attempt) == (request.of, request.asked, request.attempt)
+            for reply in store.completions(one.question.question_id, one.protocol.variant)
+            if (reply.reply.pass_, reply.reply.role, reply.attempt) == (request.pass_, request.role, request.attempt)
         }
         found: list[Reply] = []
         while len(found) < choices and draw + len(found) in said:
@@ -310,7 +320,7 @@ def _paid(store: ReplyStore) -> Paid:
 def _tokens(plan: Plan) -> Callable[[Request], int]:
     """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
     names = plan.names
-    return lambda request: request_tokens(names.get(request.asked, ""), request)
+    return lambda request: request_tokens(names.get(request.role, ""), request)
 
 
 def request_tokens(model: str, request: Request) -> int:

@@ -16,9 +16,16 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.failures import RESUMES, CircuitBreaker, EndedError, Failure, RequestFailedError, patiently
-from refusal_index.models.requests import Ask, Send, ask_for, completed, variant_of
-from refusal_index.protocol import Asked, Completion, Conversation, Due, due
+from refusal_index.models.failures import (
+    RESUMES,
+    CircuitBreaker,
+    EndedError,
+    Failure,
+    RequestFailedError,
+    send_with_retries,
+)
+from refusal_index.models.requests import ModelRequest, Send, model_request, to_completions, variant_of
+from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, next_requests
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError
@@ -194,7 +201,7 @@ class Engine(Protocol):
             If a grader does not.
         """
 
-    async def carry(self, assignment: Assignment) -> None:
+    async def execute(self, assignment: Assignment) -> None:
         """Ask whatever is due, and put replies and failures into the store, until the breaker opens.
 
         Raises
@@ -206,11 +213,11 @@ class Engine(Protocol):
         """
 
 
-MakeEngine = Callable[[Settings, Mapping[Asked, str], Mapping[str, object]], Engine]
+MakeEngine = Callable[[Settings, Mapping[Role, str], Mapping[str, object]], Engine]
 """Makes an engine from the settings, the names of those that are asked, and objects that go by such a name."""
 
 
-Explain = Callable[[Exception, Asked], Failure]
+Explain = Callable[[Exception, Role], Failure]
 """Says what an error comes down to that a request to somebody ended in."""
 
 
@@ -228,22 +235,22 @@ async def converse(assignment: Assignment, conversation: Conversation, send: Sen
     """
     store, question_id = assignment.store, conversation.question.question_id
     try:
-        while asks := due(conversation, store.said(question_id, conversation.variant)):
+        while asks := next_requests(conversation, store.completions(question_id, conversation.variant)):
             for one in asks:
                 completions = await _answered(assignment, _ask(assignment, conversation, one), send, explain)
                 assignment.progress(Replied(completions[0]))
     except EndedError:
         return
     except RequestFailedError as error:
-        store.fail(conversation.variant, question_id, error.failure.message)
+        store.record_failure(conversation.variant, question_id, error.failure.message)
         raise
-    store.finish(conversation.variant, question_id)
+    store.clear_failure(conversation.variant, question_id)
     assignment.progress(Finished(conversation.variant, question_id))
 
 
-async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Explain) -> list[Completion]:
+async def _answered(assignment: Assignment, ask: ModelRequest, send: Send, explain: Explain) -> list[Completion]:
     """Return what a request brought, once it is in the store."""
-    breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.asked
+    breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.role
 
     async def once() -> list[Completion]:
         await budget.turn()
@@ -251,9 +258,9 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
             breaker.open(reason, planned=True)
             raise EndedError
         with budget.one_request():
-            return completed(ask, await send(ask))
+            return to_completions(ask, await send(ask))
 
-    completions = await patiently(
+    completions = await send_with_retries(
         once,
         lambda error: explain(error, asked),
         breaker,
@@ -275,12 +282,12 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
     return completions
 
 
-def _ask(assignment: Assignment, conversation: Conversation, one: Due) -> Ask:
-    place = (one.step.of, one.step.asked, one.draw)
+def _ask(assignment: Assignment, conversation: Conversation, one: PendingRequest) -> ModelRequest:
+    place = (one.step.pass_, one.step.role, one.draw)
     again = assignment.store.times_retired(
-        conversation.question.question_id, variant_of(conversation, one.step.of), *place
+        conversation.question.question_id, variant_of(conversation, one.step.pass_), *place
     )
-    return ask_for(assignment.settings, conversation, one, again)
+    return model_request(assignment.settings, conversation, one, again)
 
 
 async def carry_concurrently(assignment: Assignment, send: Send, explain: Explain, at_once: int) -> None:

@@ -16,7 +16,7 @@ from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
-from refusal_index.plugins.batches.wave import Pending, in_flight, refuse_in_flight, told_in_flight, wave
+from refusal_index.plugins.batches.wave import Pending, describe_in_flight, in_flight, refuse_in_flight, wave
 from refusal_index.runs.plan import Reopened, open_store
 from refusal_index.runs.registry import FILES
 from refusal_index.runs.store import ReplyStore
@@ -85,7 +85,7 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Writte
         refuse_left(run.folder, FILES)
         sheets = _Sheets(out, style, stack)
         for pending in _due(run, store, style):
-            sheets.write(pending, run.names[pending.ask.request.asked])
+            sheets.write(pending, run.names[pending.ask.request.role])
     return Written(tuple(sheets.files), sheets.functions)
 
 
@@ -184,8 +184,8 @@ class _Failures:
 
     def __call__(self, pending: Pending, failure: Failure) -> None:
         conversation = pending.ask.conversation
-        self.store.fail(conversation.variant, conversation.question.question_id, failure.message)
-        if pending.ask.request.of.is_shared:  # by all variants that wait for it
+        self.store.record_failure(conversation.variant, conversation.question.question_id, failure.message)
+        if pending.ask.request.pass_.is_shared:  # by all variants that wait for it
             if pending.custom_id in self._shared:
                 return
             self._shared.add(pending.custom_id)
@@ -229,6 +229,6 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
             failures.told,
             spool.unknown(failures=True),
             tuple(empty),
-            told_in_flight(entries) if (entries := in_flight(run.folder, store)) else None,
+            describe_in_flight(entries) if (entries := in_flight(run.folder, store)) else None,
             results,
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.errors import suggestion
 from refusal_index.data.imports import (
     FORMATS,
@@ -19,6 +21,13 @@ from refusal_index.data.imports.first_pass import with_forced
 from refusal_index.data.imports.known import INSPECT
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.tables import present_columns
+
+
+class Importer(Protocol):
+    """Reads a format; a plugin registers one in the group ``refusal_index.importers``."""
+
+    def __call__(self, path: Path, options: ReadOptions, /) -> tuple[FirstPass, ...]:
+        """Return the first passes in a file; raises FirstPassError if it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     path
         The file.
     kind
-        One of `FORMATS`; None to tell it by the content.
+        One of `FORMATS`, or a plugin's; None to tell it by the content.
     options
         How it is read.
 
@@ -70,14 +79,13 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
         One of this package's own, if it cannot be used; the message names the line.
     """
     file = SourceFile.read(path)
-    if kind is not None and kind not in FORMATS:
-        guess = suggestion(kind, FORMATS)
-        raise FirstPassError(f"--format: expected one of {', '.join(FORMATS)}, got {kind!r}{guess}")
     found = kind or detected_format(file)
-    if found != INSPECT:
+    if found in FORMATS and found != INSPECT:
         return Imported(file, found, read_first_passes(file, found, options))
-    from refusal_index.plugins.inspect.foreign_log import read_foreign_log  # noqa: PLC0415 - other files need no Inspect
-
-    if options.columns:
-        raise FirstPassError(f"--column: {path} is a log of Inspect, which has no columns; leave it out")
-    return Imported(file, found, options.applied(read_foreign_log(path, options.scorer, options.words)))
+    plugin = entry_points.find("importers", found)
+    if plugin is None:
+        known = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
+        guess = suggestion(found, known)
+        raise FirstPassError(f"--format: expected one of {', '.join(known)}, got {found!r}{guess}")
+    read: Importer = entry_points.load(plugin)
+    return Imported(file, found, options.applied(read(path, options)))

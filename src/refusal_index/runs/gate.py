@@ -115,7 +115,7 @@ class _Looks:
     def parts(self) -> Iterator[Plan]:
         """Yield the questions up to each look, as long as those before were not enough."""
         plan = self.run.plan
-        before = len({one for asked in self.run.store.asked().values() for one in asked})
+        before = len({one for asked in self.run.store.draws().values() for one in asked})
         for look, size in enumerate(self.sizes, 1):
             if size < before:
                 continue
@@ -291,7 +291,7 @@ def _with_asked(run: ComparedRun) -> ComparedRun:
     folder, draws = RunFolder(run.source), {}
     if folder.replies.exists():  # they may stay where they were paid for
         with open_store(folder, made=False) as store:
-            draws = store.asked()
+            draws = store.draws()
     about = folder.read_about()
     asked = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
     return replace(run, about=about, asked=asked)
@@ -337,7 +337,7 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
 def _check_draws(plan: Plan, policy: Policy) -> None:
     """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
     settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
-    once = settings.drawing.draws in (None, 1) and settings.drawing.repeat_questions is None
+    once = settings.repeats.draws in (None, 1) and settings.repeats.repeat_questions is None
     if CORRECTED in guarded and once and settings.decoding.temperature > 0:
         raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
 

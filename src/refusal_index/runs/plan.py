@@ -23,11 +23,10 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.wave import Talk
+from refusal_index.plugins.batches.wave import QuestionState
 from refusal_index.protocol import (
     ASKED_AGAIN,
     FORCED,
-    Asked,
     Completion,
     Conversation,
     GraderKind,
@@ -35,12 +34,13 @@ from refusal_index.protocol import (
     Procedure,
     PromptSet,
     Protocol,
+    Role,
     TwoPass,
     check_gradable,
-    due,
+    completions_to_retire,
     grader_prompt_hash,
-    kept_unscored,
     load_prompt_set,
+    next_requests,
     no_gold_prompt_hash,
     prompt_set_names,
 )
@@ -59,7 +59,7 @@ from refusal_index.runs.checks import (
 )
 from refusal_index.runs.registry import check_engine
 from refusal_index.runs.results import procedure_of
-from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Drawing, Settings
+from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 
@@ -80,17 +80,17 @@ class Reopened:
     folder: RunFolder
     settings: Settings
     procedures: Mapping[str, Procedure]
-    names: Mapping[Asked, str]
+    names: Mapping[Role, str]
 
-    def talks(self, store: ReplyStore) -> Iterator[Talk]:
+    def talks(self, store: ReplyStore) -> Iterator[QuestionState]:
         """Yield the talk about each question, in the order of ids, whatever is put into the store meanwhile."""
         for one in store.each_question():
             conversations = [
                 Conversation(one.question, variant, procedure, one.draws[variant])
                 for variant, procedure in self.procedures.items()
-                if variant in one.draws and (procedure.asks_model or one.said(variant))
+                if variant in one.draws and (procedure.asks_model or one.completions(variant))
             ]
-            yield Talk(conversations, one.replies, one.retired)
+            yield QuestionState(conversations, one.replies, one.retired)
 
 
 def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
@@ -113,7 +113,7 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     folder = RunFolder(path)
     before = folder.read_complete_settings()
     kind, graders = grader_before(before)
-    names = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), graders, strict=False))
+    names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
     settings = settings_before(before, settings)
     procedure = procedure_of(before)
     if not procedure.asks_model:
@@ -124,7 +124,7 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     procedures: dict[str, Procedure] = {name: replace(procedure, wording=one) for name, one in words.items()}
     if not procedure.asks_first:
         procedures = {FORCED: replace(procedure, wording=next(iter(words.values())))}
-    return Reopened(folder, settings, procedures, {Asked.MODEL: settings.model, **names})
+    return Reopened(folder, settings, procedures, {Role.MODEL: settings.model, **names})
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
@@ -311,11 +311,11 @@ class Plan:
         check_engine(self.settings.sending.engine)
 
     @property
-    def names(self) -> dict[Asked, str]:
+    def names(self) -> dict[Role, str]:
         """Whom the run asks, the model first."""
-        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
+        graders = dict(zip((Role.GRADER, Role.SECOND_GRADER), self.graders, strict=False))
         asks_model = any(procedure.asks_model for procedure in self.procedures.values())
-        return {**({Asked.MODEL: self.settings.model} if asks_model else {}), **graders}
+        return {**({Role.MODEL: self.settings.model} if asks_model else {}), **graders}
 
     @property
     def prices(self) -> Prices:
@@ -344,9 +344,9 @@ class Plan:
 
     def each_conversation(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
         """Yield the conversations of a variant one by one, for whom there are too many to hold."""
-        before, procedure = store.asked().get(variant, {}), self.procedures[variant]
+        before, procedure = store.draws().get(variant, {}), self.procedures[variant]
         for question, draws in self.draws[variant].items():
-            if procedure.asks_model or store.said(question.question_id, variant):
+            if procedure.asks_model or store.completions(question.question_id, variant):
                 yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
 
     def by_question(self, variants: Iterable[str], store: ReplyStore) -> list[Conversation]:
@@ -363,7 +363,7 @@ class Plan:
             variant
             for variant in self.procedures
             if any(
-                due(one, store.said(one.question.question_id, variant))
+                next_requests(one, store.completions(one.question.question_id, variant))
                 for one in self.each_conversation(variant, store)
             )
         ]
@@ -375,8 +375,8 @@ class Plan:
         found: dict[Completion, None] = {}
         for variant in self.procedures if wanted else ():
             for one in self.conversations(variant, store):
-                said = store.said(one.question.question_id, variant)
-                found |= dict.fromkeys(kept_unscored(one, said, wanted))
+                said = store.completions(one.question.question_id, variant)
+                found |= dict.fromkeys(completions_to_retire(one, said, wanted))
         return list(found)
 
 
@@ -416,8 +416,8 @@ def prepare(
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
     detector = refusal_detector(settings, objects, imports=imports)
-    settings = replace(settings, drawing=_drawing(settings, len(dataset.questions)))
-    if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
+    settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
+    if settings.repeats.repeat_questions is not None and settings.repeats.draws == 1:
         raise SettingError(
             "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
         )
@@ -469,9 +469,9 @@ def load_questions(settings: Settings) -> Dataset:
     return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
-def _drawing(settings: Settings, n_questions: int) -> Drawing:
+def _repeats(settings: Settings, n_questions: int) -> Repeats:
     """Return how often to draw which of the questions: once, unless the settings say otherwise."""
-    given = settings.drawing
+    given = settings.repeats
     if given.repeat_questions is not None and given.repeat_questions > n_questions:
         raise SettingError(
             f"{{repeat_questions}}: expected at most {n_questions:,}, as many as are asked, "
@@ -481,12 +481,12 @@ def _drawing(settings: Settings, n_questions: int) -> Drawing:
         return given
     if given.repeat_questions is not None:
         return replace(given, draws=2)
-    return Drawing(1)
+    return Repeats(1)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
     """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
-    drawing, questions = settings.drawing, dataset.questions
+    drawing, questions = settings.repeats, dataset.questions
     if drawing.draws is None or drawing.draws == 1:
         return dict.fromkeys(questions, 1)
     repeated = len(questions) if drawing.repeat_questions is None else drawing.repeat_questions

@@ -186,7 +186,7 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
-    if (settings.drawing.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
+    if (settings.repeats.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
     if one.plan.graders:
         yield _about_grading(one)
@@ -194,7 +194,7 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
 
 def _about_draws(one: RunEstimate) -> Iterator[str]:
     """Say what is drawn repeatedly, and what for."""
-    drawing, dataset = one.plan.settings.drawing, one.plan.title[1]
+    drawing, dataset = one.plan.settings.repeats, one.plan.title[1]
     if one.plan.settings.decoding.temperature == 0:
         if (drawing.draws or 1) > 1:
             yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
@@ -204,7 +204,7 @@ def _about_draws(one: RunEstimate) -> Iterator[str]:
 
 
 def _about_grading(one: RunEstimate) -> str:
-    alike = " as if no two draws were alike," if (one.plan.settings.drawing.draws or 1) > 1 else ""
+    alike = " as if no two draws were alike," if (one.plan.settings.repeats.draws or 1) > 1 else ""
     who = " and ".join(one.plan.graders)
     return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
 

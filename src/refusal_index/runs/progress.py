@@ -12,7 +12,7 @@ from rich.text import Text
 from refusal_index.data.run_json import Prices
 from refusal_index.protocol import Completion
 from refusal_index.render.blocks import escape
-from refusal_index.runs.budget import Took
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
 
 
@@ -34,7 +34,7 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=questions, spent="", variant="")
         self._prices = prices
-        self._took = Took()
+        self._took = UsageCounter()
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""

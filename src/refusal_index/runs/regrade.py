@@ -17,14 +17,14 @@ from refusal_index.data.run_json import default_run_name
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
     Pass,
     Procedure,
     Regrading,
+    Role,
     check_gradable,
-    taken,
+    used_completions,
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import carry_out
@@ -140,7 +140,7 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget:
             for one in prepared.replied:
                 store.put(one.replies)
                 if one.error is not None:
-                    store.fail(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
+                    store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
     return await carry_out(plan, progress, budget)
 
 
@@ -160,14 +160,14 @@ def _replied(conversation: Conversation, said: list[Completion], error: str | No
     whole = _draws_replied(conversation, said)
     own = tuple(one for one in _own(conversation, said) if one.draw < whole)
     asked = conversation.question, conversation.variant, conversation.draws
-    if any(one.reply.of is Pass.FIRST for one in own):
+    if any(one.reply.pass_ is Pass.FIRST for one in own):
         return _Replied(*asked, own, None)
     return _Replied(*asked, (), error or STILL_TO_COME)
 
 
 def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
     """Return how many draws the model was asked to their end, from the first one on, one at least."""
-    there = {(one.reply.of, one.draw) for one in said if one.reply.asked is Asked.MODEL}
+    there = {(one.reply.pass_, one.draw) for one in said if one.reply.role is Role.MODEL}
     is_forced = conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
     draws = range(conversation.draws)
@@ -177,8 +177,8 @@ def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> in
 
 def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:
     """Yield the model's replies that an outcome rests on, the first pass before the forced one."""
-    own = [one for one in taken(conversation, said) if one.reply.asked is Asked.MODEL]
-    for one in sorted(own, key=lambda one: (one.reply.of is Pass.FORCED, one.draw)):
+    own = [one for one in used_completions(conversation, said) if one.reply.role is Role.MODEL]
+    for one in sorted(own, key=lambda one: (one.reply.pass_ is Pass.FORCED, one.draw)):
         # its variant's own: that another variant was forced says nothing of what this one was asked
         yield replace(one, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 

@@ -30,7 +30,6 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Usage
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     Completion,
     Conversation,
     ForcedPass,
@@ -39,14 +38,15 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     Reply,
+    Role,
     TwoPass,
-    finished,
-    so_far,
-    verdict_of,
+    completions_and_outcomes,
+    grade_by,
+    partial_outcome,
 )
 from refusal_index.protocol.graders import recognised_by
 from refusal_index.protocol.refusals import detector_of
-from refusal_index.runs.budget import Took
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 
 STILL_TO_COME = "it was not asked to its end"
@@ -109,7 +109,7 @@ class Sums:
         self.variants, self.procedure = variants, procedure
         self.is_begun = False
         """Whether anything was answered, or failed."""
-        self._took = {variant: Took() for variant in variants}
+        self._took = {variant: UsageCounter() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
         ways = ("tag", "judge") if procedure.grader.models else ("tag", "wording", "choice")
@@ -154,7 +154,7 @@ class Sums:
         return tuple(one for found in self._disagreements.values() for one in found)
 
 
-def _usage(took: Took, prices: Prices) -> Usage:
+def _usage(took: UsageCounter, prices: Prices) -> Usage:
     (read, written), grading = took.tokens, took.grading_tokens
     return Usage(
         input_tokens=read,
@@ -167,7 +167,7 @@ def _usage(took: Took, prices: Prices) -> Usage:
 
 def total(replies: Iterable[Completion], prices: Prices) -> Usage:
     """Add up what some replies took."""
-    took = Took()
+    took = UsageCounter()
     for one in replies:
         took.add(one)
     return _usage(took, prices)
@@ -190,16 +190,16 @@ def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
 def _of_variant(variant: str, answered: Answered) -> Iterator[Disagreement]:
     verdicts: dict[tuple[Pass, int], list[Reply]] = {}
     for one in answered.said:
-        if one.reply.asked is not Asked.MODEL:
-            verdicts.setdefault((one.reply.of, one.draw), []).append(one.reply)
+        if one.reply.role is not Role.MODEL:
+            verdicts.setdefault((one.reply.pass_, one.draw), []).append(one.reply)
     for (of, draw), told in verdicts.items():
-        first = verdict_of(Asked.GRADER, of, answered.question, told)
-        second = verdict_of(Asked.SECOND_GRADER, of, answered.question, told)
+        first = grade_by(Role.GRADER, of, answered.question, told)
+        second = grade_by(Role.SECOND_GRADER, of, answered.question, told)
         if first is not None and second is not None and first is not second:
             reply = next(
                 one.reply.text
                 for one in answered.said
-                if (one.reply.of, one.draw, one.reply.asked) == (of, draw, Asked.MODEL)
+                if (one.reply.pass_, one.draw, one.reply.role) == (of, draw, Role.MODEL)
             )
             yield Disagreement(answered.question, variant, of, reply, first, second)
 
@@ -433,17 +433,17 @@ def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Proced
     for variant in variants:
         if variant in record.draws:
             conversation = Conversation(record.question, variant, procedure, record.draws[variant])
-            yield conversation, record.standing(variant), record.failures.get(variant)
+            yield conversation, record.effective_completions(variant), record.failures.get(variant)
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> Answered:
     """Return what became of a question, a row a draw: of one that is not finished what is missing is unscored."""
-    first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    known, found = finished(conversation, said) if first_replies else ([], [])
+    first_replies = any(one.reply.pass_ is Pass.FIRST for one in said) or not conversation.procedure.asks_first
+    known, found = completions_and_outcomes(conversation, said) if first_replies else ([], [])
     if len(found) == conversation.draws:
         return Answered(conversation.question, found, known, error)
     reason = NOT_FINISHED if error is None else REQUEST_FAILED
-    begun = found or [so_far(conversation, known, reason)]
+    begun = found or [partial_outcome(conversation, known, reason)]
     to_come = [Outcome(None, None, unscored_reason=reason)] * (conversation.draws - len(begun))
     return Answered(
         conversation.question, [*begun, *to_come], known, error or (FURTHER_DRAWS if found else STILL_TO_COME)

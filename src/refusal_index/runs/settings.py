@@ -229,7 +229,7 @@ class Prompting:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Repeats:
     """How often each question is asked.
 
     Attributes
@@ -337,7 +337,7 @@ class Settings(RequestSettings):
         Of the sample of questions and of every request.
     log_to
         Trackers of experiments that follow the run, by name.
-    questions, prompting, decoding, drawing, sending, limits, stopping, accounts, forecast
+    questions, prompting, decoding, repeats, sending, limits, stopping, accounts, forecast
         The others, by what they are about.
 
     Examples
@@ -353,7 +353,7 @@ class Settings(RequestSettings):
     log_to: tuple[str, ...] = setting((), read=read_texts, affects_replies=False, scope="set")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
-    drawing: Drawing = field(default_factory=Drawing)
+    repeats: Repeats = field(default_factory=Repeats)
     limits: Limits = field(default_factory=Limits)
     stopping: Stopping = field(default_factory=Stopping)
     accounts: Accounts = field(default_factory=Accounts)

@@ -23,7 +23,7 @@ from typing import Any, Self
 from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import sound_text
-from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, forced_variant, is_auxiliary
+from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.settings import MOST_DRAWS
 from refusal_index.runs.store_check import (
@@ -120,7 +120,7 @@ REPLY_COLUMNS = (
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
     "pass": {str(one): one for one in Pass},
-    "asked": {str(one): one for one in Asked},
+    "asked": {str(one): one for one in Role},
     "stop_reason": {str(one): one for one in StopReason},
 }
 """Columns of replies that hold one of a few words, and what each stands for."""
@@ -150,13 +150,13 @@ class QuestionRecord:
     retired: list[Completion] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
-    def said(self, variant: str) -> list[Completion]:
+    def completions(self, variant: str) -> list[Completion]:
         """Return every reply to its first passes under a variant, and to its forced passes."""
         return [one for one in self.replies if one.variant == variant or not one.variant]
 
-    def standing(self, variant: str) -> list[Completion]:
+    def effective_completions(self, variant: str) -> list[Completion]:
         """Return all that count: one that was set aside does until another takes its place."""
-        said = self.said(variant)
+        said = self.completions(variant)
         return with_standing(said, [one for one in self.retired if one.variant in (variant, "")])
 
 
@@ -170,7 +170,7 @@ def with_standing(said: list[Completion], aside: Sequence[Completion]) -> list[C
 
 def place_of(one: Completion) -> tuple[Any, ...]:
     """Return what tells a reply from all others."""
-    return one.question_id, one.variant, str(one.reply.of), str(one.reply.asked), one.draw, one.attempt
+    return one.question_id, one.variant, str(one.reply.pass_), str(one.reply.role), one.draw, one.attempt
 
 
 def reply_row(one: Completion) -> Row:
@@ -179,8 +179,8 @@ def reply_row(one: Completion) -> Row:
     return with_checksum(
         one.question_id,
         one.variant,
-        str(reply.of),
-        str(reply.asked),
+        str(reply.pass_),
+        str(reply.role),
         one.draw,
         one.attempt,
         reply.text,
@@ -306,9 +306,9 @@ class ReplyStore:
     --------
     >>> from refusal_index.protocol import Reply
     >>> with ReplyStore(None) as store:
-    ...     store.ask("low", {Question("q1", "What is the capital of Peru?", "Lima"): 1})
-    ...     store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
-    ...     len(store.said("q1", "low")), len(store.said("q1", "high"))
+    ...     store.require("low", {Question("q1", "What is the capital of Peru?", "Lima"): 1})
+    ...     store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "<answer>Lima</answer>"))])
+    ...     len(store.completions("q1", "low")), len(store.completions("q1", "high"))
     (1, 0)
     """
 
@@ -344,7 +344,7 @@ class ReplyStore:
     def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
         self._connection.close()
 
-    def ask(self, variant: str, draws: Mapping[Question, int]) -> None:
+    def require(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Take down that each question is asked so often under a variant; what was asked more often stays so."""
         with self._telling(), self._connection as connection:
             connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?, ?)", question_rows(draws))
@@ -353,7 +353,7 @@ class ReplyStore:
                 (with_checksum(variant, question.question_id, count) for question, count in draws.items()),
             )
 
-    def asked(self) -> dict[str, dict[str, int]]:
+    def draws(self) -> dict[str, dict[str, int]]:
         """Return how often each question is asked, by variant and question id, in the order they were taken down.
 
         All of it in memory: `each_question` is for stores of any size.
@@ -437,19 +437,19 @@ class ReplyStore:
                 "back"
             )
 
-    def said(self, question_id: str, variant: str) -> list[Completion]:
+    def completions(self, question_id: str, variant: str) -> list[Completion]:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
         return self._of_variant("replies", question_id, variant)
 
-    def standing(self, question_id: str, variant: str) -> list[Completion]:
+    def effective_completions(self, question_id: str, variant: str) -> list[Completion]:
         """Return all replies about a question that count: one that was set aside does until another takes its place."""
-        return with_standing(self.said(question_id, variant), self._of_variant("retired", question_id, variant))
+        return with_standing(self.completions(question_id, variant), self._of_variant("retired", question_id, variant))
 
     def _of_variant(self, table: str, question_id: str, variant: str) -> list[Completion]:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
         return self._replies(query, question_id, variant, forced_variant(variant))
 
-    def has_heard(self, asked: Asked) -> bool:
+    def has_reply_from(self, asked: Role) -> bool:
         """Whether somebody has replied, be it that all of it was set aside."""
         heard = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
         return any(self._rows(heard.format(table), str(asked)) for table in OF_REPLIES)
@@ -473,20 +473,20 @@ class ReplyStore:
         """Yield every reply of the run's two passes, or every auxiliary one, with those that were set aside."""
         return (one for one in chain(self.replies(), self.retired()) if is_auxiliary(one.variant) is auxiliary)
 
-    def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
+    def times_retired(self, question_id: str, variant: str, of: Pass, asked: Role, draw: int) -> int:
         """Return how many replies were set aside at a place."""
         query = f"SELECT count(*) FROM retired WHERE {AT_PLACE.removesuffix(' AND attempt = ?')}"  # noqa: S608
         ((count,),) = self._rows(query, question_id, variant, str(of), str(asked), draw)
         return int(count)
 
-    def fail(self, variant: str, question_id: str, error: str) -> None:
+    def record_failure(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
         told = redacted(sound_text(error))
         with self._telling(), self._connection as connection:
             row = with_checksum(variant, question_id, told)
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
-    def finish(self, variant: str, question_id: str) -> None:
+    def clear_failure(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""
         of = "FROM failures WHERE variant = ? AND question_id = ?"
         if self._rows(f"SELECT 1 {of}", variant, question_id):  # to look costs nothing, and there is one seldom
@@ -498,11 +498,11 @@ class ReplyStore:
         rows = self._rows("SELECT variant, question_id, error FROM failures")
         return {(variant, question_id): error for variant, question_id, error in rows}
 
-    def put_all(self, other: ReplyStore) -> None:
+    def copy_from(self, other: ReplyStore) -> None:
         """Take over all that another store holds."""
         questions = other.questions()
-        for variant, draws in other.asked().items():
-            self.ask(variant, {questions[question_id]: count for question_id, count in draws.items()})
+        for variant, draws in other.draws().items():
+            self.require(variant, {questions[question_id]: count for question_id, count in draws.items()})
         for one in other.retired():
             self.put([one])
             self.retire([one])
@@ -510,7 +510,7 @@ class ReplyStore:
         while some := list(islice(replies, AT_ONCE)):
             self.put(some)
         for (variant, question_id), error in other.failures().items():
-            self.fail(variant, question_id, error)
+            self.record_failure(variant, question_id, error)
 
     def _each(self, table: str) -> Iterator[Completion]:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608

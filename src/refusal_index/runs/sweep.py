@@ -29,7 +29,7 @@ from refusal_index.findings.summary import Summary
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.wave import check_forgotten, journal_of
-from refusal_index.protocol import Asked
+from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import News, first_wait, longer, pause, settings_alone, waits_for_batches
 from refusal_index.runs.engine import Progress, Underway, WaitingError
@@ -407,7 +407,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
             if name in seen:
                 continue
             seen.add(name)
-            only, sending = {Asked.MODEL: name}, plan.settings.sending  # graders too, else they would be asked
+            only, sending = {Role.MODEL: name}, plan.settings.sending  # graders too, else they would be asked
             try:
                 engine = engine_of(sending.engine)(plan.settings, only, plan.objects)
                 if sending.engine == RAY and sending.ray_address in clusters:

@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from refusal_index.protocol import Conversation, finished_draws
-from refusal_index.runs.budget import Took
+from refusal_index.protocol import Conversation, finished_outcomes
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.store import ReplyStore
@@ -126,7 +126,7 @@ class Counts:
         self._questions = {question.question_id: question for draws in plan.draws.values() for question in draws}
         self._found: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self._counted: set[tuple[str, str]] = set()
-        self._took = Took()
+        self._took = UsageCounter()
 
     def begin(self, store: ReplyStore) -> None:
         """Count what was answered before."""
@@ -159,8 +159,10 @@ class Counts:
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:
         """Count a question under a variant, once: engines say of what was finished before that it is."""
         place = conversation.variant, conversation.question.question_id
-        said = () if place in self._counted else store.said(conversation.question.question_id, conversation.variant)
-        for outcome in finished_draws(conversation, said)[:1]:
+        said = (
+            () if place in self._counted else store.completions(conversation.question.question_id, conversation.variant)
+        )
+        for outcome in finished_outcomes(conversation, said)[:1]:
             self._counted.add(place)
             told = (
                 ("questions", True),

@@ -24,6 +24,7 @@ from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic, refusal_setting
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes
 from refusal_index.findings.summary import (
@@ -32,14 +33,13 @@ from refusal_index.findings.summary import (
     Summary,
     VariantSummary,
     is_complete,
-    reached,
-    short_of,
     summarise,
     with_confidence,
 )
 from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
@@ -77,9 +77,9 @@ class Run:
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     stopped
         Where it stopped before all was asked, since that was enough; None where it did not.
-    short_of
+    unmet_goal
         That it is less certain than `until` told it to become; None where it is not.
-    reached
+    met_goal
         That it is as certain as `until` told it to become, though it did not stop for that; None where it is not.
     """
 
@@ -93,8 +93,8 @@ class Run:
     ended: str | None = None
     outdated: tuple[str, ...] = ()
     stopped: Stop | None = None
-    short_of: str | None = None
-    reached: str | None = None
+    unmet_goal: str | None = None
+    met_goal: str | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -216,8 +216,8 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        short_of=short_of(about, found[0].summary),
-        reached=reached(about, found[0].summary),
+        unmet_goal=_goal("unmet_goal", about, found[0].summary),
+        met_goal=_goal("met_goal", about, found[0].summary),
     )
 
 
@@ -388,8 +388,8 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            short_of=short_of(about, summary),
-            reached=reached(about, summary),
+            unmet_goal=_goal("unmet_goal", about, summary),
+            met_goal=_goal("met_goal", about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -421,6 +421,12 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
+def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Return the sentence on whether a run became as certain as it should, if its code is this one."""
+    found = goal(about, summary)
+    return sentence(found) if found is not None and found.code == code else None
+
+
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
     """Add the caution that the two passes may be of two models."""
     if "first_pass" not in settings:
@@ -436,7 +442,7 @@ def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disa
     document = {
         **summary_document(run.summary),
         STOPPED: None if run.stopped is None else run.stopped.to_document(),
-        "short_of": run.short_of,
+        "short_of": run.unmet_goal,
         "grader": settings.get("grader"),
     }
     if "regraded_from" in settings:

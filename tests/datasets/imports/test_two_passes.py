@@ -59,17 +59,17 @@ def test_a_refusal_marked_as_wrong_may_be_either_and_it_is_said(tmp_path: Path) 
     path = csv_of(tmp_path / "m.csv", "id,refused,correct", rows_of_both(ContingencyTable(20, 0, 10, 30)))
     passes = read(path)
     assert {one.outcome().unscored_reason for one in passes if one.grade is Grade.REFUSED} == {"forced_not_asked"}
-    assert "20 refused questions are marked as wrong too" in said(passes)
+    assert "20 refused questions are also marked as wrong" in said(passes)
     named = read(path, columns={"correct": "correct", "forced_correct": "correct"})
     assert contingency_table(to_outcomes(named)) == ContingencyTable(20, 0, 10, 30)
-    assert "marked as wrong too" not in said(named)
+    assert "also marked as wrong" not in said(named)
 
 
 def test_flags_that_say_the_grade_together_mark_no_refusal(tmp_path: Path) -> None:
     rows = [("a", 0, 0, 1), ("b", 1, 0, 0), ("c", 0, 1, 0)]
     passes = read(csv_of(tmp_path / "m.csv", "id,is_correct,is_incorrect,is_not_attempted", rows))
     assert [one.grade for one in passes] == [Grade.REFUSED, Grade.CORRECT, Grade.INCORRECT]
-    assert "marked as wrong" not in said(passes)
+    assert "also marked as wrong" not in said(passes)
 
 
 def test_a_question_without_an_answer_is_wrong_whatever_the_forced_grade(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.models.failures import Failure, failure_of
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.failures import Failure, classify_error
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import (
-    Asked,
     Completion,
     Conversation,
     GraderKind,
     Protocol,
+    Role,
     StopReason,
     TwoPass,
     load_prompt_set,
@@ -28,7 +28,7 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 SETTINGS = Settings.of(model="openai/gpt-4.1", variants="low,high")
-NAMES = {Asked.MODEL: "openai/gpt-4.1", Asked.GRADER: "openai/one", Asked.SECOND_GRADER: "openai/two"}
+NAMES = {Role.MODEL: "openai/gpt-4.1", Role.GRADER: "openai/one", Role.SECOND_GRADER: "openai/two"}
 REPLIES = (
     ("<answer>4</answer>", StopReason.STOP),
     ("<answer>five</answer>", StopReason.STOP),
@@ -60,7 +60,7 @@ def store_of(conversations: Sequence[Conversation], path: Any = None) -> ReplySt
     """Return a store that knows what is asked."""
     store = ReplyStore(path)
     for one in conversations:
-        store.ask(one.variant, {one.question: one.draws})
+        store.require(one.variant, {one.question: one.draws})
     return store
 
 
@@ -69,30 +69,30 @@ class Script:
     """Says the same whenever it is asked the same, and takes down what it is asked."""
 
     salt: int = 0
-    asked: list[Ask] = field(default_factory=list)
+    asked: list[ModelRequest] = field(default_factory=list)
 
-    def said(self, ask: Ask, place: int = 0) -> Said:
+    def said(self, ask: ModelRequest, place: int = 0) -> Said:
         request, question_id = ask.request, ask.conversation.question.question_id
-        about: tuple[Any, ...] = (request.of, request.asked, request.attempt)
-        if request.asked is Asked.MODEL:
-            variant = "" if request.of.is_shared else ask.conversation.variant
-            return self._one_of(REPLIES, *about, question_id, variant, ask.due.draw + place)
+        about: tuple[Any, ...] = (request.pass_, request.role, request.attempt)
+        if request.role is Role.MODEL:
+            variant = "" if request.pass_.is_shared else ask.conversation.variant
+            return self._one_of(REPLIES, *about, question_id, variant, ask.pending.draw + place)
         return self._one_of(VERDICTS, *about, *(one.content for one in request.messages))
 
     def _one_of(self, known: Sequence[Said], *about: object) -> Said:
         digest = hashlib.sha256(ascii((self.salt, *map(str, about))).encode()).digest()
         return known[int.from_bytes(digest[:4], "big") % len(known)]
 
-    def response(self, ask: Ask, choices: int | None = None) -> Response:
+    def response(self, ask: ModelRequest, choices: int | None = None) -> Response:
         self.asked.append(ask)
-        return Response([self.said(ask, place) for place in range(choices or ask.choices)], 7, 3)
+        return Response([self.said(ask, place) for place in range(choices or ask.n)], 7, 3)
 
-    async def send(self, ask: Ask) -> Response:
+    async def send(self, ask: ModelRequest) -> Response:
         return self.response(ask)
 
 
-def explain(error: Exception, asked: Asked) -> Failure:
-    return failure_of(error, str(error), NAMES[asked])
+def explain(error: Exception, asked: Role) -> Failure:
+    return classify_error(error, str(error), NAMES[asked])
 
 
 def conversed(conversations: Sequence[Conversation], script: Script, settings: Settings = SETTINGS) -> ReplyStore:
@@ -104,13 +104,13 @@ def conversed(conversations: Sequence[Conversation], script: Script, settings: S
 
 
 def became(conversations: Sequence[Conversation], store: ReplyStore) -> list[list[Outcome] | None]:
-    return [outcomes(one, store.said(one.question.question_id, one.variant)) for one in conversations]
+    return [outcomes(one, store.completions(one.question.question_id, one.variant)) for one in conversations]
 
 
 def kept(store: ReplyStore) -> dict[tuple[Any, ...], Completion]:
     """Return the replies of a store by their places."""
     return {
-        (one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt): one
+        (one.question_id, one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt): one
         for one in store.replies()
     }
 

@@ -21,7 +21,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.batches import batch_lane, engine
-from refusal_index.plugins.batches.batch_lane import Lane
+from refusal_index.plugins.batches.batch_lane import BatchClient
 from refusal_index.plugins.batches.batch_openai import OpenAIBatches
 from refusal_index.plugins.batches.batch_provider import State
 from refusal_index.plugins.batches.formats import Result
@@ -410,7 +410,7 @@ class Listing:
 
 def in_doubt(provider):
     """Return a lane, and the entry of two requests whose submission was cut off."""
-    lane = Lane(MODEL, provider, Journal(), 0)
+    lane = BatchClient(MODEL, provider, Journal(), 0)
     entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ["ri-1", "ri-2"])
     return lane, lane._journal.uploaded(entry.key, "file-1")
 
@@ -495,7 +495,7 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
     ],
 )
 def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
-    lane, ids = Lane(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
+    lane, ids = BatchClient(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
     entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
     results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
     state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
@@ -504,7 +504,7 @@ def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, stat
 
 
 def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do():
-    lane, state = Lane(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
+    lane, state = BatchClient(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
     few, others = (lane._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
     for _ in range(6):
         lane.check_matched(few, state, {})

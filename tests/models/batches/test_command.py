@@ -17,9 +17,9 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
-from refusal_index.plugins.batches.wave import talks_of, wave
+from refusal_index.plugins.batches.wave import question_states, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
-from refusal_index.protocol import Asked, GraderKind
+from refusal_index.protocol import GraderKind, Role
 from refusal_index.runs.engine import Assignment, RunFailedError
 from refusal_index.runs.plan import reopened
 from refusal_index.runs.registry import check_engine, check_engines_own
@@ -27,7 +27,7 @@ from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks
 from tests.models.batches.cut_off import kill_once, start
 
-NAMES = {Asked.MODEL: "vllm/org/model"}
+NAMES = {Role.MODEL: "vllm/org/model"}
 PYTHON = shlex.quote(sys.executable)
 OURS = (
     f"{PYTHON} -c 'from refusal_index.cli import main; main()' run-batch -i {{requests}} -o {{replies}} "
@@ -75,7 +75,7 @@ def carry(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None
     async def main() -> None:
         engine = command_engine(settings, names, {})
         async with engine.open(store):
-            carrying = asyncio.ensure_future(engine.carry(Assignment("sums", "", conversations, settings, store)))
+            carrying = asyncio.ensure_future(engine.execute(Assignment("sums", "", conversations, settings, store)))
             if meanwhile is not None:
                 await meanwhile(carrying)
             await carrying
@@ -97,19 +97,19 @@ def test_a_wave_is_one_call_without_a_shell_and_with_the_models_own_name():
 
 
 def test_a_placeholder_in_a_models_name_is_not_replaced():
-    carry(program(), {Asked.MODEL: "vllm/{replies}"})
+    carry(program(), {Role.MODEL: "vllm/{replies}"})
     assert calls()[0][0] == ["{replies}"]
 
 
 def test_the_command_is_run_for_the_model_and_then_for_the_grader():
-    carry(program(), {**NAMES, Asked.GRADER: "vllm/org/judge"}, GraderKind.MODEL)
+    carry(program(), {**NAMES, Role.GRADER: "vllm/org/judge"}, GraderKind.MODEL)
     assert [words for words, _ in calls()][:2] == [["org/model"], ["org/judge"]]
 
 
 def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_again():
     settings, conversations = program(), talks(3, GraderKind.EXACT)
     with store_of(conversations) as empty:
-        pending = list(wave(talks_of(conversations, empty), settings, NAMES))
+        pending = list(wave(question_states(conversations, empty), settings, NAMES))
     folder = Path("waves")
     folder.mkdir()
     body = {"choices": [{"message": {"content": "<answer>7</answer>"}}]}
@@ -219,8 +219,8 @@ def test_braces_that_are_no_placeholder_are_left_alone():
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ({**NAMES, Asked.GRADER: "openai/judge"}, "grader 'openai/judge': .* for 'vllm/org/model'; expected vllm/NAME"),
-        ({Asked.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that a program does not take for an"),
+        ({**NAMES, Role.GRADER: "openai/judge"}, "grader 'openai/judge': .* for 'vllm/org/model'; expected vllm/NAME"),
+        ({Role.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that a program does not take for an"),
     ],
 )
 def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):

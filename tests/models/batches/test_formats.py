@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from refusal_index.models.failures import Kind
+from refusal_index.models.failures import FailureKind
 from refusal_index.plugins.batches.formats import (
     FORMATS,
     Result,
@@ -25,7 +25,7 @@ from refusal_index.plugins.batches.formats import (
     written,
 )
 from refusal_index.plugins.batches.wave import Pending
-from refusal_index.protocol import Asked, Message, Placement, StopReason
+from refusal_index.protocol import Message, Placement, Role, StopReason
 from tests.models.batches.answering import chat
 from tests.models.test_chat import ANY_JSON, ask_of
 
@@ -33,7 +33,7 @@ STOP = StopReason.STOP
 LIMA = ("Lima", STOP)
 
 
-def line_of(style: str, asked: Asked = Asked.MODEL, **changes: Any) -> dict[str, Any]:
+def line_of(style: str, asked: Role = Role.MODEL, **changes: Any) -> dict[str, Any]:
     found = json.loads(written(Pending("ri-1", ask_of(asked, **changes)), FORMATS[style], "any"))
     assert isinstance(found, dict)
     return found
@@ -84,7 +84,7 @@ def test_requests_to_anthropic_hold_neither_what_it_refuses_nor_what_it_does_not
     assert line == {"custom_id": "ri-1"}
     assert set(params) == {"model", "max_tokens", "messages"}
     assert params["max_tokens"] == 77
-    assert line_of("anthropic", Asked.GRADER)["params"]["max_tokens"] == 4096
+    assert line_of("anthropic", Role.GRADER)["params"]["max_tokens"] == 4096
     assert set(FORMATS["anthropic"].leaves_out) == {"temperature", "top_p", "seed", "logprobs"}
 
 
@@ -114,7 +114,7 @@ def test_reasoning_effort_at_anthropic(effort, expected):
 def test_requests_to_anthropic_are_what_its_client_takes(effort):
     batch = pytest.importorskip("anthropic.types.messages.batch_create_params")
     params = pytest.importorskip("anthropic.types.message_create_params")
-    for asked in (Asked.MODEL, Asked.GRADER):
+    for asked in (Role.MODEL, Role.GRADER):
         for placement in Placement:
             line = line_of("anthropic", asked, placement=placement, reasoning_effort=effort)
             TypeAdapter(batch.Request).validate_python(line)
@@ -154,26 +154,30 @@ def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error)
     ("found", "kind", "told"),
     [
         # a status of 400 and above with an error that is null is a failure
-        (lambda: openai(400, {}), Kind.REQUEST, "400"),
-        (lambda: openai(400, {"error": {"message": "what is that", "code": "unknown"}}), Kind.REQUEST, "what is that"),
-        (lambda: openai(429, BAD), Kind.PASSING, "too long"),
-        (lambda: openai(500, None), Kind.PASSING, "500"),
-        (lambda: openai(503, "<html>busy</html>"), Kind.PASSING, "503"),
-        (lambda: openai(401, {"error": {"message": "no"}}), Kind.LASTING, "no"),
-        (lambda: openai(402, {}), Kind.LASTING, "402"),
-        (lambda: openai(404, {"error": {"message": "no such model"}}), Kind.LASTING, "no such model"),
-        (lambda: openai(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), Kind.LASTING, "pay"),
-        (lambda: openai(400, {"error": {"code": "batch_expired", "message": "late"}}), Kind.PASSING, "late"),
+        (lambda: openai(400, {}), FailureKind.REQUEST, "400"),
+        (
+            lambda: openai(400, {"error": {"message": "what is that", "code": "unknown"}}),
+            FailureKind.REQUEST,
+            "what is that",
+        ),
+        (lambda: openai(429, BAD), FailureKind.PASSING, "too long"),
+        (lambda: openai(500, None), FailureKind.PASSING, "500"),
+        (lambda: openai(503, "<html>busy</html>"), FailureKind.PASSING, "503"),
+        (lambda: openai(401, {"error": {"message": "no"}}), FailureKind.LASTING, "no"),
+        (lambda: openai(402, {}), FailureKind.LASTING, "402"),
+        (lambda: openai(404, {"error": {"message": "no such model"}}), FailureKind.LASTING, "no such model"),
+        (lambda: openai(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), FailureKind.LASTING, "pay"),
+        (lambda: openai(400, {"error": {"code": "batch_expired", "message": "late"}}), FailureKind.PASSING, "late"),
         # vLLM's failures stand beside a response
-        (lambda: openai(400, None, "Unsupported endpoint"), Kind.REQUEST, "Unsupported endpoint"),
-        (lambda: openai(400, None, {"error": {"message": "too long", "code": 400}}), Kind.REQUEST, "too long"),
-        (lambda: openai(200, chat([LIMA]), {"message": "half of it", "code": 500}), Kind.PASSING, "half of it"),
+        (lambda: openai(400, None, "Unsupported endpoint"), FailureKind.REQUEST, "Unsupported endpoint"),
+        (lambda: openai(400, None, {"error": {"message": "too long", "code": 400}}), FailureKind.REQUEST, "too long"),
+        (lambda: openai(200, chat([LIMA]), {"message": "half of it", "code": 500}), FailureKind.PASSING, "half of it"),
         # a response that says 200 and is an error
-        (lambda: openai(200, {"error": {"message": "busy", "code": 429}}), Kind.PASSING, "busy"),
-        (lambda: openai(200, {"error": {"message": "no"}, "choices": []}), Kind.PASSING, "no"),
-        (lambda: openai(200, {}), Kind.PASSING, "no choices"),
-        (lambda: openai(200, None), Kind.PASSING, "no choices"),
-        (lambda: openai("200", "text"), Kind.PASSING, "no choices"),
+        (lambda: openai(200, {"error": {"message": "busy", "code": 429}}), FailureKind.PASSING, "busy"),
+        (lambda: openai(200, {"error": {"message": "no"}, "choices": []}), FailureKind.PASSING, "no"),
+        (lambda: openai(200, {}), FailureKind.PASSING, "no choices"),
+        (lambda: openai(200, None), FailureKind.PASSING, "no choices"),
+        (lambda: openai("200", "text"), FailureKind.PASSING, "no choices"),
     ],
 )  # fmt: skip
 def test_a_failure_of_openai_and_its_like(found, kind, told):
@@ -186,15 +190,15 @@ def test_a_failure_of_openai_and_its_like(found, kind, told):
 @pytest.mark.parametrize(
     ("error", "kind", "told"),
     [
-        ({"code": "batch_expired", "message": "out of time"}, Kind.PASSING, "batch_expired: out of time"),
-        ({"code": "batch_cancelled", "message": ""}, Kind.PASSING, "batch_cancelled"),
-        ({"code": "invalid_prompt", "message": "no"}, Kind.PASSING, "invalid_prompt: no"),
-        ({"code": 400, "message": "bad"}, Kind.REQUEST, "bad"),
-        ({"code": 999, "message": "odd"}, Kind.PASSING, "odd"),
-        ({"code": True}, Kind.PASSING, "no reason given"),
-        ("in words", Kind.PASSING, "in words"),
-        (["a", "list"], Kind.PASSING, "no reason given"),
-        (5, Kind.PASSING, "no reason given"),
+        ({"code": "batch_expired", "message": "out of time"}, FailureKind.PASSING, "batch_expired: out of time"),
+        ({"code": "batch_cancelled", "message": ""}, FailureKind.PASSING, "batch_cancelled"),
+        ({"code": "invalid_prompt", "message": "no"}, FailureKind.PASSING, "invalid_prompt: no"),
+        ({"code": 400, "message": "bad"}, FailureKind.REQUEST, "bad"),
+        ({"code": 999, "message": "odd"}, FailureKind.PASSING, "odd"),
+        ({"code": True}, FailureKind.PASSING, "no reason given"),
+        ("in words", FailureKind.PASSING, "in words"),
+        (["a", "list"], FailureKind.PASSING, "no reason given"),
+        (5, FailureKind.PASSING, "no reason given"),
     ],
 )
 def test_a_request_that_was_not_answered_at_all(error, kind, told):
@@ -235,7 +239,7 @@ def test_an_answer_of_anthropic(given, expected):
 def test_a_part_for_text_without_text_is_no_answer_of_anthropic():
     """It was kept as an empty one."""
     found = anthropic(message=message({"type": "text"}, {"type": "text", "text": None}))
-    assert (found.failure.kind, found.failure.message) == (Kind.PASSING, "the response holds no text")
+    assert (found.failure.kind, found.failure.message) == (FailureKind.PASSING, "the response holds no text")
 
 
 def test_usage_of_anthropic():
@@ -253,21 +257,21 @@ def errored(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "kind", "told"),
     [
-        (lambda: anthropic("errored", error=errored("invalid_request_error")), Kind.REQUEST, "it says"),
-        (lambda: anthropic("errored", error=errored("request_too_large")), Kind.REQUEST, "it says"),
-        (lambda: anthropic("errored", error=errored("authentication_error")), Kind.LASTING, "it says"),
-        (lambda: anthropic("errored", error=errored("permission_error")), Kind.LASTING, "it says"),
-        (lambda: anthropic("errored", error=errored("billing_error")), Kind.LASTING, "it says"),
-        (lambda: anthropic("errored", error=errored("not_found_error")), Kind.LASTING, "it says"),
-        (lambda: anthropic("errored", error=errored("rate_limit_error")), Kind.PASSING, "it says"),
-        (lambda: anthropic("errored", error=errored("api_error")), Kind.PASSING, "api_error: it says"),
-        (lambda: anthropic("errored", error=errored("overloaded_error")), Kind.PASSING, "it says"),
-        (lambda: anthropic("errored"), Kind.PASSING, "the request was errored"),
-        (lambda: anthropic("canceled"), Kind.PASSING, "the request was canceled"),
-        (lambda: anthropic("expired"), Kind.PASSING, "the request was expired"),
-        (lambda: anthropic(None), Kind.PASSING, "the request was None"),
-        (lambda: anthropic(message=None), Kind.PASSING, "no content"),
-        (lambda: anthropic(message={"content": "Lima"}), Kind.PASSING, "no content"),
+        (lambda: anthropic("errored", error=errored("invalid_request_error")), FailureKind.REQUEST, "it says"),
+        (lambda: anthropic("errored", error=errored("request_too_large")), FailureKind.REQUEST, "it says"),
+        (lambda: anthropic("errored", error=errored("authentication_error")), FailureKind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("permission_error")), FailureKind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("billing_error")), FailureKind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("not_found_error")), FailureKind.LASTING, "it says"),
+        (lambda: anthropic("errored", error=errored("rate_limit_error")), FailureKind.PASSING, "it says"),
+        (lambda: anthropic("errored", error=errored("api_error")), FailureKind.PASSING, "api_error: it says"),
+        (lambda: anthropic("errored", error=errored("overloaded_error")), FailureKind.PASSING, "it says"),
+        (lambda: anthropic("errored"), FailureKind.PASSING, "the request was errored"),
+        (lambda: anthropic("canceled"), FailureKind.PASSING, "the request was canceled"),
+        (lambda: anthropic("expired"), FailureKind.PASSING, "the request was expired"),
+        (lambda: anthropic(None), FailureKind.PASSING, "the request was None"),
+        (lambda: anthropic(message=None), FailureKind.PASSING, "no content"),
+        (lambda: anthropic(message={"content": "Lima"}), FailureKind.PASSING, "no content"),
     ],
 )
 def test_a_failure_of_anthropic(found, kind, told):
@@ -291,8 +295,8 @@ def test_no_key_and_nothing_that_a_terminal_obeys_is_in_what_is_said_of_a_failur
 
 
 def test_a_failure_that_lasts_is_told_apart():
-    assert openai(401, {}).failure.kind is Kind.LASTING
-    assert openai(500, {}).failure.kind is not Kind.LASTING
+    assert openai(401, {}).failure.kind is FailureKind.LASTING
+    assert openai(500, {}).failure.kind is not FailureKind.LASTING
     assert openai(200, chat([LIMA])).failure is None
     assert failed("a", "any", None).failure.message == "no reason given"
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.failures import UnreadableReplyError, told
+from refusal_index.models.failures import UnreadableReplyError, describe_error
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches import journal as module
 from refusal_index.plugins.batches.journal import Journal, JournalError, usable
 from refusal_index.plugins.batches.wave import (
     JOURNAL,
     custom_id,
+    describe_in_flight,
     in_flight,
     journal_of,
     refuse_in_flight,
-    told_in_flight,
 )
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.store import ReplyStore
 
 ABOUT = ("openai", "https://api.openai.com/v1", "openai/gpt-4.1")
@@ -154,7 +154,7 @@ def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not
     assert usable("batch_0123456789abcdef") == "batch_0123456789abcdef"
     with pytest.raises(UnreadableReplyError, match="expected a plain name") as caught:
         usable(name)
-    assert "0123456789abcdef" not in told(caught.value)
+    assert "0123456789abcdef" not in describe_error(caught.value)
 
 
 def test_a_link_in_its_place_is_not_followed(path, tmp_path):
@@ -182,7 +182,7 @@ def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collecte
     with ReplyStore(None) as store:
         entries = in_flight(folder, store)
         assert [one.key for one in entries] == [sent, begun]
-        assert told_in_flight(entries) == "2 batches with 4 requests at openai are on their way"
+        assert describe_in_flight(entries) == "2 batches with 4 requests at openai are on their way"
         with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are on their way.*forget=ri-"):
             refuse_in_flight(folder, store)
 
@@ -192,7 +192,7 @@ def test_what_two_models_of_one_role_have_answered_is_not_on_its_way(tmp_path):
     with ReplyStore(None) as store:
         for model, sha256 in (("openai/writer", "1" * 64), ("openai/answerer", "2" * 64)):
             journal.begin(*ABOUT[:2], model, [custom_id(model, sha256), f"{model}-2"])
-            reply = Reply(Pass.FIRST, Asked.MODEL, "Lima")
+            reply = Reply(Pass.FIRST, Role.MODEL, "Lima")
             store.put([Completion("q1", model, 0, reply, request_sha256=sha256)])
         entries = in_flight(RunFolder(tmp_path), store)
     assert [one.requests for one in entries] == [{"openai/writer-2"}, {"openai/answerer-2"}]

@@ -27,8 +27,8 @@ from refusal_index.plugins.batches.ray_cluster import check_address, cluster, re
 from refusal_index.plugins.batches.ray_engine import ray_engine
 from refusal_index.plugins.batches.ray_shards import Shards, own_name
 from refusal_index.plugins.batches.spool import Leftovers
-from refusal_index.plugins.batches.wave import custom_id, talks_of, wave
-from refusal_index.protocol import Asked, Conversation, StopReason
+from refusal_index.plugins.batches.wave import custom_id, question_states, wave
+from refusal_index.protocol import Conversation, Role, StopReason
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -178,7 +178,7 @@ def ids_of(plan) -> dict[str, str]:
         ]
         return {
             one.custom_id: one.ask.request.messages[-1].content
-            for one in wave(talks_of(conversations, store), plan.settings, plan.names)
+            for one in wave(question_states(conversations, store), plan.settings, plan.names)
         }
 
 
@@ -281,13 +281,13 @@ def test_an_option_that_is_none_is_told(option, told):
 def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(name, told, monkeypatch):
     monkeypatch.delenv("FAKE_BASE_URL", raising=False)
     with pytest.raises(SettingError, match=told):
-        ray_engine(Settings.of(model=name), {Asked.MODEL: name}, {})
+        ray_engine(Settings.of(model=name), {Role.MODEL: name}, {})
 
 
 def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
     monkeypatch.setattr("refusal_index.plugins.batches.ray_engine.NEEDED", ("ray", "no_such_package"))
     with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
-        ray_engine(Settings.of(), {Asked.MODEL: "almanac/base"}, {})
+        ray_engine(Settings.of(), {Role.MODEL: "almanac/base"}, {})
 
 
 @pytest.mark.parametrize("place", ["{}/shards", "file://{}/shards", "memory://{}"])

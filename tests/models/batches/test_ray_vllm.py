@@ -17,7 +17,7 @@ pytest.importorskip("ray", reason="needs the extra 'ray'")
 import pyarrow as pa
 import ray.data
 
-from refusal_index.models.failures import Kind
+from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.ray_cluster import RayOptions, cluster, read_options
@@ -34,8 +34,8 @@ from refusal_index.plugins.batches.ray_executor import (
 )
 from refusal_index.plugins.batches.ray_pipeline import Place, shards_of
 from refusal_index.plugins.batches.ray_shards import Shards, read_shard
-from refusal_index.plugins.batches.wave import talks_of, wave
-from refusal_index.protocol import Asked, GraderKind, StopReason
+from refusal_index.plugins.batches.wave import question_states, wave
+from refusal_index.protocol import GraderKind, Role, StopReason
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks
 
@@ -45,13 +45,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 NAME = "vllm/org/model"
-NAMES = {Asked.MODEL: NAME, Asked.GRADER: "vllm/org/judge"}
+NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
 
 
 def tables(count: int = 6, size: int = 4) -> list[pa.Table]:
     conversations = talks(count, GraderKind.EXACT)
     with store_of(conversations) as store:
-        pending = list(wave(talks_of(conversations, store), Settings.of(model=NAME), {Asked.MODEL: NAME}))
+        pending = list(wave(question_states(conversations, store), Settings.of(model=NAME), {Role.MODEL: NAME}))
     return list(shards_of(pending, size, "org/model", "vllm"))
 
 
@@ -110,18 +110,20 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
     assert kept == handed
     assert len(kept) == 12
     failures = [one.failure for one in kept.values() if one.failure is not None]
-    assert [(one.kind, one.message) for one in failures] == [(Kind.REQUEST, "ValueError: the prompt is too long")] * 2
+    assert [(one.kind, one.message) for one in failures] == [
+        (FailureKind.REQUEST, "ValueError: the prompt is too long")
+    ] * 2
 
 
 def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
     assert not RayExecutor(Settings.of(model=NAME), NAMES).gives_choices
-    assert RayExecutor(Settings.of(), {Asked.MODEL: "almanac/base"}).gives_choices
+    assert RayExecutor(Settings.of(), {Role.MODEL: "almanac/base"}).gives_choices
 
 
 @pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
 def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
     with pytest.raises(ModelError, match=rf"carries no {setting}; choose engine command"):
-        ray_engine(Settings.of(model=NAME, **{setting: value}), {Asked.MODEL: NAME}, {})
+        ray_engine(Settings.of(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
 
 
 @pytest.mark.nightly

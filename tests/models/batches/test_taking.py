@@ -16,8 +16,8 @@ from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import spool
 from refusal_index.plugins.batches.formats import FORMATS, Result
 from refusal_index.plugins.batches.spool import Results, Spool, Taken, Watch, take
-from refusal_index.plugins.batches.wave import Pending, talks_of, wave
-from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
+from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.engine import Event, Finished, Replied
 from refusal_index.runs.store import ReplyStore, StoreError
 from tests.models.batches.answering import (
@@ -38,11 +38,11 @@ REFUSED, ANSWERED = ("<answer>UNANSWERED</answer>", StopReason.STOP), ("<answer>
 
 
 def due_now(conversations: list[Conversation], store: ReplyStore, *, singly: bool = False) -> list[Pending]:
-    return list(wave(talks_of(conversations, store), SETTINGS, NAMES, singly=singly))
+    return list(wave(question_states(conversations, store), SETTINGS, NAMES, singly=singly))
 
 
 def taken(conversations: list[Conversation], store: ReplyStore, results: Results, watch: Watch | None = None) -> Taken:
-    found = take(talks_of(conversations, store), results, store, SETTINGS, NAMES, watch or Watch())
+    found = take(question_states(conversations, store), results, store, SETTINGS, NAMES, watch or Watch())
     assert found.pending == len(due_now(conversations, store))
     return found
 
@@ -143,7 +143,7 @@ def test_fewer_choices_than_asked_leave_the_others_due():
     store = store_of(conversations)
     for draws in ([0, 0], [2, 2]):
         pending = due_now(conversations, store)
-        assert [one.ask.due.draw for one in pending] == draws
+        assert [one.ask.pending.draw for one in pending] == draws
         two_each = {one.custom_id: Result(one.custom_id, script.response(one.ask, 2)) for one in pending}
         taken(conversations, store, two_each)
     assert not due_now(conversations, store)
@@ -153,18 +153,18 @@ def test_fewer_choices_than_asked_leave_the_others_due():
 def test_a_choice_without_an_answer_is_asked_for_again_and_more_than_asked_are_left_out():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
-    first = [one for one in due_now(conversations, store) if one.ask.request.of is Pass.FIRST]
+    first = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     found = taken(conversations, store, answered(first, ANSWERED, None, REFUSED, ANSWERED, ANSWERED))
     assert found.replies == 2
     assert [one.draw for one in store.replies()] == [0, 2]
     (again, _) = due_now(conversations, store)
-    assert (again.ask.due.draw, again.ask.choices) == (1, 1)
+    assert (again.ask.pending.draw, again.ask.n) == (1, 1)
 
 
 def test_a_draw_that_came_along_with_another_is_kept_and_its_own_result_is_compared():
     conversations = talks(1, draws=2, variants=("low",))
     store = store_of(conversations)
-    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.of is Pass.FIRST]
+    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
     results = answered(one_each[:1], ANSWERED, REFUSED) | answered(one_each[1:], ANSWERED)
     named: list[str] = []
     found = taken(conversations, store, results, Watch(differs=named.append))
@@ -189,7 +189,7 @@ def test_the_first_reply_stays_and_another_one_is_named(others):
 def test_every_choice_is_compared(place):
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
-    pending = [one for one in due_now(conversations, store) if one.ask.request.of is Pass.FIRST]
+    pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     replies = [ANSWERED, REFUSED, ANSWERED]
     taken(conversations, store, answered(pending, *replies))
     replies[place] = ("<answer>no</answer>", StopReason.STOP)
@@ -199,7 +199,7 @@ def test_every_choice_is_compared(place):
 def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
-    pending = [one for one in due_now(conversations, store) if one.ask.request.of is Pass.FIRST]
+    pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     taken(conversations, store, answered(pending, None, ANSWERED, REFUSED))
     assert taken(conversations, store, answered(pending, None, ANSWERED, REFUSED)) == Taken(
         there=1, failed=1, pending=2
@@ -210,7 +210,7 @@ def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws(
 def test_a_draw_is_taken_once_however_many_responses_hold_it():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
-    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.of is Pass.FIRST]
+    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
     results = answered(one_each[:1], ANSWERED, None, REFUSED) | answered(one_each[1:2], ANSWERED, ANSWERED)
     assert taken(conversations, store, results).replies == 3
     assert [kept_one.reply.text for _, kept_one in sorted(kept(store).items())] == [
@@ -225,11 +225,11 @@ def test_a_verdict_counts_though_a_draw_before_came_out_the_same_since():
     store = store_of(conversations)
     first, second, *_ = due_now(conversations, store, singly=True)
     taken(conversations, store, answered([second], ANSWERED))
-    (grading,) = (one for one in due_now(conversations, store) if one.ask.request.asked is Asked.GRADER)
+    (grading,) = (one for one in due_now(conversations, store) if one.ask.request.role is Role.GRADER)
     taken(conversations, store, answered([first], ANSWERED))
     assert grading.custom_id not in {one.custom_id for one in due_now(conversations, store)}
     assert taken(conversations, store, answered([grading], ("A", StopReason.STOP))).replies == 1
-    assert not [one for one in due_now(conversations, store) if one.ask.request.asked is Asked.GRADER]
+    assert not [one for one in due_now(conversations, store) if one.ask.request.role is Role.GRADER]
 
 
 def test_a_failure_of_what_is_kept_is_nothing():

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusal_index.models.requests import Response, ask_for
+from refusal_index.models.requests import Response, model_request
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.spool import take
-from refusal_index.plugins.batches.wave import Pending, Talk, custom_id, talks_of, wave
-from refusal_index.protocol import Asked, Completion, Conversation, GraderKind, Pass, Reply, StopReason, due
+from refusal_index.plugins.batches.wave import Pending, QuestionState, custom_id, question_states, wave
+from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.models.batches.answering import (
@@ -33,21 +33,21 @@ REFUSED, ANSWERED = "<answer>UNANSWERED</answer>", "<answer>4</answer>"
 def wave_of(
     conversations: list[Conversation], store: ReplyStore, settings: Settings = SETTINGS, *, singly: bool = False
 ) -> list[Pending]:
-    return list(wave(talks_of(conversations, store), settings, NAMES, singly=singly))
+    return list(wave(question_states(conversations, store), settings, NAMES, singly=singly))
 
 
 def first(question_id: str, variant: str, text: str, draw: int = 0) -> Completion:
-    return Completion(question_id, variant, draw, Reply(Pass.FIRST, Asked.MODEL, text))
+    return Completion(question_id, variant, draw, Reply(Pass.FIRST, Role.MODEL, text))
 
 
 def id_of(
     settings: Settings = SETTINGS,
-    names: dict[Asked, str] = NAMES,
+    names: dict[Role, str] = NAMES,
     talk: Conversation | None = None,
     said: tuple[Completion, ...] = (),
 ) -> str:
     talk = talk or talks(1)[0]
-    (one,) = wave([Talk([talk], said)], settings, names)
+    (one,) = wave([QuestionState([talk], said)], settings, names)
     return one.custom_id
 
 
@@ -69,7 +69,7 @@ def test_an_id_tells_all_that_is_asked_and_whom():
         "another question": id_of(talk=talks(2)[2]),
         "other words": id_of(talk=replace(talks(1)[0], question=replace(question, text="Who?"))),
         "another variant": id_of(talk=talks(1)[1]),
-        "another model": id_of(names=NAMES | {Asked.MODEL: "openai/gpt-4.2"}),
+        "another model": id_of(names=NAMES | {Role.MODEL: "openai/gpt-4.2"}),
         "another temperature": id_of(SETTINGS.changed(temperature=0.6)),
         "another top-p": id_of(SETTINGS.changed(top_p=0.5)),
         "another limit": id_of(SETTINGS.changed(max_tokens=5)),
@@ -77,16 +77,16 @@ def test_an_id_tells_all_that_is_asked_and_whom():
         "another seed": id_of(SETTINGS.changed(seed=1)),
     }
     twice = replace(talks(1)[0], draws=2)
-    _, ids["another draw"], *_ = (one.custom_id for one in wave([Talk([twice])], SETTINGS, NAMES, singly=True))
+    _, ids["another draw"], *_ = (one.custom_id for one in wave([QuestionState([twice])], SETTINGS, NAMES, singly=True))
     aside = [first("q0", "low", "cut")]
-    (again,) = wave([Talk([talks(1)[0]], (), aside)], SETTINGS, NAMES)
+    (again,) = wave([QuestionState([talks(1)[0]], (), aside)], SETTINGS, NAMES)
     ids["asked again"] = again.custom_id
     assert len(set(ids.values())) == len(ids), ids
 
 
 def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
     talk, said = talks(1, GraderKind.MODEL)[0], [first("q0", "low", ANSWERED)]
-    unread = Completion("q0", "low", 0, Reply(Pass.FIRST, Asked.GRADER, "who knows"))
+    unread = Completion("q0", "low", 0, Reply(Pass.FIRST, Role.GRADER, "who knows"))
     once, again = id_of(talk=talk, said=tuple(said)), id_of(talk=talk, said=(*said, unread))
     assert once != again
 
@@ -94,35 +94,35 @@ def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
 @given(st.integers(2, 300), st.integers(1, 120))
 def test_ids_do_not_depend_on_how_many_draws_go_into_one_request(draws, most):
     talk = replace(talks(1)[0], draws=draws)
-    one_each = [one.custom_id for one in wave([Talk([talk])], SETTINGS, NAMES, singly=True)]
-    together = list(wave([Talk([talk])], SETTINGS.changed(max_choices=most), NAMES))
+    one_each = [one.custom_id for one in wave([QuestionState([talk])], SETTINGS, NAMES, singly=True)]
+    together = list(wave([QuestionState([talk])], SETTINGS.changed(max_choices=most), NAMES))
     assert len(one_each) == 2 * draws, "both passes, in every draw"
     assert {one.custom_id for one in together} <= set(one_each)
-    assert sum(one.ask.choices for one in together) == 2 * draws, "all of them go out at once"
-    assert max(one.ask.choices for one in together) == min(most, draws)
+    assert sum(one.ask.n for one in together) == 2 * draws, "all of them go out at once"
+    assert max(one.ask.n for one in together) == min(most, draws)
 
 
 def test_requests_of_many_draws_are_those_that_other_engines_send():
     settings = SETTINGS.changed(max_choices=2)
     conversations, script = talks(2, draws=5), Script()
     conversed(conversations, script, settings)
-    asked = {(one.sha256, one.choices) for one in script.asked}
-    waved = {(one.ask.sha256, one.ask.choices) for one in wave_of(conversations, store_of(conversations), settings)}
+    asked = {(one.sha256, one.n) for one in script.asked}
+    waved = {(one.ask.sha256, one.ask.n) for one in wave_of(conversations, store_of(conversations), settings)}
     assert waved == asked
 
 
 def test_a_request_is_the_one_that_every_engine_sends():
     for talk in talks(2):
-        (each,) = due(talk, [])
-        (one,) = wave([Talk([talk])], SETTINGS, NAMES)
-        assert one.ask == ask_for(SETTINGS, talk, each)
+        (each,) = next_requests(talk, [])
+        (one,) = wave([QuestionState([talk])], SETTINGS, NAMES)
+        assert one.ask == model_request(SETTINGS, talk, each)
 
 
 def test_what_several_variants_share_is_asked_once():
     conversations = talks(2)
     store = store_of(conversations)
     store.put([first(f"q{n}", variant, REFUSED) for n in range(2) for variant in ("low", "high")])
-    assert [one.ask.request.of for one in wave_of(conversations, store)] == [Pass.FORCED] * 2
+    assert [one.ask.request.pass_ for one in wave_of(conversations, store)] == [Pass.FORCED] * 2
     assert len(wave_of(talks(2, draws=3), store_of([]), singly=True)) == 2 * (2 * 3 + 3)
 
 
@@ -140,9 +140,9 @@ def test_a_reply_that_was_set_aside_is_asked_for_with_another_seed():
 def test_talks_hold_a_forced_answer_once_however_many_variants_share_it():
     conversations = talks(2)
     store = store_of(conversations)
-    forced = Completion("q0", "", 0, Reply(Pass.FORCED, Asked.MODEL, ANSWERED))
+    forced = Completion("q0", "", 0, Reply(Pass.FORCED, Role.MODEL, ANSWERED))
     store.put([forced, first("q0", "low", REFUSED), first("q1", "low", REFUSED)])
-    one, two = talks_of(conversations, store)
+    one, two = question_states(conversations, store)
     assert sorted(each.variant for each in one.said) == ["", "low"]
     assert [each.variant for each in two.said] == ["low"]
     assert [each.variant for each in one.conversations] == ["low", "high"]
@@ -157,15 +157,15 @@ WAVES = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
 def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, kind, draws, singly):
     conversations, script = talks(3, kind, draws), Script(salt)
     expected = conversed(conversations, Script(salt))
-    names = NAMES if kind.models else {Asked.MODEL: NAMES[Asked.MODEL]}
+    names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
     store, waves = store_of(conversations), 0
-    while pending := list(wave(talks_of(conversations, store), SETTINGS, names, singly=singly)):
+    while pending := list(wave(question_states(conversations, store), SETTINGS, names, singly=singly)):
         waves += 1
         assert waves <= WAVES[kind]
         assert len({one.custom_id for one in pending}) == len(pending)
         results = {one.custom_id: Result(one.custom_id, script.response(one.ask)) for one in pending}
-        taken = take(talks_of(conversations, store), results, store, SETTINGS, names)
-        assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.choices for one in pending), 0, 0)
+        taken = take(question_states(conversations, store), results, store, SETTINGS, names)
+        assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.n for one in pending), 0, 0)
     assert became(conversations, store) == became(conversations, expected)
     ours, theirs = kept(store), kept(expected)
     assert ours.keys() == theirs.keys()
@@ -190,7 +190,7 @@ def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
     for text in texts:
         (one,) = wave_of(conversations, store)
         results = {one.custom_id: Result(one.custom_id, Response([(text, StopReason.STOP)]))}
-        take(talks_of(conversations, store), results, store, SETTINGS, NAMES)
+        take(question_states(conversations, store), results, store, SETTINGS, NAMES)
     assert not wave_of(conversations, store)
 
 

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.failures import CircuitBreaker, Failure, Kind
+from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind
 from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import engine as engines
 from refusal_index.plugins.batches.engine import WaveEngine
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.wave import Pending
-from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
+from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import ask_waves
 from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
@@ -30,8 +30,8 @@ from refusal_index.runs.store import ReplyStore, StoreError
 from tests.models.batches.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks
 
 PASSING = Failure("busy", "openai/any")
-LASTING = Failure("no credit", "openai/any", Kind.LASTING, "add credit")
-OWN = Failure("too long", "openai/any", Kind.REQUEST)
+LASTING = Failure("no credit", "openai/any", FailureKind.LASTING, "add credit")
+OWN = Failure("too long", "openai/any", FailureKind.REQUEST)
 
 Fate = Callable[[Pending, int], Failure | bool | None]
 """What becomes of a request sent for the n-th time: a failure, an answer (None), or nothing at all (False)."""
@@ -59,10 +59,10 @@ class InMemory:
         self.opened_with.append(folder)
         yield
 
-    def on_their_way(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[str]:
         return self.earlier
 
-    async def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    async def execute(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
         self.waves.append([one.custom_id for one in requests])
         for start in range(0, len(requests), self.at_once):
             yield dict(self._results(requests[start : start + self.at_once]))
@@ -80,7 +80,7 @@ class InMemory:
             if isinstance(fate, Failure):
                 yield one.custom_id, Result(one.custom_id, failure=fate)
             else:
-                choices = min(one.ask.choices, self.most_choices)
+                choices = min(one.ask.n, self.most_choices)
                 yield one.custom_id, Result(one.custom_id, self.script.response(one.ask, choices))
 
 
@@ -93,13 +93,13 @@ def carry(
     budget: Budget | None = None,
     breaker: CircuitBreaker | None = None,
     progress: Callable[[Event], None] = lambda _event: None,
-    names: Mapping[Asked, str] = NAMES,
+    names: Mapping[Role, str] = NAMES,
 ) -> tuple[ReplyStore, CircuitBreaker]:
     store, breaker = store or store_of(conversations), breaker or CircuitBreaker()
     assignment = Assignment(
         "sums", "", conversations, settings, store, None, progress, breaker, budget or Budget(Limits())
     )
-    asyncio.run(WaveEngine(settings, names, {}, executor).carry(assignment))
+    asyncio.run(WaveEngine(settings, names, {}, executor).execute(assignment))
     return store, breaker
 
 
@@ -149,7 +149,7 @@ def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch)
     def full(_store: ReplyStore, _completions: object) -> None:
         raise StoreError("no room")
 
-    monkeypatch.setattr(executor, "carry", carried)
+    monkeypatch.setattr(executor, "execute", carried)
     monkeypatch.setattr(ReplyStore, "put", full)
     conversations = talks(2)
     with pytest.raises(StoreError, match="no room"):
@@ -180,7 +180,7 @@ def test_each_wave_is_told_of():
 def test_a_failure_that_passes_is_sent_again_so_often_and_no_oftener(retries, fate):
     """Nothing that came back is as good as a failure; what several variants share is one request."""
     conversations = talks(1, draws=2)
-    executor = InMemory(Script(1), lambda one, _: fate if one.ask.request.of.is_shared else None)
+    executor = InMemory(Script(1), lambda one, _: fate if one.ask.request.pass_.is_shared else None)
     store, breaker = carry(conversations, executor, SETTINGS.changed(max_retries=retries))
     (name,) = {name for name, times in executor.times.items() if times > 1} or {executor.waves[-1][-1]}
     assert executor.times[name] == retries + 1
@@ -225,7 +225,7 @@ def test_requests_at_fault_themselves_end_nothing_once_one_has_worked():
 
 
 def test_a_server_that_is_not_there_ends_it_at_once():
-    unreachable = replace(PASSING, kind=Kind.DOUBTFUL, advice="check the base URL")
+    unreachable = replace(PASSING, kind=FailureKind.DOUBTFUL, advice="check the base URL")
     executor = InMemory(Script(1), lambda _one, _time: unreachable, at_once=1)
     _, breaker = carry(talks(25), executor)
     assert "failed in each of 20 attempts" in breaker.reason
@@ -240,7 +240,9 @@ def test_a_wave_in_which_nothing_worked_is_waited_after(monkeypatch):
 
     monkeypatch.setattr(engines, "FIRST_WAIT", 2.0)
     monkeypatch.setattr(CircuitBreaker, "wait", wait)
-    executor = InMemory(Script(1), lambda one, time: PASSING if time < 9 and one.ask.request.of is Pass.FIRST else None)
+    executor = InMemory(
+        Script(1), lambda one, time: PASSING if time < 9 and one.ask.request.pass_ is Pass.FIRST else None
+    )
     carry(talks(1), executor, SETTINGS.changed(max_retries=20))
     assert waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
 
@@ -383,13 +385,13 @@ JUDGE = "python:tests.runs.models:judge"
 
 def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_rest():
     conversations = talks(4, GraderKind.MODEL)
-    names = {Asked.MODEL: "openai/any", Asked.GRADER: JUDGE}
+    names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
     executor, seen = InMemory(Script(6)), []
-    executor.fate = lambda one, _: seen.append(one.ask.request.asked)
+    executor.fate = lambda one, _: seen.append(one.ask.request.role)
     store, breaker = carry(conversations, executor, names=names)
     assert breaker.reason is None
-    assert set(seen) == {Asked.MODEL}
-    graded = [one for one in store.replies() if one.reply.asked is Asked.GRADER]
+    assert set(seen) == {Role.MODEL}
+    graded = [one for one in store.replies() if one.reply.role is Role.GRADER]
     assert graded
     assert {one.reply.text for one in graded} <= {"A", "B"}
     assert None not in became(conversations, store)
@@ -397,12 +399,12 @@ def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_
 
 def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_the_next(monkeypatch):
     conversations = talks(7, GraderKind.MODEL)
-    names = {Asked.MODEL: "openai/any", Asked.GRADER: JUDGE}
+    names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
     store, at_work, seen = store_of(conversations), [], []
 
     async def judged(_engine, _ask):
         at_work.append(1)
-        seen.append((len(at_work), sum(one.reply.asked is Asked.GRADER for one in store.replies())))
+        seen.append((len(at_work), sum(one.reply.role is Role.GRADER for one in store.replies())))
         await asyncio.sleep(0.01)
         at_work.pop()
         return Response([("A", StopReason.STOP)])
@@ -415,7 +417,7 @@ def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_th
 
 def test_a_function_that_raises_is_asked_again_and_told_of():
     conversations = talks(2, GraderKind.MODEL)
-    names = {Asked.MODEL: "openai/any", Asked.GRADER: "python:tests.runs.models:judge_nonsense"}
+    names = {Role.MODEL: "openai/any", Role.GRADER: "python:tests.runs.models:judge_nonsense"}
     store, _ = carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_retries=1), names=names)
     assert store.failures()
     assert all("judge_nonsense" in told for told in store.failures().values())

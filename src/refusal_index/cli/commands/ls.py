@@ -20,13 +20,12 @@ def ls(
     ] = False,
 ) -> None:
     """List the datasets, prompt sets and models of the package."""
-    if task_files:
-        from refusal_index.plugins import lm_eval as lm_eval_tasks
+    from refusal_index.entry_points import installed, load, own
 
-        console.say(str(Path(lm_eval_tasks.__file__).parent))
+    if task_files:
+        console.say(str(Path(load(own("task_files")["lm_eval"]).__file__).parent))
         return
     from refusal_index.data.datasets import dataset_names
-    from refusal_index.entry_points import installed, load
     from refusal_index.protocol import load_prompt_set, prompt_set_names
 
     console.say("datasets (--dataset)")

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.datasets import almanac, own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.own import Reading
@@ -19,7 +20,15 @@ from refusal_index.data.tables import Problems, Row, is_in_memory
 ALMANAC = "almanac"
 """The dataset that is asked where none is named."""
 
-_LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
+
+class Loader(Protocol):
+    """Loads a dataset; a plugin registers one in the group ``refusal_index.datasets``."""
+
+    def __call__(self, data: Path | None, /) -> Dataset:
+        """Load it from a file of the user's, or from where it comes from if there is none."""
+
+
+_LOADERS: Mapping[str, Loader] = {
     ALMANAC: almanac.load,
     "own": own.load,
     **{dataset.name: dataset.load for dataset in PUBLISHED},
@@ -34,7 +43,7 @@ def dataset_names() -> tuple[str, ...]:
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
-    return tuple(sorted(_LOADERS))
+    return tuple(sorted({*_LOADERS, *entry_points.installed("datasets")}))
 
 
 def load_dataset(
@@ -81,11 +90,14 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         raise DatasetError(
             f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
         )
-    return _LOADERS[name](data)
+    if name in _LOADERS:
+        return _LOADERS[name](data)
+    load: Loader = entry_points.load(entry_points.installed("datasets")[name])
+    return load(data)
 
 
 def _check_known(name: str) -> None:
-    if name not in _LOADERS:
+    if name not in _LOADERS and entry_points.find("datasets", name) is None:
         advice = suggestion(name, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
         raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
 

@@ -13,13 +13,13 @@ from inspect_ai.event import ModelEvent
 from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model
 from inspect_ai.model._model import use_model_event_sink
 
-from refusal_index.models.failures import RESUMES, Failure, Kind, failure_of, told
+from refusal_index.models.failures import RESUMES, Failure, FailureKind, classify_error, describe_error
 from refusal_index.models.inspect.guard import guarded
 from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of
 from refusal_index.models.inspect.provider import resolve_model, to_config
-from refusal_index.models.requests import Ask, Client, ModelError, Response
+from refusal_index.models.requests import Client, ModelError, ModelRequest, Response
 from refusal_index.models.settings import RequestSettings
-from refusal_index.protocol import Asked, Request
+from refusal_index.protocol import Request, Role
 
 CONCURRENCY = 100
 """Questions in flight, unless the settings say otherwise; Inspect adapts its connections to the provider's limits."""
@@ -37,7 +37,7 @@ class NoTranscript:
         """Drop a request that has ended."""
 
 
-def inspect_client(asked: Asked, name: str, given: object, settings: RequestSettings) -> Client:
+def inspect_client(asked: Role, name: str, given: object, settings: RequestSettings) -> Client:
     """Return the client of a model that Inspect provides.
 
     Parameters
@@ -61,7 +61,7 @@ def inspect_client(asked: Asked, name: str, given: object, settings: RequestSett
     elif given is not None:
         raise ModelError(f"model {name!r}: expected a function or a model of Inspect, got {type(given).__name__}")
     else:
-        model = resolve_model(name, greedy=asked is Asked.MODEL and settings.decoding.temperature == 0)
+        model = resolve_model(name, greedy=asked is Role.MODEL and settings.decoding.temperature == 0)
     # A pool of connections belongs to one event loop, and a model that was handed over may be asked in several.
     pool, model = f"refusal-index {next(_pools)}", copy(model)
     model.api = copy(model.api)
@@ -71,22 +71,22 @@ def inspect_client(asked: Asked, name: str, given: object, settings: RequestSett
         attempt_timeout=sending.attempt_timeout,
         max_connections=sending.max_connections,
     )
-    if asked is Asked.MODEL:
+    if asked is Role.MODEL:
         own = to_config(settings.decoding).merge(own)
 
-    async def send(ask: Ask) -> Response:
+    async def send(ask: ModelRequest) -> Response:
         with use_model_event_sink(NoTranscript()):
             return await generated(model, ask, own)
 
     return Client(send, lambda error: explained(error, model), CONCURRENCY, connection=None if given else model)
 
 
-async def generated(model: Model, ask: Ask, config: GenerateConfig) -> Response:
+async def generated(model: Model, ask: ModelRequest, config: GenerateConfig) -> Response:
     """Send a request to a model of Inspect, and return its response."""
     started = time.monotonic()
     own = GenerateConfig(
         seed=ask.seed,
-        num_choices=ask.choices if ask.choices > 1 else None,
+        num_choices=ask.n if ask.n > 1 else None,
         logprobs=None if ask.top_logprobs is None else True,
         top_logprobs=ask.top_logprobs or None,
     )
@@ -112,7 +112,7 @@ def chat_messages(request: Request) -> list[ChatMessage]:
 def explained(error: Exception, model: Model) -> Failure:
     """Classify the error that a request to a model of Inspect ended in."""
     if isinstance(error, PrerequisiteError):  # a package that is not installed, a key that is not set
-        return Failure(told(error), str(model), Kind.LASTING, f"provide what it names; {RESUMES}")
+        return Failure(describe_error(error), str(model), FailureKind.LASTING, f"provide what it names; {RESUMES}")
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
-    return failure_of(error, told(error), str(model), " or ".join(known) or "the key")
+    return classify_error(error, describe_error(error), str(model), " or ".join(known) or "the key")

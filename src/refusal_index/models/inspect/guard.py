@@ -17,7 +17,7 @@ from inspect_ai.model._providers.util import hooks
 from pydantic import ValidationError
 
 from refusal_index.models.chat_api import receive
-from refusal_index.models.failures import NoAnswerError, UnreadableReplyError, causes, told
+from refusal_index.models.failures import NoAnswerError, UnreadableReplyError, causes, describe_error
 from refusal_index.models.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
 
@@ -60,7 +60,7 @@ def guard(api: ModelAPI) -> None:
             result = await generate(*args, **kwargs)
         except UNREADABLE as error:
             _clean_error(error)
-            raise UnreadableReplyError(f"the reply cannot be read: {told(error)}") from error
+            raise UnreadableReplyError(f"the reply cannot be read: {describe_error(error)}") from error
         except Exception as error:
             _clean_error(error)
             raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from refusal_index.models.failures import failure_of, told
+from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.providers import ModelProvider
-from refusal_index.models.requests import Ask, Client, ModelError, Response, Send
+from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.almanac import ALMANAC, chat, models
 from refusal_index.plugins.almanac.errors import ModelNotFoundError
@@ -30,7 +30,7 @@ class EmbeddedModels(ModelProvider):
         """Return what asks a model by its name."""
         self.check(model)
         name = f"{ALMANAC}/{model}"
-        return Client(embedded(model), lambda error: failure_of(error, told(error), name), CONCURRENCY)
+        return Client(embedded(model), lambda error: classify_error(error, describe_error(error), name), CONCURRENCY)
 
     def check(self, model: str) -> None:
         """Raise ModelError if there is no such model."""
@@ -56,7 +56,7 @@ def embedded(name: str) -> Send:
     """Return what asks an embedded model by its name."""
     runtime = shared_runtime(name)
 
-    async def send(ask: Ask) -> Response:
+    async def send(ask: ModelRequest) -> Response:
         started, decoding = time.monotonic(), ask.decoding
         completions = await runtime.complete(
             [chat.Message(one.role, one.content) for one in ask.request.messages],
@@ -64,7 +64,7 @@ def embedded(name: str) -> Send:
             top_p=decoding.top_p if decoding else 1.0,
             max_tokens=decoding.max_tokens if decoding else None,
             seed=ask.seed,
-            n=ask.choices,
+            n=ask.n,
             top_logprobs=ask.top_logprobs,
         )
         return Response(

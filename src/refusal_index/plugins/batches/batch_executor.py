@@ -17,13 +17,13 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.settings import FORGET, SettingError, unknown
-from refusal_index.plugins.batches.batch_lane import Lane, Looks, NotHandedOverError, given_up
+from refusal_index.plugins.batches.batch_lane import BatchClient, Looks, NotHandedOverError, given_up
 from refusal_index.plugins.batches.batch_provider import State, provider_of, told_states
 from refusal_index.plugins.batches.engine import WaveEngine
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, written
 from refusal_index.plugins.batches.journal import Entry, Journal
-from refusal_index.plugins.batches.wave import Pending, check_forgotten, journal_of, stored_ids, told_in_flight
-from refusal_index.protocol import Asked
+from refusal_index.plugins.batches.wave import Pending, check_forgotten, describe_in_flight, journal_of, stored_ids
+from refusal_index.protocol import Role
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway, unwatched
 from refusal_index.runs.settings import Settings
 
@@ -161,14 +161,14 @@ class BatchExecutor:
         If a model or an option cannot be used.
     """
 
-    def __init__(self, settings: Settings, names: Mapping[Asked, str]) -> None:
+    def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
         self._settings, self._names, self._options = settings, names, Options.of(settings)
         timeout = float(settings.sending.attempt_timeout)
         self._providers = {name: provider_of(name, timeout) for name in dict.fromkeys(names.values())}
-        model = names.get(Asked.MODEL)
+        model = names.get(Role.MODEL)
         self.largest_wave: int | None = None  # each wave may take a day
         self.gives_choices = model is None or self._providers[model].style.gives_choices
-        self._journal, self._lanes = Journal(), dict[str, Lane]()
+        self._journal, self._lanes = Journal(), dict[str, BatchClient]()
         self._held_back: set[str] = set()  # what waits until there is room at its provider
         self._full: set[str] = set()  # models for which too much is on its way
 
@@ -211,10 +211,10 @@ class BatchExecutor:
         async with AsyncExitStack() as stack:
             for name, provider in self._providers.items():
                 await stack.enter_async_context(provider.open())
-                self._lanes[name] = Lane(name, provider, self._journal, retries)
+                self._lanes[name] = BatchClient(name, provider, self._journal, retries)
             yield
 
-    def on_their_way(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[str]:
         """Return the ids of requests that are, or may be, in batches whose results are still to come."""
         return frozenset(self._held_back).union(*(one.requests for one in self._journal.entries))
 
@@ -240,7 +240,7 @@ class BatchExecutor:
             raise RunFailedError(looks.told())
         return False
 
-    async def carry(
+    async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Hand over what is not on its way, and yield the results of batches that ended.
@@ -261,7 +261,7 @@ class BatchExecutor:
         wanted, breaker, wait = frozenset(one.custom_id for one in requests), assignment.breaker, self._options.poll
         looks = Looks(self._lanes, unwatched if self._settings.sending.detach else assignment.progress)
         while entries := [one for one in self._entries() if one.requests & wanted]:
-            on_their_way = f"{told_in_flight(entries)}; {COLLECTS}"
+            on_their_way = f"{describe_in_flight(entries)}; {COLLECTS}"
             if breaker.reason is not None:
                 if on_their_way not in breaker.reason:
                     assignment.progress(Underway(on_their_way))
@@ -306,14 +306,14 @@ class BatchExecutor:
         by_name: dict[str, list[Pending]] = {}
         for one in requests:
             if one.custom_id not in there:
-                by_name.setdefault(self._names[one.ask.request.asked], []).append(one)
+                by_name.setdefault(self._names[one.ask.request.role], []).append(one)
         for name, new in by_name.items():
             if name in self._full and self._lanes[name].entries:
                 self._held_back.update(one.custom_id for one in new)
             else:
                 await self._hand_over_to(self._lanes[name], new, assignment)
 
-    async def _hand_over_to(self, lane: Lane, requests: Sequence[Pending], assignment: Assignment) -> None:
+    async def _hand_over_to(self, lane: BatchClient, requests: Sequence[Pending], assignment: Assignment) -> None:
         style, model, breaker = lane.provider.style, lane.provider.account.model, assignment.breaker
         with TemporaryDirectory(prefix="refusal-index-batch-") as folder:
             for path, ids in files_of(requests, style, model, self._options.requests, Path(folder)):
@@ -359,7 +359,7 @@ class BatchExecutor:
         return results, None
 
 
-def batch_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> WaveEngine:
     """Make the engine; functions are called within this process.
 
     Raises
@@ -371,7 +371,7 @@ def batch_engine(settings: Settings, names: Mapping[Asked, str], objects: Mappin
 
 
 async def has_news(
-    settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], folder: RunFolder
+    settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], folder: RunFolder
 ) -> bool:
     """Whether something can be done about the batches of a run's folder, such as to collect one.
 
@@ -391,7 +391,7 @@ async def has_news(
 
 
 async def give_up(
-    settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], folder: RunFolder
+    settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], folder: RunFolder
 ) -> None:
     """Give up the batches of a run's folder that settings say, so that another engine may ask the same.
 

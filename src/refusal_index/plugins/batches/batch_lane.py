@@ -22,13 +22,13 @@ from refusal_index.models.failures import (
     CircuitBreaker,
     EndedError,
     Failure,
-    Kind,
+    FailureKind,
     RequestFailedError,
     UnreadableReplyError,
-    failure_of,
-    patiently,
+    classify_error,
+    describe_error,
+    send_with_retries,
     status_of,
-    told,
 )
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.batch_provider import Provider, State, place_of
@@ -60,7 +60,7 @@ class NotHandedOverError(RefusalIndexError, RuntimeError):
     """Requests that a provider did not take; the message says why, and what to do."""
 
 
-class Lane:
+class BatchClient:
     """What goes to one model.
 
     Parameters
@@ -135,7 +135,7 @@ class Lane:
         try:
             found = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
         except RequestFailedError as error:
-            asks = error.failure.kind is Kind.REQUEST or status_of(error) in NO_SUCH_API
+            asks = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
             raised, then = (ModelError, advice) if asks else (RunFailedError, RESUMES)
             raise raised(f"{what}, and the list of {entry.place} does not tell ({error}); {then}") from error
         if found is None:
@@ -287,14 +287,14 @@ class Lane:
                 await self.provider.delete(entry.file)
 
     async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, about: str) -> T:
-        return await patiently(
+        return await send_with_retries(
             send, self.explain, breaker, role=f"batches of {self.name}", about=about, max_retries=self._retries
         )
 
     def explain(self, error: Exception) -> Failure:
         """Say what an error comes down to."""
-        line = told(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
-        return failure_of(error, line, self.name, self.provider.account.key_name)
+        line = describe_error(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
+        return classify_error(error, line, self.name, self.provider.account.key_name)
 
     def _why_not(self, error: RequestFailedError, in_doubt: Entry | None) -> str:
         """Say why requests cannot be handed over, and what to do."""
@@ -327,7 +327,7 @@ def _check_going(assignment: Assignment) -> None:
 class _Submission:
     """One submission, which is not made again while it may have arrived."""
 
-    def __init__(self, lane: Lane, path: Path, entry: Entry, assignment: Assignment) -> None:
+    def __init__(self, lane: BatchClient, path: Path, entry: Entry, assignment: Assignment) -> None:
         self.entry, self.is_in_doubt = entry, False
         self._lane, self._path, self._assignment = lane, path, assignment
 
@@ -385,7 +385,7 @@ class Looks:
         Why there is no sense in looking on; None where there is.
     """
 
-    def __init__(self, lanes: Mapping[str, Lane], progress: Progress = unwatched) -> None:
+    def __init__(self, lanes: Mapping[str, BatchClient], progress: Progress = unwatched) -> None:
         self._lanes, self._progress = lanes, progress
         self._slots = asyncio.Semaphore(AT_ONCE)
         self.silent: dict[str, Silence] = {}
@@ -410,7 +410,7 @@ class Looks:
         self.silent.pop(lane.name, None)
         return state
 
-    def _unknown(self, lane: Lane, entry: Entry, failure: Failure) -> State:
+    def _unknown(self, lane: BatchClient, entry: Entry, failure: Failure) -> State:
         if not failure.kind.is_sent_again:
             what = f"{lane.name}: {entry.batch} cannot be looked at ({failure.message})"
             self.lost = f"{what}; {failure.advice}; {given_up(entry)}"
@@ -420,7 +420,7 @@ class Looks:
                 self.lost = f"{silence.told}; {failure.advice}, and collects what is on its way"
         return State(entry.batch or "", "not heard of", ended=False)
 
-    def _silence(self, lane: Lane, failure: Failure) -> Silence:
+    def _silence(self, lane: BatchClient, failure: Failure) -> Silence:
         """Take note of a provider that tells nothing for the first time, and say so."""
         place, now = place_of(lane.provider.account), time.strftime("%H:%M")
         told = f"{lane.name}: batches at {place} cannot be looked at since {now} ({failure.message})"

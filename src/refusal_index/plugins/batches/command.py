@@ -31,7 +31,7 @@ from refusal_index.plugins.batches.engine import LARGEST_WAVE, WaveEngine
 from refusal_index.plugins.batches.formats import FORMATS, Result, written
 from refusal_index.plugins.batches.spool import FOLDER, REPLIES, Leftovers, left_first, read_lines
 from refusal_index.plugins.batches.wave import Pending
-from refusal_index.protocol import Asked
+from refusal_index.protocol import Role
 from refusal_index.redaction import redacted, remember_named
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
 from refusal_index.runs.settings import Settings
@@ -64,7 +64,7 @@ sys.exit(128 - status if status < 0 else status)
 """Runs a program and ends it when its own standard input closes, as it does however this process ends."""
 
 
-def command_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> WaveEngine:
     """Return an engine whose requests the command of the settings answers; it takes what every engine takes.
 
     Raises
@@ -75,7 +75,7 @@ def command_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapp
     asked = asked_by_name(names, objects)
     words, first = command_words(settings.sending.command), next(iter(asked.values()), "")
     for role, name in asked.items():
-        (provider, model), title = called(name), "model" if role is Asked.MODEL else "grader"
+        (provider, model), title = called(name), "model" if role is Role.MODEL else "grader"
         if provider != called(first)[0]:
             raise ModelError(
                 f"{title} {name!r}: the command would be run for it and for {first!r}; expected "
@@ -129,7 +129,7 @@ class CommandExecutor:
     gives_choices = True
     largest_wave: int | None = LARGEST_WAVE
 
-    def __init__(self, words: Sequence[str], names: Mapping[Asked, str]) -> None:
+    def __init__(self, words: Sequence[str], names: Mapping[Role, str]) -> None:
         self._words, self._names = words, names
         self._left = Leftovers([], len)
 
@@ -148,11 +148,13 @@ class CommandExecutor:
             self._left = Leftovers(((one.name, _lines(one)) for one in files), self._remove)
             yield
 
-    def on_their_way(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[str]:
         """Return the ids of requests whose replies lie in the folder."""
         return self._left.ids
 
-    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
+    def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield the results that lie in the folder, then those of the command for the other requests.
 
         Raises

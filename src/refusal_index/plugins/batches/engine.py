@@ -14,8 +14,8 @@ from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.plugins.batches.formats import Result, is_singly
 from refusal_index.plugins.batches.spool import Watch, take
-from refusal_index.plugins.batches.wave import Pending, talks_of, wave
-from refusal_index.protocol import Asked, Completion, Conversation, due
+from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.protocol import Completion, Conversation, Role, next_requests
 from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY, DirectEngine
 from refusal_index.runs.engine import Assignment, Finished, Underway
 from refusal_index.runs.settings import Settings
@@ -51,10 +51,12 @@ class Executor(Protocol):
             If a model cannot be asked.
         """
 
-    def on_their_way(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[str]:
         """Return the ids of requests that were sent by an earlier command, and whose results are still to come."""
 
-    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
+    def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield results as they come, by id; none for a request is as good as a failure that passes.
 
         It ends early once the breaker of the assignment is open; what can be had later is then left for later.
@@ -75,7 +77,7 @@ class WaveEngine:
     together = True
 
     def __init__(
-        self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], executor: Executor
+        self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
         self._names, self._executor = names, executor
         own = {asked: name for asked, name in names.items() if is_function_name(name) or callable(objects.get(name))}
@@ -90,7 +92,7 @@ class WaveEngine:
         async with self._executor.open(folder):
             yield
 
-    async def carry(self, assignment: Assignment) -> None:
+    async def execute(self, assignment: Assignment) -> None:
         """Send out one wave after the other until nothing is due, or what is has failed for good."""
         tries, wait = Tries(assignment, self._names), 0.0
         about: dict[str, list[Conversation]] = {}
@@ -114,16 +116,16 @@ class WaveEngine:
             wait = 0.0 if taken else min(max(2 * wait, FIRST_WAIT), LONGEST_WAIT)
 
     def _wave(self, assignment: Assignment, tries: Tries) -> list[Pending]:
-        talks = talks_of(assignment.conversations, assignment.store)
+        talks = question_states(assignment.conversations, assignment.store)
         singly = not (self._executor.gives_choices and tries.give_choices)
         requests = wave(talks, assignment.settings, self._names, singly=singly)
-        on_its_way = self._executor.on_their_way()  # also what this command sent, where others came back before
+        on_its_way = self._executor.in_flight()  # also what this command sent, where others came back before
         wanted = (one for one in requests if one.custom_id in on_its_way or not tries.are_over(one))
         return list(islice(wanted, self._executor.largest_wave))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
         """Return the requests that the budget has room for; those that are on their way already cost nothing more."""
-        budget, earlier = assignment.budget, self._executor.on_their_way()
+        budget, earlier = assignment.budget, self._executor.in_flight()
         budget.sent(len(earlier - self._counted))  # they cost what they cost, and nobody has counted them yet
         old = [one for one in requests if one.custom_id in earlier]
         new = [one for one in requests if one.custom_id not in earlier][: budget.room()]
@@ -136,8 +138,8 @@ class WaveEngine:
     async def _results(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        here = [one for one in requests if one.ask.request.asked in self._own]
-        away = [one for one in requests if one.ask.request.asked not in self._own]
+        here = [one for one in requests if one.ask.request.role in self._own]
+        away = [one for one in requests if one.ask.request.role not in self._own]
         at_once = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
         for start in range(0, len(here), at_once):  # what a function says may have been paid for: a kill loses few
             if assignment.breaker.reason is not None:
@@ -145,7 +147,7 @@ class WaveEngine:
             some = here[start : start + at_once]
             yield {one.custom_id: one for one in await asyncio.gather(*map(self._called, some))}
         if away:
-            async with aclosing(self._executor.carry(away, assignment)) as groups:
+            async with aclosing(self._executor.execute(away, assignment)) as groups:
                 async for results in groups:
                     yield results
 
@@ -153,7 +155,7 @@ class WaveEngine:
         try:
             return Result(pending.custom_id, response=await self._functions.send(pending.ask))
         except Exception as error:  # whatever a user's function raises
-            return Result(pending.custom_id, failure=self._functions.explain(error, pending.ask.request.asked))
+            return Result(pending.custom_id, failure=self._functions.classify_error(error, pending.ask.request.role))
 
     def _take(
         self,
@@ -166,7 +168,7 @@ class WaveEngine:
         conversations = [one for question_id in sorted(tries.about(results)) for one in about[question_id]]
         watch = Watch(assignment.progress, tries.replied, tries.failed)
         try:
-            talks = talks_of(conversations, assignment.store)
+            talks = question_states(conversations, assignment.store)
             taken = take(talks, results, assignment.store, assignment.settings, self._names, watch)
         except StoreError as error:
             assignment.breaker.open(f"{error}; nothing further is asked; {RESUMES}")
@@ -178,8 +180,8 @@ def _tell_finished(assignment: Assignment) -> None:
     """Tell of every question of which nothing is due from the start."""
     for conversation in assignment.conversations:
         question_id, variant = conversation.question.question_id, conversation.variant
-        if not due(conversation, assignment.store.said(question_id, variant)):
-            assignment.store.finish(variant, question_id)
+        if not next_requests(conversation, assignment.store.completions(question_id, variant)):
+            assignment.store.clear_failure(variant, question_id)
             assignment.progress(Finished(variant, question_id))
 
 
@@ -197,7 +199,7 @@ class Tries:
         Whether whoever was asked gave as many choices as it was asked for, as far as known.
     """
 
-    def __init__(self, assignment: Assignment, names: Mapping[Asked, str]) -> None:
+    def __init__(self, assignment: Assignment, names: Mapping[Role, str]) -> None:
         self._assignment, self._names = assignment, names
         self._times: Counter[str] = Counter()
         self._over: set[str] = set()
@@ -218,21 +220,21 @@ class Tries:
         """Whether a request is not to be sent again; one of the last wave that nothing came back for has failed."""
         name = pending.custom_id
         if name in self._out and name not in self._heard:
-            self.failed(pending, Failure("no result came back", self._names[pending.ask.request.asked]))
+            self.failed(pending, Failure("no result came back", self._names[pending.ask.request.role]))
         return name in self._over
 
     def replied(self, pending: Pending, completions: list[Completion]) -> None:
         """Count what a response took."""
         assignment = self._assignment
         self._heard.add(pending.custom_id)
-        if len(completions) < pending.ask.choices:
+        if len(completions) < pending.ask.n:
             self.give_choices = False
         assignment.budget.count(completions, assignment.prices)
-        assignment.breaker.worked(pending.ask.request.asked)
+        assignment.breaker.worked(pending.ask.request.role)
 
     def failed(self, pending: Pending, failure: Failure) -> None:
         """Take note of a request that failed; one that may be sent again goes with the next wave."""
-        assignment, role = self._assignment, pending.ask.request.asked
+        assignment, role = self._assignment, pending.ask.request.role
         conversation = pending.ask.conversation
         question_id = conversation.question.question_id
         is_new = pending.custom_id not in self._heard  # else another variant has told of it
@@ -244,7 +246,7 @@ class Tries:
                 assignment.breaker.troubled(role, question_id, failure)
             return
         self._over.add(pending.custom_id)
-        assignment.store.fail(conversation.variant, question_id, failure.message)
+        assignment.store.record_failure(conversation.variant, question_id, failure.message)
         assignment.breaker.failed(role, question_id, failure)
 
 
@@ -259,7 +261,7 @@ class FilesEngine:
 
     together = True
 
-    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - as engines do
+    def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - as engines do
         self._names = names
 
     @asynccontextmanager
@@ -267,9 +269,9 @@ class FilesEngine:
         """Open nothing."""
         yield
 
-    async def carry(self, assignment: Assignment) -> None:
+    async def execute(self, assignment: Assignment) -> None:
         """Say how many requests are due, and how to have them written."""
-        talks = talks_of(assignment.conversations, assignment.store)
+        talks = question_states(assignment.conversations, assignment.store)
         due = sum(1 for _ in wave(talks, assignment.settings, self._names, singly=is_singly(self._names)))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(

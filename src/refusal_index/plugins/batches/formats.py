@@ -12,10 +12,10 @@ from refusal_index.data.errors import shortened
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
-from refusal_index.models.failures import Failure, NoAnswerError, failure_of, told
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.plugins.batches.wave import Pending
-from refusal_index.protocol import Asked, StopReason
+from refusal_index.protocol import Role, StopReason
 
 PASSING_CODES = (
     "batch_expired",
@@ -109,10 +109,10 @@ def failed(custom_id: str, model: str, error: Any, status: int | None = None) ->
     code = next((one for one in told_codes if isinstance(one, str) and CODE.fullmatch(one)), "")
     status = status or _status_in(named)
     raised = ProviderError(str(named.get("message") or ""), status, code, dict(named) or None)
-    line = told(raised).removeprefix("ProviderError: ").removeprefix("ProviderError") or "no reason given"
+    line = describe_error(raised).removeprefix("ProviderError: ").removeprefix("ProviderError") or "no reason given"
     if code and code not in line:
         line = f"{code}: {line}"
-    failure = failure_of(raised, line, model)
+    failure = classify_error(raised, line, model)
     if code in PASSING_CODES:
         failure = Failure(failure.message, model)
     return Result(custom_id, failure=failure)
@@ -154,7 +154,7 @@ class Format:
     """
 
     name: str
-    line: Callable[[str, Ask, str], Json]
+    line: Callable[[str, ModelRequest, str], Json]
     most_requests: int = 50_000
     most_bytes: int = 200 * MEGABYTE
     gives_choices: bool = True
@@ -165,19 +165,19 @@ class Format:
         return requests <= self.most_requests and size <= self.most_bytes
 
 
-def _openai(custom_id: str, ask: Ask, model: str) -> Json:
+def _openai(custom_id: str, ask: ModelRequest, model: str) -> Json:
     return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model, "openai")}
 
 
-def _compatible(custom_id: str, ask: Ask, model: str) -> Json:
+def _compatible(custom_id: str, ask: ModelRequest, model: str) -> Json:
     return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model)}
 
 
-def _anthropic(custom_id: str, ask: Ask, model: str) -> Json:
+def _anthropic(custom_id: str, ask: ModelRequest, model: str) -> Json:
     return {"custom_id": custom_id, "params": anthropic_params(ask, model)}
 
 
-def anthropic_params(ask: Ask, model: str) -> Json:
+def anthropic_params(ask: ModelRequest, model: str) -> Json:
     """Return a request as Anthropic's Messages API takes it.
 
     It knows no seed, and since its version of October 2026 refuses temperature and top-p for every model.
@@ -224,7 +224,7 @@ def format_of(name: str) -> Format:
     return FORMATS.get(name.partition("/")[0], FORMATS["compatible"])
 
 
-def is_singly(names: Mapping[Asked, str], style: str | None = None) -> bool:
+def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
     """Whether each draw takes a request of its own, as where the model's provider gives one reply at a time.
 
     Parameters
@@ -236,10 +236,10 @@ def is_singly(names: Mapping[Asked, str], style: str | None = None) -> bool:
 
     Examples
     --------
-    >>> is_singly({Asked.MODEL: "anthropic/claude-sonnet-4-0"}), is_singly({Asked.MODEL: "openai/gpt-4.1"})
+    >>> is_singly({Role.MODEL: "anthropic/claude-sonnet-4-0"}), is_singly({Role.MODEL: "openai/gpt-4.1"})
     (True, False)
     """
-    model = names.get(Asked.MODEL)
+    model = names.get(Role.MODEL)
     return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
 
 
@@ -267,7 +267,7 @@ def read_result(document: Any, model: str = "the provider") -> Result:
     Examples
     --------
     >>> read_result({"custom_id": "ri-1", "response": {"status_code": 400, "body": {}}, "error": None}).failure.kind
-    <Kind.REQUEST: 1>
+    <FailureKind.REQUEST: 1>
     """
     if not isinstance(document, Mapping):
         raise ResultError(f"expected a JSON object, got {shortened(document)}")

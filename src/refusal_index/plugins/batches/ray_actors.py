@@ -23,12 +23,12 @@ from refusal_index.models.failures import (
     CircuitBreaker,
     EndedError,
     Failure,
-    Kind,
+    FailureKind,
     NoAnswerError,
     RequestFailedError,
-    failure_of,
-    patiently,
-    told,
+    classify_error,
+    describe_error,
+    send_with_retries,
 )
 from refusal_index.models.openai_client import client_of, posted
 from refusal_index.plugins.almanac.batch_lines import ModelPool, answer
@@ -184,9 +184,9 @@ class HttpAsker(Asker):
             async with self._slots:
                 return await self._asked(request)
 
-        return await patiently(
+        return await send_with_retries(
             once,
-            lambda error: failure_of(error, told(error), self._name, self._account.key_name),
+            lambda error: classify_error(error, describe_error(error), self._name, self._account.key_name),
             self._breaker,
             role=request["role"],
             about=request["about"],
@@ -216,4 +216,4 @@ def result_line(custom_id: str, status: int, body: Any) -> str:
 
 def _final(failure: Failure) -> Failure:
     """Return a failure as one that is not to be sent again: it was, as often as it may be."""
-    return replace(failure, kind=Kind.LASTING) if failure.kind.is_sent_again else failure
+    return replace(failure, kind=FailureKind.LASTING) if failure.kind.is_sent_again else failure

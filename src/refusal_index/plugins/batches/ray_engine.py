@@ -8,13 +8,13 @@ from importlib.util import find_spec
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.engine import WaveEngine
-from refusal_index.protocol import Asked
+from refusal_index.protocol import Role
 from refusal_index.runs.settings import Settings
 
 EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
 
 
-def ray_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> WaveEngine:
     """Return an engine that has waves answered on a cluster; it takes what any engine takes.
 
     Raises

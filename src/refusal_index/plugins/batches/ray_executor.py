@@ -18,7 +18,7 @@ import ray.data
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import Account, account_of
-from refusal_index.models.failures import RESUMES, Failure, Kind, told
+from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import unknown
 from refusal_index.plugins.almanac import ALMANAC
@@ -31,7 +31,7 @@ from refusal_index.plugins.batches.ray_pipeline import Place, desk_here, embedde
 from refusal_index.plugins.batches.ray_shards import Shards, failure_line, own_name, read_shard
 from refusal_index.plugins.batches.spool import Leftovers, left_first
 from refusal_index.plugins.batches.wave import Pending
-from refusal_index.protocol import Asked
+from refusal_index.protocol import Role
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
 from refusal_index.runs.settings import Settings
 
@@ -181,7 +181,7 @@ class Keep:
 
     def _line(self, row: Mapping[str, Any]) -> str:
         if row.get(ERROR):
-            return failure_line(row["custom_id"], Failure(str(row[ERROR])[:300], self._name, Kind.REQUEST))
+            return failure_line(row["custom_id"], Failure(str(row[ERROR])[:300], self._name, FailureKind.REQUEST))
         return str(row["line"])
 
 
@@ -210,7 +210,7 @@ class RayExecutor:
 
     largest_wave: int | None = LARGEST_WAVE
 
-    def __init__(self, settings: Settings, names: Mapping[Asked, str]) -> None:
+    def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
         self._settings, self._names = settings, names
         self._options = read_options(settings.sending.own_options)
         self._accounts = {name: account for name in names.values() if (account := _account(name, settings)) is not None}
@@ -243,11 +243,13 @@ class RayExecutor:
             return str((run / FOLDER).absolute())
         return f"{self._options.storage.rstrip('/')}/{own_name(run / FOLDER.parent)}"
 
-    def on_their_way(self) -> frozenset[str]:
+    def in_flight(self) -> frozenset[str]:
         """Return the ids of requests whose results lie in shards."""
         return self._left.ids
 
-    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
+    def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield what lies in shards, then what the cluster makes of the others.
 
         Raises
@@ -274,7 +276,7 @@ class RayExecutor:
                 self._account_for(rows, assignment)
                 assignment.progress(Underway(f"{finished:,} of {shards:,} shards have come back"))
         except Exception as error:
-            raise RunFailedError(f"{name}: Ray: {told(error)}; {RESUMES}") from error
+            raise RunFailedError(f"{name}: Ray: {describe_error(error)}; {RESUMES}") from error
         finally:
             stopping.cancel()
 

@@ -43,7 +43,7 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
                 {
                     "shard": title,
                     "custom_id": one.custom_id,
-                    "role": str(one.ask.request.asked),
+                    "role": str(one.ask.request.role),
                     "about": one.ask.conversation.question.question_id,
                     "body": json.dumps(chat_body(one.ask, model, provider)),
                 }

@@ -16,7 +16,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_folder, check_plain, write_atomically
-from refusal_index.models.failures import Failure, Kind
+from refusal_index.models.failures import Failure, FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.formats import Result, ResultError, read_result
 from refusal_index.redaction import redacted
@@ -181,9 +181,9 @@ def read_shard(lines: Iterable[str], model: str) -> dict[str, Result]:
 
     Examples
     --------
-    >>> line = failure_line("ri-1", Failure("no such model", "fake/any", Kind.LASTING))
+    >>> line = failure_line("ri-1", Failure("no such model", "fake/any", FailureKind.LASTING))
     >>> read_shard([line], "fake/any")["ri-1"].failure.kind
-    <Kind.LASTING: 2>
+    <FailureKind.LASTING: 2>
     """
     found = {}
     for line in lines:
@@ -200,5 +200,5 @@ def _failed(document: Any, model: str) -> Result | None:
     told = document.get("failure") if isinstance(document, dict) else None
     if not isinstance(told, dict):
         return None
-    failure = Failure(str(told["message"]), model, Kind[told["kind"]], str(told["advice"]))
+    failure = Failure(str(told["message"]), model, FailureKind[told["kind"]], str(told["advice"]))
     return Result(str(document["custom_id"]), failure=failure)

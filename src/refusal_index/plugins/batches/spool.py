@@ -16,11 +16,19 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.failures import Failure, NoAnswerError
-from refusal_index.models.requests import Response, completed
+from refusal_index.models.requests import Response, to_completions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import Result, ResultError, failed, in_batch, read_result
-from refusal_index.plugins.batches.wave import Pending, Sheet, Talk, custom_id, most_draws, one_by_one, stored_ids
-from refusal_index.protocol import Asked, Completion, Conversation, Due, StopReason
+from refusal_index.plugins.batches.wave import (
+    Pending,
+    QuestionState,
+    ResultMerger,
+    custom_id,
+    most_draws,
+    one_by_one,
+    stored_ids,
+)
+from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, StopReason
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Assignment, Event, Finished, Progress, Replied, unwatched
 from refusal_index.runs.settings import Settings
@@ -290,7 +298,7 @@ class Leftovers:
                 found[name] = results.pop(name)
         return found
 
-    def clear(self, store: ReplyStore, names: Mapping[Asked, str]) -> None:
+    def clear(self, store: ReplyStore, names: Mapping[Role, str]) -> None:
         """Remove the files all results of which are in a store by now: they were handed out, or entered before."""
         if self.ids:
             for name in stored_ids(store, names):
@@ -302,7 +310,7 @@ class Leftovers:
 
 
 async def left_first(
-    left: Leftovers, requests: Sequence[Pending], names: Mapping[Asked, str], assignment: Assignment, answered: Answered
+    left: Leftovers, requests: Sequence[Pending], names: Mapping[Role, str], assignment: Assignment, answered: Answered
 ) -> AsyncGenerator[Mapping[str, Result], None]:
     """Yield what lies in files, then what is made of the other requests, one model after the other.
 
@@ -320,7 +328,7 @@ async def left_first(
         yield found
     left.clear(assignment.store, names)
     for name in dict.fromkeys(names.values()):
-        asked = [one for one in requests if names[one.ask.request.asked] == name and one.custom_id not in found]
+        asked = [one for one in requests if names[one.ask.request.role] == name and one.custom_id not in found]
         if asked and assignment.breaker.reason is None:
             async with aclosing(answered(name, asked, assignment)) as groups:
                 async for results in groups:
@@ -400,11 +408,11 @@ class Watch:
 
 
 def take(
-    talks: Iterable[Talk],
+    talks: Iterable[QuestionState],
     results: Results,
     store: ReplyStore,
     settings: Settings,
-    names: Mapping[Asked, str],
+    names: Mapping[Role, str],
     watch: Watch = Watch(),
     *,
     singly: bool = False,
@@ -434,7 +442,7 @@ def take(
     taking, most = _Taking(results, store, watch), most_draws(settings, singly=singly)
     for talk in talks:
         taking.compare(talk, names)
-        sheet = Sheet(talk, settings, names)
+        sheet = ResultMerger(talk, settings, names)
         left = {one.variant: taking.enter(sheet, one) for one in talk.conversations}
         taking.taken.pending += sum(1 for _ in sheet.requests(dict(_still_due(sheet, left)), most))
         taking.flush(STORED_TOGETHER)
@@ -442,15 +450,15 @@ def take(
     return taking.taken
 
 
-Left = tuple[int, Sequence[Due]]
+Left = tuple[int, Sequence[PendingRequest]]
 """How many replies counted under a variant, and what was due then."""
 
 
-def _still_due(sheet: Sheet, left: Mapping[str, Left]) -> Iterator[tuple[str, Sequence[Due]]]:
+def _still_due(sheet: ResultMerger, left: Mapping[str, Left]) -> Iterator[tuple[str, Sequence[PendingRequest]]]:
     """Yield what is due under each variant: it may be less than it was, as others have brought what all share."""
     for one in sheet.talk.conversations:
         counted, asks = left[one.variant]
-        yield one.variant, asks if len(sheet.said(one)) == counted else sheet.due(one)
+        yield one.variant, asks if len(sheet.said(one)) == counted else sheet.next_requests(one)
 
 
 class _Taking:
@@ -462,10 +470,10 @@ class _Taking:
         self._events: list[Event] = []
         self.taken = Taken()
 
-    def enter(self, sheet: Sheet, conversation: Conversation) -> Left:
+    def enter(self, sheet: ResultMerger, conversation: Conversation) -> Left:
         """Take the results of what is due under one variant, again and again until none of it has any."""
         came = False
-        while asks := sheet.due(conversation):
+        while asks := sheet.next_requests(conversation):
             found = [one for each in asks for one in self._replies(sheet, conversation, each)]
             if not found:
                 break
@@ -476,9 +484,9 @@ class _Taking:
             self._events.append(Finished(conversation.variant, conversation.question.question_id))
         return len(sheet.said(conversation)), asks
 
-    def _replies(self, sheet: Sheet, conversation: Conversation, due: Due) -> Iterator[Completion]:
+    def _replies(self, sheet: ResultMerger, conversation: Conversation, due: PendingRequest) -> Iterator[Completion]:
         there: dict[int, Completion] = {}  # by draw, of this round
-        for one in one_by_one(due) if due.step.asked is Asked.MODEL else sheet.where_graded(conversation, due):
+        for one in one_by_one(due) if due.step.role is Role.MODEL else sheet.where_graded(conversation, due):
             pending = sheet.pending(conversation, one)
             result = self._results.get(pending.custom_id)
             if result is None:
@@ -486,7 +494,7 @@ class _Taking:
             if one.draw in there:  # with the choices of a draw before it
                 self._compare(pending.custom_id, [there[one.draw]], result)
                 continue
-            if there and one.step.asked is not Asked.MODEL:  # it has its verdict
+            if there and one.step.role is not Role.MODEL:  # it has its verdict
                 continue
             completions = [each for each in self._completed(pending, result, sheet) if each.draw not in there]
             if completions:
@@ -497,20 +505,20 @@ class _Taking:
                 there |= {each.draw: each for each in completions}
         yield from there.values()
 
-    def _completed(self, pending: Pending, result: Result, sheet: Sheet) -> Sequence[Completion]:
+    def _completed(self, pending: Pending, result: Result, sheet: ResultMerger) -> Sequence[Completion]:
         failure, names = result.failure, sheet.names
         if result.response is not None:
             try:
-                found = completed(pending.ask, result.response)
+                found = to_completions(pending.ask, result.response)
             except NoAnswerError as error:
-                failure = failed(pending.custom_id, names[pending.ask.request.asked], str(error)).failure
+                failure = failed(pending.custom_id, names[pending.ask.request.role], str(error)).failure
             else:
                 return as_stored(found)  # what is due next depends on what the store will hold
         if failure is not None:
             self._fail(pending, failure, sheet)
         return []
 
-    def _fail(self, pending: Pending, failure: Failure, sheet: Sheet) -> None:
+    def _fail(self, pending: Pending, failure: Failure, sheet: ResultMerger) -> None:
         """Tell of a failure once for each variant that waits for the reply."""
         variants = sheet.failed.setdefault(pending.custom_id, set())
         self.taken.failed += not variants
@@ -518,12 +526,12 @@ class _Taking:
             variants.add(pending.ask.conversation.variant)
             self._watch.failed(pending, failure)
 
-    def compare(self, talk: Talk, names: Mapping[Asked, str]) -> None:
+    def compare(self, talk: QuestionState, names: Mapping[Role, str]) -> None:
         """Look up results of requests that the store holds a reply to, or held one: the first one stays."""
         held: dict[str, list[Completion]] = {}
         for one in (*talk.said, *talk.retired):
             if one.request_sha256 is not None:
-                held.setdefault(custom_id(names.get(one.reply.asked, ""), one.request_sha256), []).append(one)
+                held.setdefault(custom_id(names.get(one.reply.role, ""), one.request_sha256), []).append(one)
         for name, completions in held.items():
             result = self._results.get(name)
             if result is not None:
@@ -546,7 +554,7 @@ class _Taking:
         self._store.put(self._waiting)
         for one in self._events:
             if isinstance(one, Finished):
-                self._store.finish(one.variant, one.question_id)
+                self._store.clear_failure(one.variant, one.question_id)
             self._watch.progress(one)
         self._waiting, self._events = [], []
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.requests import Ask, ask_for, variant_of
+from refusal_index.models.requests import ModelRequest, model_request, variant_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.journal import Entry, Journal
-from refusal_index.protocol import Asked, Completion, Conversation, Due, due, forced_variant
+from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, forced_variant, next_requests
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -59,11 +59,11 @@ class Pending:
     """
 
     custom_id: str
-    ask: Ask
+    ask: ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class QuestionState:
     """One question under every variant, and all that was said about it.
 
     Attributes
@@ -80,7 +80,7 @@ class Talk:
 
 
 @dataclass
-class Sheet:
+class ResultMerger:
     """A question's talk while results are entered: what is due, given also what has come since.
 
     Attributes
@@ -91,26 +91,26 @@ class Sheet:
         What has come and is not in the store yet, and the ids of what failed, each under its variant.
     """
 
-    talk: Talk
+    talk: QuestionState
     settings: Settings
-    names: Mapping[Asked, str]
+    names: Mapping[Role, str]
     new: list[Completion] = field(default_factory=list)
     failed: dict[str, set[str]] = field(default_factory=dict)
-    _made: dict[tuple[str, Due], Pending] = field(default_factory=dict)
+    _made: dict[tuple[str, PendingRequest], Pending] = field(default_factory=dict)
 
-    def due(self, conversation: Conversation) -> list[Due]:
+    def next_requests(self, conversation: Conversation) -> list[PendingRequest]:
         """Return what is to be asked next under one variant."""
-        return due(conversation, self.said(conversation))
+        return next_requests(conversation, self.said(conversation))
 
     def was_due(self, conversation: Conversation) -> bool:
         """Whether something was to be asked under one variant before anything new came."""
-        return bool(due(conversation, _under(conversation, self.talk.said)))
+        return bool(next_requests(conversation, _under(conversation, self.talk.said)))
 
     def said(self, conversation: Conversation) -> list[Completion]:
         """Return every reply that counts under one variant."""
         return _under(conversation, (*self.talk.said, *self.new))
 
-    def where_graded(self, conversation: Conversation, one: Due) -> list[Due]:
+    def where_graded(self, conversation: Conversation, one: PendingRequest) -> list[PendingRequest]:
         """Return a verdict that is due in each draw of the same reply: in any of them it may have been asked for.
 
         The draw it is due in changes where a draw before it comes out the same only when it is asked again.
@@ -120,21 +120,21 @@ class Sheet:
         said = {
             each.draw: each.reply
             for each in self.said(conversation)
-            if (each.reply.of, each.reply.asked) == (one.step.of, Asked.MODEL)
+            if (each.reply.pass_, each.reply.role) == (one.step.pass_, Role.MODEL)
         }
         others = (draw for draw, reply in said.items() if draw != one.draw and reply == said.get(one.draw))
         return [one, *(replace(one, draw=draw) for draw in sorted(others))]
 
-    def pending(self, conversation: Conversation, one: Due) -> Pending:
+    def pending(self, conversation: Conversation, one: PendingRequest) -> Pending:
         """Put what is due into a request with its id."""
         place = conversation.variant, one
         if place not in self._made:
             again = self._times_retired(conversation, one) if self.talk.retired else 0
-            ask = ask_for(self.settings, conversation, one, again)
-            self._made[place] = Pending(custom_id(self.names[one.step.asked], ask.sha256), ask)
+            ask = model_request(self.settings, conversation, one, again)
+            self._made[place] = Pending(custom_id(self.names[one.step.role], ask.sha256), ask)
         return self._made[place]
 
-    def requests(self, asks: Mapping[str, Sequence[Due]], most: int) -> Iterator[Pending]:
+    def requests(self, asks: Mapping[str, Sequence[PendingRequest]], most: int) -> Iterator[Pending]:
         """Yield the requests for what is due, by variant; what several variants share is there once.
 
         Parameters
@@ -152,9 +152,9 @@ class Sheet:
                     there.add(pending.custom_id)
                     yield pending
 
-    def _times_retired(self, conversation: Conversation, one: Due) -> int:
-        place = (variant_of(conversation, one.step.of), one.step.of, one.step.asked, one.draw)
-        return sum((each.variant, each.reply.of, each.reply.asked, each.draw) == place for each in self.talk.retired)
+    def _times_retired(self, conversation: Conversation, one: PendingRequest) -> int:
+        place = (variant_of(conversation, one.step.pass_), one.step.pass_, one.step.role, one.draw)
+        return sum((each.variant, each.reply.pass_, each.reply.role, each.draw) == place for each in self.talk.retired)
 
 
 def _under(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
@@ -163,7 +163,7 @@ def _under(conversation: Conversation, said: Iterable[Completion]) -> list[Compl
 
 
 def wave(
-    talks: Iterable[Talk], settings: Settings, names: Mapping[Asked, str], *, singly: bool = False
+    talks: Iterable[QuestionState], settings: Settings, names: Mapping[Role, str], *, singly: bool = False
 ) -> Iterator[Pending]:
     """Yield every request that is due; what several variants share is there once.
 
@@ -178,8 +178,8 @@ def wave(
     """
     most = most_draws(settings, singly=singly)
     for talk in talks:
-        sheet = Sheet(talk, settings, names)
-        yield from sheet.requests({one.variant: sheet.due(one) for one in talk.conversations}, most)
+        sheet = ResultMerger(talk, settings, names)
+        yield from sheet.requests({one.variant: sheet.next_requests(one) for one in talk.conversations}, most)
 
 
 def most_draws(settings: Settings, *, singly: bool) -> int:
@@ -187,43 +187,43 @@ def most_draws(settings: Settings, *, singly: bool) -> int:
     return 1 if singly else settings.sending.max_choices
 
 
-def in_requests(one: Due, most: int) -> list[Due]:
+def in_requests(one: PendingRequest, most: int) -> list[PendingRequest]:
     """Return what is due in parts, each of which takes a request for so many draws at most.
 
     Examples
     --------
-    >>> from refusal_index.protocol import Asked, Pass, Step
-    >>> [(each.draw, each.choices) for each in in_requests(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=5), 2)]
+    >>> from refusal_index.protocol import Role, Pass, Step
+    >>> [(each.draw, each.n) for each in in_requests(PendingRequest(Step(Pass.FIRST, Role.MODEL), draw=2, n=5), 2)]
     [(2, 2), (4, 2), (6, 1)]
     """
-    if one.choices <= most:
+    if one.n <= most:
         return [one]
-    starts = range(0, one.choices, most)
-    return [replace(one, draw=one.draw + place, choices=min(most, one.choices - place)) for place in starts]
+    starts = range(0, one.n, most)
+    return [replace(one, draw=one.draw + place, n=min(most, one.n - place)) for place in starts]
 
 
-def one_by_one(one: Due) -> list[Due]:
+def one_by_one(one: PendingRequest) -> list[PendingRequest]:
     """Return what is due from each of its draws on: where one reply came at a time, each draw has a result of its own.
 
     Examples
     --------
-    >>> from refusal_index.protocol import Asked, Pass, Step
-    >>> [each.draw for each in one_by_one(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=3))]
+    >>> from refusal_index.protocol import Role, Pass, Step
+    >>> [each.draw for each in one_by_one(PendingRequest(Step(Pass.FIRST, Role.MODEL), draw=2, n=3))]
     [2, 3, 4]
     """
-    others = (replace(one, draw=one.draw + place, choices=one.choices - place) for place in range(1, one.choices))
+    others = (replace(one, draw=one.draw + place, n=one.n - place) for place in range(1, one.n))
     return [one, *others]
 
 
-def talks_of(conversations: Iterable[Conversation], store: ReplyStore) -> Iterator[Talk]:
+def question_states(conversations: Iterable[Conversation], store: ReplyStore) -> Iterator[QuestionState]:
     """Yield the talk about each question; conversations about one stand side by side."""
     aside: dict[str, list[Completion]] = {}
     for one in store.retired():
         aside.setdefault(one.question_id, []).append(one)
     for question_id, found in groupby(conversations, key=lambda one: one.question.question_id):
         group = list(found)
-        said = {reply: None for one in group for reply in store.said(question_id, one.variant)}
-        yield Talk(group, list(said), aside.get(question_id, ()))
+        said = {reply: None for one in group for reply in store.completions(question_id, one.variant)}
+        yield QuestionState(group, list(said), aside.get(question_id, ()))
 
 
 JOURNAL = "batches.jsonl"
@@ -235,11 +235,11 @@ def journal_of(folder: RunFolder | None) -> Journal:
     return Journal(None if folder is None else folder.path / JOURNAL)
 
 
-def stored_ids(store: ReplyStore, names: Mapping[Asked, str]) -> Iterator[str]:
+def stored_ids(store: ReplyStore, names: Mapping[Role, str]) -> Iterator[str]:
     """Yield the ids of all requests that a store holds a reply to."""
     for one in chain(store.replies(), store.retired()):
         if one.request_sha256 is not None:
-            yield custom_id(names.get(one.reply.asked, ""), one.request_sha256)
+            yield custom_id(names.get(one.reply.role, ""), one.request_sha256)
 
 
 def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
@@ -260,17 +260,17 @@ def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
     entries = journal_of(folder).entries
     # By the model that a batch asks: two roles of a build may have the same words for whom they ask.
     stored = {
-        model: frozenset(stored_ids(store, dict.fromkeys(Asked, model))) for model in {one.model for one in entries}
+        model: frozenset(stored_ids(store, dict.fromkeys(Role, model))) for model in {one.model for one in entries}
     }
     return [replace(one, requests=left) for one in entries if (left := one.requests - stored[one.model])]
 
 
-def told_in_flight(entries: Collection[Entry]) -> str:
+def describe_in_flight(entries: Collection[Entry]) -> str:
     """Say in a few words what is on its way, and where.
 
     Examples
     --------
-    >>> told_in_flight([Entry("ri-1", "openai", "", "openai/gpt-4.1", frozenset({"a", "b"}), 2, 0.0)])
+    >>> describe_in_flight([Entry("ri-1", "openai", "", "openai/gpt-4.1", frozenset({"a", "b"}), 2, 0.0)])
     '1 batch with 2 requests at openai is on its way'
     """
     found: dict[str, list[int]] = {}
@@ -312,6 +312,6 @@ def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
     entries = in_flight(folder, store)
     if entries:
         raise SettingError(
-            f"{folder.path}: {told_in_flight(entries)}: another engine would pay for the same again; collect the "
+            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for the same again; collect the "
             f"results by {{engine}} batch, or give them up by {{engine_option}} forget={entries[0].key}"
         )

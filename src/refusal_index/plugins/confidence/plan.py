@@ -10,7 +10,7 @@ from itertools import chain
 import polars as pl
 
 from refusal_index.data.outcome import Question
-from refusal_index.models.requests import ask_for
+from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.folds import training_shortage
 from refusal_index.plugins.confidence.hidden_states import EXTRA as STATES_EXTRA
@@ -21,16 +21,16 @@ from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     Completion,
     Conversation,
-    Due,
     ForcedPass,
     Pass,
+    PendingRequest,
     Probing,
     Protocol,
+    Role,
     Step,
-    due,
+    next_requests,
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.carrying import Wave, ask_waves, check_in_flight
@@ -141,7 +141,7 @@ class ConfidencePlan:
         ]
 
     def _lacks_answer(self, question: Question, replies: Replies) -> bool:
-        if replies.store.said(question.question_id, FORCED_ANSWER):
+        if replies.store.completions(question.question_id, FORCED_ANSWER):
             return True  # it was asked for before: its grade may be missing
         own = replies.forced(question).get(0)
         return own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
@@ -159,8 +159,8 @@ class ConfidencePlan:
         """Return the conversations of a prompt about some questions, and the answers that they have."""
         wording = self.wording
         procedure = Probing(wording.grader, prompt.template, wording.prompts, answers, prompt.is_graded, wording.think)
-        came = (one for name in self.questions for one in replies.store.said(name, prompt.variant))
-        is_reported = all(one.logprobs is not None for one in came if one.reply.asked is Asked.MODEL)
+        came = (one for name in self.questions for one in replies.store.completions(name, prompt.variant))
+        is_reported = all(one.logprobs is not None for one in came if one.reply.role is Role.MODEL)
         draws = 1 if self.provider in GIVES_LOGPROBS and is_reported else prompt.draws
         return [Conversation(question, prompt.variant, procedure, draws) for question in questions]
 
@@ -170,8 +170,8 @@ class ConfidencePlan:
         A judgement on another answer than the one that is scored now is none on this one, nor is one that was asked
         for in other words; and a forced answer without log probabilities is none where a method needs these.
         """
-        said = store.said(conversation.question.question_id, conversation.variant)
-        own = [one for one in said if one.reply.asked is Asked.MODEL]
+        said = store.completions(conversation.question.question_id, conversation.variant)
+        own = [one for one in said if one.reply.role is Role.MODEL]
         if conversation.variant == FORCED_ANSWER:
             is_current = Need.LOGPROBS not in self.needs or all(one.logprobs is not None for one in own)
         else:
@@ -179,17 +179,19 @@ class ConfidencePlan:
         return said if is_current else []
 
     def _is_reply_to(self, conversation: Conversation, one: Completion, store: ReplyStore) -> bool:
-        place, step = (one.question_id, one.variant, Pass.PROBE, Asked.MODEL), Step(Pass.PROBE, Asked.MODEL)
+        place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
         # A draw that came as a choice of a response has the request of the first of them.
         return one.request_sha256 is None or any(
             one.request_sha256
-            == ask_for(self.settings, conversation, Due(step, draw), store.times_retired(*place, draw)).sha256
+            == model_request(
+                self.settings, conversation, PendingRequest(step, draw), store.times_retired(*place, draw)
+            ).sha256
             for draw in dict.fromkeys((one.draw, *range(one.draw)))
         )
 
-    def due(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
+    def next_requests(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
         """Return the conversations in which something is still to be asked."""
-        return [one for one in conversations if due(one, self.current(one, store))]
+        return [one for one in conversations if next_requests(one, self.current(one, store))]
 
     def evidence(self, replies: Replies) -> Evidence:
         """Return all that the methods make scores of."""
@@ -219,7 +221,7 @@ class ConfidencePlan:
 
     def states(self, ids: Sequence[str]) -> States:
         """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
-        procedure, step = ForcedPass(self.wording.grader, self.wording), Step(Pass.FORCED, Asked.MODEL)
+        procedure, step = ForcedPass(self.wording.grader, self.wording), Step(Pass.FORCED, Role.MODEL)
         prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
         return states_of(self.settings.model, prompts, self.run.folder.path / FILE, ids)
 
@@ -300,14 +302,14 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
     """
     with open_store(plan.run.folder, made=False) as store:
         replies = plan.replies(store)
-        answers = plan.due(plan.missing_answers(replies), store)
+        answers = plan.next_requests(plan.missing_answers(replies), store)
         to_come = {one.question.question_id: one.question for one in answers}
         found = [_pending(plan, FORCED, answers, 0, 1, store)]
         for prompt in plan.prompts:
             probes = plan.probes(prompt, replies)
             there = {one.question.question_id for one in probes}
             new = plan.probes_of(prompt, [one for name, one in to_come.items() if name not in there], replies, {})
-            now = [*plan.due(probes, store), *new]
+            now = [*plan.next_requests(probes, store), *new]
             judged = to_come.keys() & there - {one.question.question_id for one in now}
             found.append(_pending(plan, prompt.name, now, 0 if prompt.is_graded else len(judged), prompt.draws, store))
     return [one for one in found if one.most]
@@ -320,12 +322,12 @@ def _pending(
     requests = most = tokens = 0
     each = 1 if plan.provider == EMBEDDED else draws
     for conversation in conversations:
-        for one in due(conversation, plan.current(conversation, store)):
-            if one.step.asked is Asked.MODEL:
+        for one in next_requests(conversation, plan.current(conversation, store)):
+            if one.step.role is Role.MODEL:
                 request = conversation.procedure.request(one.step, conversation.question)
-                requests += one.choices
-                most += one.choices if one.choices > 1 else each
-                tokens += one.choices * request_tokens(plan.settings.model, request)
+                requests += one.n
+                most += one.n if one.n > 1 else each
+                tokens += one.n * request_tokens(plan.settings.model, request)
     return PendingRequests(name, len(conversations) + again, requests, most + each * again, tokens)
 
 
@@ -347,7 +349,7 @@ def _set_aside(plan: ConfidencePlan, store: ReplyStore, wave: Wave) -> Wave:
     """Set aside the replies of a wave that are to other requests than it has now, and keep what is to be asked."""
     name, conversations = wave
     for one in conversations:
-        said = store.said(one.question.question_id, one.variant)
+        said = store.completions(one.question.question_id, one.variant)
         if said and not plan.current(one, store):
             store.retire(said)
-    return name, plan.due(conversations, store)
+    return name, plan.next_requests(conversations, store)

@@ -20,7 +20,7 @@ from refusal_index.plugins.confidence.folds import KNOWN, known_groups
 from refusal_index.plugins.confidence.hidden_states import PACKAGES
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
 from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
-from refusal_index.protocol import FORCED, Asked, Completion, Pass
+from refusal_index.protocol import FORCED, Completion, Pass, Role
 from refusal_index.runs.plan import versions
 from refusal_index.runs.results import total
 
@@ -52,7 +52,7 @@ def method_records(
             own = [one for one in found if one.variant == variant]
             asked = [evidence.questions[one] for one in dict.fromkeys(score.question_id for score in own)]
             run, beside = _replies(replies, method, variant, asked)
-            model = [one for one in (*run, *beside) if one.reply.asked is Asked.MODEL]
+            model = [one for one in (*run, *beside) if one.reply.role is Role.MODEL]
             seconds = [one.seconds for one in (*run, *beside) if one.requests]
             yield MethodRecord(
                 method=method.name,
@@ -62,8 +62,8 @@ def method_records(
                 usage=total([*run, *beside], prices),
                 own_requests=sum(one.requests for one in beside),
                 seconds=None if None in seconds else sum(one for one in seconds if one is not None),
-                draws=_most(one for one in model if one.reply.of is not Pass.PROBE),
-                own_replies=_most(one for one in model if one.reply.of is Pass.PROBE),
+                draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
+                own_replies=_most(one for one in model if one.reply.pass_ is Pass.PROBE),
                 is_of_model=method.is_of_model,
                 needs=tuple(sorted(method.needs)),
                 versions=_versions(method, evidence),
@@ -81,8 +81,11 @@ def _replies(
     is_about_answers = Need.FIRST_DRAWS not in method.needs and not answers_itself
     for question in (one.question_id for one in questions):
         if Need.FIRST_DRAWS in method.needs and variant is not None:
-            run += _entering(method, store.standing(question, variant), Pass.FIRST)
-        forced, answered = store.standing(question, FORCED), store.standing(question, FORCED_ANSWER)
+            run += _entering(method, store.effective_completions(question, variant), Pass.FIRST)
+        forced, answered = (
+            store.effective_completions(question, FORCED),
+            store.effective_completions(question, FORCED_ANSWER),
+        )
         if Need.FORCED_DRAWS in method.needs:
             run += _entering(method, forced, Pass.FORCED)
         elif is_about_answers and not answered:
@@ -90,21 +93,21 @@ def _replies(
         if is_about_answers:
             beside += _entering(method, answered, Pass.FORCED)
         for prompt in method.prompts:
-            beside += _entering(method, store.said(question, prompt.variant), Pass.PROBE)
+            beside += _entering(method, store.completions(question, prompt.variant), Pass.PROBE)
     return run, beside
 
 
 def _entering(method: Method, completions: Sequence[Completion], of: Pass) -> list[Completion]:
     """Return the replies of one pass that enter a method's scores."""
     is_graded = bool(method.needs & {Need.FIRST_DRAWS, Need.TRAINING})
-    return [one for one in completions if one.reply.of is of and (is_graded or one.reply.asked is Asked.MODEL)]
+    return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
 
 
 def _most(completions: Iterator[Completion]) -> int:
     """Return the largest number of replies to one question."""
     places: dict[str, set[tuple[Pass, int]]] = {}
     for one in completions:
-        places.setdefault(one.question_id, set()).add((one.reply.of, one.draw))
+        places.setdefault(one.question_id, set()).add((one.reply.pass_, one.draw))
     return max(map(len, places.values()), default=0)
 
 

@@ -10,13 +10,13 @@ from refusal_index.plugins.confidence.method import Answer
 from refusal_index.protocol import (
     AUXILIARY,
     FORCED,
-    Asked,
     Completion,
     ForcedPass,
     GraderKind,
     Pass,
     Procedure,
     Reply,
+    Role,
     read_logprobs,
     read_reply,
 )
@@ -43,7 +43,7 @@ class Replies:
 
     def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
         """Return the forced answers to a question by draw: the run's own, unless `variant` is `FORCED_ANSWER`."""
-        completions = self.store.standing(question.question_id, variant)
+        completions = self.store.effective_completions(question.question_id, variant)
         return self.answers(question, ForcedPass(self.grader), [one for one in completions if _is_forced(one)])
 
     def scored(self, question: Question) -> Answer | None:
@@ -52,8 +52,8 @@ class Replies:
 
     def answers(self, question: Question, procedure: Procedure, completions: Sequence[Completion]) -> dict[int, Answer]:
         """Return answers by draw, without a grade while a verdict is missing."""
-        own = {one.draw: one for one in completions if one.reply.asked is Asked.MODEL}
-        verdicts = [one for one in completions if one.reply.asked is not Asked.MODEL]
+        own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
+        verdicts = [one for one in completions if one.reply.role is not Role.MODEL]
         judged = {one.draw for one in verdicts}
         graded: dict[Reply, int] = {}  # the same reply in several draws is graded in one of them
         for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
@@ -67,7 +67,7 @@ class Replies:
 
 
 def _is_forced(one: Completion) -> bool:
-    return one.reply.of is Pass.FORCED
+    return one.reply.pass_ is Pass.FORCED
 
 
 def _answer(one: Completion, wrong: bool | None) -> Answer:

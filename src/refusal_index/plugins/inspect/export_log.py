@@ -51,13 +51,13 @@ from refusal_index.models.inspect.client import chat_messages
 from refusal_index.protocol import (
     FORCED,
     TWO_PASSES,
-    Asked,
     Completion,
     GraderKind,
     Pass,
     Placement,
     PromptSet,
     Protocol,
+    Role,
     Step,
     StopReason,
     TokenLogprob,
@@ -67,7 +67,7 @@ from refusal_index.protocol import (
     prompt_set_names,
     read_logprobs,
     read_reply,
-    taken,
+    used_completions,
 )
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.plan import open_store
@@ -79,7 +79,7 @@ OUTCOME = "outcome"
 
 SCORER = "refusal_index"
 NO_MODEL = "none/none"
-ROLES = tuple(Asked)
+ROLES = tuple(Role)
 STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
     StopReason.STOP: "stop",
     StopReason.LENGTH: "max_tokens",
@@ -170,7 +170,7 @@ def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalS
         model=run.model or NO_MODEL,
         model_generate_config=_decoding(settings),
         model_roles={
-            str(role): ModelConfig(model=name) for role, name in _names(settings).items() if role is not Asked.MODEL
+            str(role): ModelConfig(model=name) for role, name in _names(settings).items() if role is not Role.MODEL
         },
         config=EvalConfig(epochs=max((row["draw"] for row in rows), default=0) + 1),
         packages=about.get("versions") or {},
@@ -233,20 +233,20 @@ class _Samples:
         outputs: dict[Pass, ModelOutput] = {}
         events: list[Event] = []
         for of in TWO_PASSES:
-            own = [one for one in said if one.reply.of is of]
-            reply = next((one for one in own if one.reply.asked is Asked.MODEL), None)
+            own = [one for one in said if one.reply.pass_ is of]
+            reply = next((one for one in own if one.reply.role is Role.MODEL), None)
             text = row[f"{of}_reply"] if reply is None else reply.reply.text
             if text is None:
                 continue
             sent = None if reply is None else self._messages(of, question)
             outputs[of] = ModelOutput.from_content(self._model, text) if reply is None else self._output(reply)
             messages += [*(sent or [ChatMessageUser(content=question.text)]), outputs[of].message]
-            for one in sorted(own, key=lambda one: (ROLES.index(one.reply.asked), one.attempt)):
-                if one.reply.asked is Asked.MODEL:
+            for one in sorted(own, key=lambda one: (ROLES.index(one.reply.role), one.attempt)):
+                if one.reply.role is Role.MODEL:
                     events.append(self._event(one, sent or [], outputs[of]))
                 elif reply is not None:
                     answer = read_reply(text, reply.reply.stop_reason).answer
-                    by_function = is_function_name(self._names.get(one.reply.asked, ""))
+                    by_function = is_function_name(self._names.get(one.reply.role, ""))
                     judged = answer if by_function else grader_prompt(question, answer)
                     events.append(self._event(one, [ChatMessageUser(content=judged)], self._output(one)))
         seconds = [one.seconds for one in said if one.seconds is not None]
@@ -262,8 +262,8 @@ class _Samples:
             scores=_scores(row),
             metadata=_metadata(row, question),
             events=events,
-            model_usage=_usage_by((self._names.get(one.reply.asked, NO_MODEL), one) for one in said),
-            role_usage=_usage_by((str(one.reply.asked), one) for one in said if one.reply.asked is not Asked.MODEL),
+            model_usage=_usage_by((self._names.get(one.reply.role, NO_MODEL), one) for one in said),
+            role_usage=_usage_by((str(one.reply.role), one) for one in said if one.reply.role is not Role.MODEL),
             total_time=sum(seconds) if seconds else None,
             uuid=_digest(self._eval_id, question_id, str(draw)),
             error=_error(error or REQUEST_FAILED) if failed else None,
@@ -278,7 +278,7 @@ class _Samples:
             variants = self._prompts.variants
             variant = self._variant if self._variant in variants else next(iter(variants))
             wording = Protocol(self._prompts, variant, GraderKind.EXACT, placement, think)
-            return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(of, Asked.MODEL), question))
+            return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(of, Role.MODEL), question))
         text = (self._about.get("prompt_set") or {}).get(FORCED if of is Pass.FORCED else self._variant)
         if not text or placement is not Placement.USER or question.context is not None or question.choices:
             return None  # the words of a prompt set of one's own are known for a plain question only
@@ -286,7 +286,7 @@ class _Samples:
         return [ChatMessageUser(content=f"{asked}\n\n{think}" if think else asked)]
 
     def _output(self, one: Completion) -> ModelOutput:
-        name = self._names.get(one.reply.asked, NO_MODEL)
+        name = self._names.get(one.reply.role, NO_MODEL)
         tokens = read_logprobs(one.logprobs)
         choice = ChatCompletionChoice(
             message=ChatMessageAssistant(content=one.reply.text, model=name, source="generate"),
@@ -298,11 +298,11 @@ class _Samples:
         )
 
     def _event(self, one: Completion, messages: Sequence[ChatMessage], output: ModelOutput) -> ModelEvent:
-        is_model = one.reply.asked is Asked.MODEL
-        about = {"pass": str(one.reply.of), "requests": one.requests, "request_sha256": one.request_sha256}
+        is_model = one.reply.role is Role.MODEL
+        about = {"pass": str(one.reply.pass_), "requests": one.requests, "request_sha256": one.request_sha256}
         return ModelEvent(
-            model=self._names.get(one.reply.asked, NO_MODEL),
-            role=None if is_model else str(one.reply.asked),
+            model=self._names.get(one.reply.role, NO_MODEL),
+            role=None if is_model else str(one.reply.role),
             input=list(messages),
             tools=[],
             tool_choice="none",
@@ -321,7 +321,7 @@ def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion
         return {}
     with open_store(run.folder, made=False) as store:
         return {
-            conversation.question.question_id: (conversation.question, taken(conversation, said), error)
+            conversation.question.question_id: (conversation.question, used_completions(conversation, said), error)
             for conversation, said, error in each_asked(store, [variant], procedure_of(run.settings))
         }
 
@@ -392,11 +392,11 @@ def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
     )
 
 
-def _names(settings: Mapping[str, Any]) -> dict[Asked, str]:
+def _names(settings: Mapping[str, Any]) -> dict[Role, str]:
     """Return the names of those that were asked, by role; a rule that grades is none of them."""
     grader = settings.get("grader") or {}
-    given = zip(Asked, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
-    return {role: name for role, name in given if name and (role is Asked.MODEL or name not in set(GraderKind))}
+    given = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
+    return {role: name for role, name in given if name and (role is Role.MODEL or name not in set(GraderKind))}
 
 
 def _prompts(settings: Mapping[str, Any]) -> PromptSet | None:

@@ -25,6 +25,7 @@ from refusal_index.data.imports.graded import (
     read_grade,
     translated,
 )
+from refusal_index.data.imports.known import ReadOptions
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import Translations
@@ -44,6 +45,13 @@ FLAGS = {
 
 MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
 """Most bytes of a part of a log once unpacked, of all its parts, and of what is unpacked at once to count them."""
+
+
+def read_log(path: Path, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Read the first passes of a log, as `import` does; raises FirstPassError if it cannot be read."""
+    if options.columns:
+        raise FirstPassError(f"--column: {path} is a log of Inspect, which has no columns; leave it out")
+    return read_foreign_log(path, options.scorer, options.words)
 
 
 def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:

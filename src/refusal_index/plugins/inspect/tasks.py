@@ -18,19 +18,19 @@ from refusal_index.models.failures import Failure, RequestFailedError
 from refusal_index.models.inspect.client import explained, generated
 from refusal_index.models.inspect.guard import guarded
 from refusal_index.models.inspect.provider import to_config
-from refusal_index.models.requests import CARRIED, Ask, Response, from_metadata, to_metadata
+from refusal_index.models.requests import CARRIED, ModelRequest, Response, from_metadata, to_metadata
 from refusal_index.protocol import (
-    Asked,
     Conversation,
     GraderKind,
     Placement,
     Procedure,
     Protocol,
+    Role,
     TwoPass,
     check_gradable,
     load_prompt_set,
     outcomes,
-    taken,
+    used_completions,
 )
 from refusal_index.runs.engine import Assignment, converse
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
@@ -154,7 +154,9 @@ def two_pass(
             RequestFailedError
         ) as error:  # said in one line: Inspect takes a third of a second to draw what led to it
             raise error.with_traceback(None) from None
-        said = taken(conversation, assignment.store.said(conversation.question.question_id, conversation.variant))
+        said = used_completions(
+            conversation, assignment.store.completions(conversation.question.question_id, conversation.variant)
+        )
         state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
         state.metadata[CARRIED] = to_metadata(said)
         return state
@@ -167,21 +169,21 @@ def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conve
     return Conversation(question, variant, procedure, int(state.metadata.get("draws", 1)))
 
 
-def model_for(asked: Asked) -> Model:
+def model_for(asked: Role) -> Model:
     """Return the model that Inspect's command has in a role, guarded."""
-    if asked is Asked.MODEL:
+    if asked is Role.MODEL:
         return guarded(get_model())
-    if asked is Asked.GRADER:
-        return guarded(get_model(role=str(Asked.GRADER), default=DEFAULT_GRADER))
-    return guarded(get_model(role=str(Asked.SECOND_GRADER), required=True))
+    if asked is Role.GRADER:
+        return guarded(get_model(role=str(Role.GRADER), default=DEFAULT_GRADER))
+    return guarded(get_model(role=str(Role.SECOND_GRADER), required=True))
 
 
-async def send(ask: Ask) -> Response:
+async def send(ask: ModelRequest) -> Response:
     """Send a request to the model in its role."""
-    return await generated(model_for(ask.request.asked), ask, GenerateConfig())
+    return await generated(model_for(ask.request.role), ask, GenerateConfig())
 
 
-def explain(error: Exception, asked: Asked) -> Failure:
+def explain(error: Exception, asked: Role) -> Failure:
     """Classify the error that a request ended in."""
     return explained(error, model_for(asked))
 

@@ -22,11 +22,11 @@ from refusal_index.plugins.trackers.results import (
     UNNAMED,
     ExportedRun,
     VariantResults,
-    description,
     name_part,
     payoffs_of,
 )
 from refusal_index.redaction import redacted_in
+from refusal_index.render.sentences import description
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.version import __version__

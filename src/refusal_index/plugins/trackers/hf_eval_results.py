@@ -16,10 +16,10 @@ from refusal_index.plugins.trackers.results import (
     ExportedRun,
     ExportError,
     VariantResults,
-    description,
     name_part,
     payoffs_of,
 )
+from refusal_index.render.sentences import description
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 

@@ -17,10 +17,8 @@ from refusal_index.data.files import read_plain
 from refusal_index.data.folder import RunFolder, set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import INCOMPLETE, summarise, with_confidence
 from refusal_index.redaction import redacted_in
-from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import SUMMARY_VERSION, summary_document
 from refusal_index.runs.trackers import hashed, key_of
 from refusal_index.stats import Estimate
@@ -365,10 +363,3 @@ def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
         case [float(penalty), float(right), float(refused), float(wrong)]:
             return Payoffs(penalty, (right, refused, wrong))
     return None
-
-
-def description(name: str, payoffs: Payoffs) -> str:
-    """Return what a metric means."""
-    right, refused, wrong = payoffs.truthfulness
-    worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
-    return sentence(Statement(name, values=worth), "metric")

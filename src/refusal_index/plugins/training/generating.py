@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from refusal_index.models.functions import AnsweringFunction, FunctionError
-from refusal_index.models.requests import Ask, Response
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import StopReason
 
 MOMENT = 0.02  # seconds to wait for a batch to fill
@@ -42,12 +42,12 @@ class GeneratingModel(AnsweringFunction):
         super().__init__(self._alone, name)
         self._model, self._tokenizer = model, getattr(tokenizer, "tokenizer", tokenizer)
         self.batch_size = batch_size
-        self._waiting: list[tuple[Ask, asyncio.Future[Response]]] = []
+        self._waiting: list[tuple[ModelRequest, asyncio.Future[Response]]] = []
 
     async def _alone(self, messages: list[dict[str, str]]) -> str:
         raise NotImplementedError("a model in memory is asked by requests, which say how long a reply may be")
 
-    async def answered(self, ask: Ask) -> Response:
+    async def answered(self, ask: ModelRequest) -> Response:
         """Answer in a batch with whatever else is asked at this moment."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
@@ -72,7 +72,7 @@ class GeneratingModel(AnsweringFunction):
         for (_, answer), response in zip(batch, responses, strict=True):
             answer.set_result(response)
 
-    def _generated(self, asks: Sequence[Ask]) -> list[Response]:
+    def _generated(self, asks: Sequence[ModelRequest]) -> list[Response]:
         import torch  # noqa: PLC0415 - of models in memory only
 
         started = time.monotonic()
@@ -92,7 +92,7 @@ class GeneratingModel(AnsweringFunction):
         seconds = (time.monotonic() - started) / len(asks)
         return [self._response(*pair, ends, seconds) for pair in zip(prompts, replies, strict=True)]
 
-    def _encoded(self, ask: Ask) -> list[int]:
+    def _encoded(self, ask: ModelRequest) -> list[int]:
         messages = [{"role": one.role, "content": one.content} for one in ask.request.messages]
         if not getattr(self._tokenizer, "chat_template", None):
             return list(self._tokenizer("\n\n".join(one["content"] for one in messages))["input_ids"])

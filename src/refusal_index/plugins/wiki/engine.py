@@ -21,7 +21,6 @@ from refusal_index.plugins.wiki.candidates import Candidate, request_seed
 from refusal_index.plugins.wiki.drawing import HOPELESS, Drawing
 from refusal_index.plugins.wiki.frozen import Usage
 from refusal_index.plugins.wiki.verdicts import LONGEST_DETAIL, Ask, Asked, BuildPrompts, Reason, Said, Tried, next_ask
-from refusal_index.protocol import Asked as Role
 from refusal_index.protocol import (
     Completion,
     Conversation,
@@ -30,9 +29,10 @@ from refusal_index.protocol import (
     Pass,
     Reply,
     Request,
+    Role,
     Step,
     StopReason,
-    due,
+    next_requests,
 )
 from refusal_index.protocol.replies import without_reasoning
 from refusal_index.runs.engine import Assignment, Engine, Event, Replied, RunFailedError, Underway, WaitingError
@@ -93,7 +93,7 @@ class Telling:
 
     def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - of the interface
         """Put the step into words."""
-        return Request(step.of, step.asked, (Message("user", self.message),))
+        return Request(step.pass_, step.role, (Message("user", self.message),))
 
 
 NAME = "precise-wiki"
@@ -213,7 +213,9 @@ class Builder:
         """Have the engine ask one role about all sections of a round that it is to be asked about."""
         settings, role = self._plan.settings(asked), ROLES[asked]
         talks = [one for candidate in self._candidates.values() for one in self._conversation(candidate, asked)]
-        if self._stopped is None and any(due(one, self._store.said(one.question.question_id, role)) for one in talks):
+        if self._stopped is None and any(
+            next_requests(one, self._store.completions(one.question.question_id, role)) for one in talks
+        ):
             assignment = Assignment(
                 NAME,
                 f"{role}-{number}",
@@ -224,7 +226,7 @@ class Builder:
                 self._progress,
                 self._breakers[role],
             )
-            await self._engines[settings.model].carry(assignment)
+            await self._engines[settings.model].execute(assignment)
 
     def _conversation(self, candidate: Candidate, asked: Asked) -> Iterator[Conversation]:
         """Yield what one role is asked about a section, answered or not; nothing where it is not to be asked."""
@@ -238,7 +240,7 @@ class Builder:
     def _replies(self, candidate: Candidate) -> Iterator[Completion]:
         """Yield what the roles said about a section, in their order."""
         for role in ROLES.values():
-            said = self._store.said(candidate.candidate_id, role)
+            said = self._store.completions(candidate.candidate_id, role)
             yield from islice((one for one in said if one.variant == role), 1)
 
     def _progress(self, event: Event) -> None:

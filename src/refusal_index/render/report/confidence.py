@@ -8,7 +8,6 @@ is drawn again.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 
 from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method
 from refusal_index.render.confidence import ONE_BY_ONE, TRAINED, name_of, shared_remarks, told, verdict_sentence
-from refusal_index.render.format import listed
+from refusal_index.render.format import count, listed, typeset
 from refusal_index.render.report.figures import BOX
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import MINUS, MetricRow, Scale, count, number, percent
-from refusal_index.render.summary import is_sampled
+from refusal_index.render.report.tables import MetricRow, Scale, number, percent
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 
@@ -145,7 +143,7 @@ def _method(
     bins = tuple(_bins(reliability_table(score, right, n_bins=N_BINS, confidence_level=level), score.size))
     roc = _path(*roc_points(score, right)) if one.auroc.estimate is not None else ""
     name = name_of(one)
-    points = ", ".join(f"{number(bin_.score, 2)} to {percent(bin_.rate)} ({bin_.count:,})" for bin_ in bins)
+    points = ", ".join(f"{number(bin_.score, 2)} to {percent(bin_.rate, 0)} ({bin_.count:,})" for bin_ in bins)
     whose = [count(one.questions, "answer")] + ([f"pass {one.of}"] if several and one.of else [])
     return MethodView(
         name=name,
@@ -199,17 +197,12 @@ def _finding(one: MethodSummary) -> Finding:
     settled = verdicts & {"better", "worse"} or verdicts & {"not_told_apart"} or {"undefined"}
     kind = "mixed" if len(settled) > 1 else next(iter(settled)).replace("not_told_apart", "open")
     sentence = verdict_sentence(one).removeprefix(name_of(one)).strip()
-    return Finding(kind, name_of(one), sentence, tuple(_typeset(told(each, one.method)) for each in one.against))
-
-
-def _typeset(text: str) -> str:
-    """Set numbers as the page does: with a true minus sign, and a space before the per cent that does not break."""
-    return re.sub(r"(?<=[ (\[])-(?=\d)", MINUS, text).replace(" %", "\u00a0%")
+    return Finding(kind, name_of(one), sentence, tuple(typeset(told(each, one.method)) for each in one.against))
 
 
 def _remarks(run: ReportRun) -> Iterator[tuple[str, str]]:
-    yield from ((listed(names), _typeset(remark)) for names, remark in shared_remarks(run.summary.confidence))
-    if is_sampled(run.summary):
+    yield from ((listed(names), typeset(remark)) for names, remark in shared_remarks(run.summary.confidence))
+    if run.summary.is_sampled:
         yield "", ONE_BY_ONE
 
 

@@ -75,7 +75,7 @@ def _mosaic(name: str, variant: VariantSummary, run: int) -> Mosaic:
     table = variant.table
     counts = dict(zip(CELL_NAMES, table.counts, strict=True))
     told = ", ".join(
-        f"{words} {counts[cell]:,} ({percent(counts[cell] / max(table.n, 1))})" for cell, words in CELLS.items()
+        f"{words} {counts[cell]:,} ({percent(counts[cell] / max(table.n, 1), 0)})" for cell, words in CELLS.items()
     )
     refused = table.n_refused / table.n if table.n else 0.0
     return Mosaic(name, table.n, tuple(_tiles(counts, name, run)), refused, f"{name}: {told}.")
@@ -136,7 +136,9 @@ def plane(run: ReportRun) -> Plane | None:
     x, y = Scale(0, 1), Scale(0, top)
     level = run.summary.confidence_level
     points = tuple(_point(name, place, variant, (x, y), level) for place, (name, variant) in enumerate(scored))
-    told = "; ".join(f"{p.name}: refused {percent(p.refusal[0])}, correct {percent(p.correct[0])}" for p in points)
+    told = "; ".join(
+        f"{p.name}: refused {percent(p.refusal[0], 0)}, correct {percent(p.correct[0], 0)}" for p in points
+    )
     return Plane(
         points,
         x,
@@ -146,7 +148,7 @@ def plane(run: ReportRun) -> Plane | None:
         _path([(0, right), (1, 0)], x, y),
         _path([(0, right), (1 - right, right), (1, 0)], x, y),
         right,
-        f"Correct rate against refusal rate. {told}. All curves start at {percent(right)} correct without refusals.",
+        f"Correct rate against refusal rate. {told}. All curves start at {percent(right, 0)} correct without refusals.",
     )
 
 

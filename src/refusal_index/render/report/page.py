@@ -10,112 +10,81 @@ stays plain and needs nothing.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
-import json
+import re
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.findings.gate import GateResult
-from refusal_index.render.blocks import Table
-from refusal_index.render.format import listed, reason_text
+from refusal_index.render.blocks import OBEYED, Table
+from refusal_index.render.format import count
 from refusal_index.render.gate import changed_table, guard_table, judged, notes, sentence
-from refusal_index.render.report.browser import Cut, Questions, payload, questions_of
+from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
 from refusal_index.render.report.confidence import UNIT
 from refusal_index.render.report.figures import CELLS, SHORT
-from refusal_index.render.report.overview import RunView, overview, run_view
 from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import count, interval, number, percent, plain, visible
+from refusal_index.render.report.views import RunView, overview, run_view
+from refusal_index.render.sentences import filters
 from refusal_index.version import __version__
 
-PLAIN_UP_TO = 300_000
-"""Bytes of JSON that are left as they are."""
-
-ROOM = 12_000_000
-"""Characters that the data may take: the page stays below 15 MB."""
-
-RAW_ROOM = 60_000_000
-"""Bytes of JSON that a browser reads without a pause worth mentioning."""
-
-LADDER = (
-    *(Cut(limit) for limit in (4000, 2000, 1000, 500, 200)),
-    *(Cut(limit, all_draws=False) for limit in (500, 200)),
-    Cut(0, all_draws=False),
-)
-"""What is tried in turn until the data fits."""
-
-_ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+KEPT = frozenset("\n\t\u200c\u200d")
+"""Of these, line breaks and tabs, and the two joiners that some scripts and emoji cannot be written without."""
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """Data as it stands in the page."""
+def visible(text: object) -> Markup:
+    r"""Return text as HTML in which control and direction characters can be seen, isolated from its surroundings.
 
-    text: Markup  # what the script element holds
-    packed: bool  # whether it is gzip in base64
-    cut: Cut  # what was kept of the replies
-    n_cut: int  # how many texts were cut
-    # questions, left_out: how many are on the page, a random sample where it has no room for others
-    questions: int = 0
-    left_out: int = 0
-
-
-def embed_questions(found: Questions, room: int = ROOM) -> Embedded:
-    """Embed as much of the questions' replies as there is room for; the last rung is taken whatever its size."""
-    lengths, ratio = _lengths_of_replies(found), room / RAW_ROOM
-    for cut in LADDER:
-        # What a rung would take is known roughly before it is tried, and better after another was.
-        if cut is not LADDER[-1] and _characters(lengths, cut) * ratio > room:
-            continue
-        embedded = _embed(payload(found, cut), cut)
-        if len(embedded.text) <= room:
-            break
-        ratio = max(ratio, 0.9 * len(embedded.text) / max(_characters(lengths, cut), 1)) if cut.all_draws else ratio
-    return replace(embedded, questions=found.height, left_out=found.left_out)
-
-
-def _lengths_of_replies(found: Questions) -> list[tuple[int, int]]:
-    """Return length and number of the replies, grouped by hundreds of characters."""
-    counted: dict[int, int] = {}
-    for name in ("first_reply", "forced_reply"):
-        lengths = found.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
-        for length, times in lengths.value_counts().iter_rows():
-            counted[length] = counted.get(length, 0) + times
-    return list(counted.items())
-
-
-def _characters(lengths: list[tuple[int, int]], cut: Cut) -> int:
-    """Return at least how many characters of replies a rung keeps."""
-    return sum(min(length, cut.limit) * number for length, number in lengths) if cut.all_draws else 0
-
-
-def _embed(content: dict[str, Any], cut: Cut) -> Embedded:
-    raw = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    n_cut = len(content["cuts"])
-    encoded = raw.encode()
-    if len(encoded) <= PLAIN_UP_TO:
-        return Embedded(safe_json(raw), packed=False, cut=cut, n_cut=n_cut)
-    # The same data gives the same bytes: no time stamp.
-    packed = base64.b64encode(gzip.compress(encoded, compresslevel=6, mtime=0)).decode()
-    return Embedded(Markup(packed), packed=True, cut=cut, n_cut=n_cut)  # noqa: S704  letters, digits, + / = only
-
-
-def safe_json(document: str) -> Markup:
-    r"""Return JSON text that may stand in a script element, whatever its strings hold.
-
-    >>> print(safe_json('["</script>"]'))
-    ["\u003c/script\u003e"]
+    >>> print(visible("<b>\x1b"))
+    <bdi dir="auto">&lt;b&gt;<span class="control" title="ESCAPE">U+001B</span></bdi>
     """
-    return Markup(document.translate(_ESCAPES))  # noqa: S704  nothing in it is left to be escaped
+    parts = (_seen(character) if _is_obeyed(character) else escape(character) for character in _runs(str(text)))
+    return Markup('<bdi dir="auto">{}</bdi>').format(Markup("").join(parts))
+
+
+def plain(text: object) -> str:
+    r"""Return text for places that hold no elements (titles, alternative texts, SVG), line breaks taken out.
+
+    >>> plain("a\u202eb")
+    'a⟨U+202E⟩b'
+    """
+    one_line = str(text).replace("\n", " ").replace("\t", " ")
+    return "".join(f"⟨{_code(c)}⟩" if _is_obeyed(c) else c for c in one_line)
+
+
+_CANDIDATE = re.compile(r"[^\x20-\x7e\n\t]")
+
+
+def _runs(text: str) -> list[str]:
+    """Split text into single characters that may be obeyed, and everything between them."""
+    found, start = [], 0
+    for match in _CANDIDATE.finditer(text):
+        if _is_obeyed(match[0]):
+            found += [text[start : match.start()], match[0]]
+            start = match.end()
+    return [*found, text[start:]]
+
+
+def _is_obeyed(character: str) -> bool:
+    return len(character) == 1 and unicodedata.category(character) in OBEYED and character not in KEPT
+
+
+def _seen(character: str) -> Markup:
+    # Control codes have aliases, not names.
+    name = unicodedata.name(character, {"\x1b": "ESCAPE"}.get(character, "control character"))
+    return Markup('<span class="control" title="{}">{}</span>').format(name, _code(character))
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"
 
 
 BESIDE = (
@@ -254,15 +223,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        visible=visible,
-        plain=plain,
-        reason_text=reason_text,
-        number=number,
-        interval=interval,
-        percent=percent,
-        count=count,
-        listed=listed,
-    )
+    environment.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
     environment.globals.update(version=__version__, cells=CELLS, short=SHORT, unit=UNIT, generator=GENERATOR)
     return environment

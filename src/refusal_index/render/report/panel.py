@@ -11,10 +11,12 @@ from itertools import groupby
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
-from refusal_index.render.format import listed, reason_text
+from refusal_index.render.format import count, listed, reason_text
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import MEANINGS, Scale, count, number, percent
+from refusal_index.render.report.tables import Scale, number, percent
+from refusal_index.render.sentences import description
 from refusal_index.stats import Estimate
+from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.steps import Split
 
 REFUSALS, ERRORS, INDEX = TESTED
@@ -46,7 +48,7 @@ def details(found: PanelOfSteps, level: str) -> Iterator[str]:
     """Give the size of each change, and what may hide where none is shown; then what all of it rests on."""
     for metric in TESTED:
         yield _detail(found, metric)
-    share = percent(1 - found.metrics[INDEX].confidence_level)
+    share = percent(1 - found.metrics[INDEX].confidence_level, 0)
     yield (
         "All splits and all three of these are held against chance together: where nothing changed, the chance of "
         f"saying any of it is at most {share}. The {level} bands hold for all steps of a metric at once. "
@@ -126,7 +128,7 @@ def _name(metric: str) -> str:
 
 
 def _value(metric: str, value: float) -> str:
-    return number(value, 2) if metric == INDEX else percent(value)
+    return number(value, 2) if metric == INDEX else percent(value, 0)
 
 
 def _by(metric: str, split: Split) -> str:
@@ -251,7 +253,9 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
 
 
 def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str, level: str) -> PanelView:
-    charts = {metric: _chart(found, metric) for metric in found.metrics}
+    summary = runs[0][0].summary
+    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
+    charts = {metric: _chart(found, metric, payoffs) for metric in found.metrics}
     dataset, rows = found.runs[0].dataset, tuple(_rows(found, runs))
     return PanelView(
         anchor,
@@ -291,7 +295,7 @@ def _incomplete(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Incomplete, and not to be taken as sound: {', '.join(lacking)}."
 
 
-def _chart(found: PanelOfSteps, metric: str) -> Chart:
+def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
     over_steps = found.metrics[metric]
     points = tuple(
         Point(run.label, step, value)
@@ -303,7 +307,7 @@ def _chart(found: PanelOfSteps, metric: str) -> Chart:
     since = None if change is None else found.steps[change.row]
     return Chart(
         name="Refusal Index" if metric == INDEX else METRICS[metric].label,
-        meaning=MEANINGS[metric],
+        meaning=description(metric, payoffs),
         x=x,
         y=y,
         ticks=ticks,
@@ -313,7 +317,7 @@ def _chart(found: PanelOfSteps, metric: str) -> Chart:
         lines=tuple(_line(each, x, y) for each in _joined(metric, points) if len(each) > 1),
         since=since,
         about=since is not None and not found.changed_at_once(metric),
-        digits=1 if metric == "omniscience_index" else 2,
+        digits=min(METRICS[metric].digits, 2),
     )
 
 
@@ -349,7 +353,7 @@ def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[floa
     """
     ends = [end for one in values for end in (one.estimate, one.low, one.high) if end is not None] or [0.0, 1.0]
     low, high = min(0.0, *ends), max(0.0, *ends)
-    least = 5.0 if metric == "omniscience_index" else 0.05
+    least = 0.05 * max(-METRICS[metric].low, METRICS[metric].high)
     rounds = (least * factor * 10**power for power in itertools.count() for factor in (1, 2, 4, 10))
     step = next(one for one in rounds if (high - low) / one <= 4)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

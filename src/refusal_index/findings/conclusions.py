@@ -1,0 +1,374 @@
+"""What a summary says, as statements: beside its tables, and on the first screen of a report.
+
+No word is chosen by the estimate alone: .36 [.33, .39] and .36 [.02, .70] do not support the same claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
+from refusal_index.data.run_json import STOPPED, Stop, Until
+from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
+from refusal_index.findings.metrics import INDEX
+from refusal_index.findings.statement import Severity, Statement
+from refusal_index.findings.summary import Summary, VariantSummary, half_width_of, is_complete
+from refusal_index.stats import Estimate, latent_auroc, refusal_index, rho_from_refusal_index
+
+NAMED = 8
+"""Most variants to name as incomplete."""
+
+MIX_SIGN = "+"
+"""Joins the names of a mix's datasets."""
+
+GRAVE_PULL = 0.05
+"""By how much something may move the index before it is grave: about the half-width of an interval of 4,326 questions.
+What pulls as far as the choice of questions does is no smaller matter than the interval."""
+
+SHOWN_PULL = 0.005
+"""By how much something must be able to move the index to be mentioned: less would be shown as 0.00."""
+
+STEPS = {"barely": 0.2, "loosely": 0.4, "moderately": 0.6, "closely": 0.8, "very_closely": 1.01}
+"""How well refusals follow knowledge, and up to which index. A step is about as wide as a 95 % interval of 1,000
+questions, so that finer ones could not be told apart. At their borders, with half of the answers wrong, .59, .69, .79
+and .89 of the pairs of a wrong and a right question are told apart."""
+
+NO_SIGN_BELOW = STEPS["barely"]
+"""There is no sign of an index if even the upper end of an interval that holds 0 is this small: all that is left is
+"barely". A wider interval has shown nothing, neither an index nor that there is none."""
+
+MAX_STEPS = 1
+"""How many steps the two ends of an interval may lie apart for the index to count as settled: neighbours share a border
+that an interval of any width may straddle."""
+
+MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
+"""Cautions under which no conclusion may be drawn from the number."""
+
+
+def lacking(summary: Summary) -> Statement | None:
+    """State which variants lack too many of their questions, or of further draws; None if none does."""
+    parts = {
+        "questions": [(one, one.completeness) for one in summary.variants],
+        "further_draws": [(one, one.further_draws) for one in summary.variants if one.further_draws is not None],
+    }
+    short = {what: [pair for pair in pairs if not pair[1].is_enough] for what, pairs in parts.items()}
+    if not any(short.values()):
+        return None
+    reasons = {reason for pairs in short.values() for _, found in pairs for reason in found.reasons}
+    each = [
+        {
+            "what": what,
+            "variants": [
+                {"name": _name(summary, one), "scored": found.scored, "asked": found.asked}
+                for one, found in pairs[:NAMED]
+            ],
+            "more": max(len(pairs) - NAMED, 0),
+        }
+        for what, pairs in short.items()
+        if pairs
+    ]
+    return Statement("lacking", "grave", {"parts": each, "resumable": bool(reasons & {NOT_FINISHED, REQUEST_FAILED})})
+
+
+def _name(summary: Summary, variant: VariantSummary) -> str:
+    """Return a variant's name within a sentence; empty if there is only one and it has none."""
+    return "" if len(summary.variants) == 1 and variant.variant is None else summary.label(variant)
+
+
+def indices(summary: Summary, found: Mapping[str, Estimate] | None = None) -> tuple[Statement, ...]:
+    """State what RI is, and the corrected index where there is one.
+
+    - `found`: the corrected index by name; None for that of each variant.
+    """
+    corrected = [(one, one.corrected) for one in summary.variants if one.corrected is not None]
+    what = Statement("what_ri_is", "scope")
+    if not corrected:
+        return (what,)
+    if {one.repeats_ri for one, index in corrected if index.estimate is not None} == {True}:
+        return what, Statement("corrected_repeats_ri", "scope")
+    each = found or {_name(summary, one): index for one, index in corrected}
+    return what, Statement("corrected_index", "conclusion", {"each": each})
+
+
+def joint(summary: Summary, pooled: PooledSummary) -> Statement:
+    """State the joint index of several variants, and how far they lie apart."""
+    source = [] if summary.has_one_source else [part for part in (pooled.model, pooled.dataset) if part]
+    if pooled.refusal_index.estimate is None:
+        return Statement("joint_undefined", "conclusion", {"source": source, "reason": pooled.refusal_index.reason})
+    values = {
+        "source": source,
+        "index": pooled.refusal_index,
+        "corrected": pooled.corrected_refusal_index,
+        "left_out": list(pooled.left_out),
+        **_spread(pooled),
+    }
+    return Statement("joint_index", "conclusion", values)
+
+
+def _spread(pooled: PooledSummary) -> dict[str, Estimate]:
+    return {"between": pooled.between_prompts, "new": pooled.new_prompt}
+
+
+def remarks(variant: VariantSummary) -> Iterator[Statement]:
+    """Yield what a reader must know beside a variant's numbers; missing grades come first, however few."""
+    yield from sampling(variant)
+    complete, index = variant.completeness, variant.index
+    covered = {"incomplete"} | ({FORCED_NOT_ASKED} if set(complete.reasons) == {FORCED_NOT_ASKED} else set())
+    if complete.unscored and not any(warning.code in covered for warning in variant.warnings):
+        counts = {"missing": complete.unscored, "asked": complete.asked, "reasons": complete.reasons}
+        yield Statement("unscored_questions", "note", counts)
+    corrected = variant.corrected
+    if corrected is not None and corrected.reason not in (None, index.reason):
+        values = {"estimate": corrected.estimate, "status": corrected.status, "reason": corrected.reason}
+        yield Statement("corrected_status", "grave", values)
+    topics = variant.sensitivity.topics
+    if topics is not None and MIX_SIGN in (variant.dataset or ""):
+        each = {one.topic: one.refusal_index for one in topics.each}
+        yield Statement("within_sources", "conclusion", {"within": topics.within, "each": each})
+    yield from variant.warnings
+
+
+def sampling(variant: VariantSummary) -> Iterator[Statement]:
+    """State how the questions of a variant were sampled, if they have clusters or weights."""
+    if (found := variant.sampling) is not None:
+        known = None if found.few else found.effective_questions  # too few clusters to tell
+        yield Statement("sampling", "note", {**asdict(found), "effective_questions": known, "n": variant.table.n})
+
+
+def usage(summary: Summary) -> Statement | None:
+    """State what all variants took together; None if it is not known."""
+    used = [variant.usage for variant in summary.variants if variant.usage is not None]
+    if not used:
+        return None
+    return Statement(
+        "usage", "note", {**asdict(summary.usage), "partly_priced": any(one.cost is not None for one in used)}
+    )
+
+
+def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
+    """State whether a run became as certain as it should; None without a goal, and for a run that stopped.
+
+    - `about`: what the run's folder says of how it was made.
+    - `summary`: of all that was asked by now.
+    """
+    until = Until.read(about)
+    if until is None or about.get(STOPPED):
+        return None
+    half_width, whole = half_width_of(summary), is_complete(summary)
+    is_reached = whole and half_width is not None and half_width <= until.half_width
+    asked = max((variant.completeness.asked for variant in summary.variants), default=0)
+    values = {"goal": str(until), "half_width": half_width, "asked": asked, "is_complete": whole}
+    return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "grave", values)
+
+
+def stopped(stop: Stop) -> Statement:
+    """State where a run stopped."""
+    return Statement("stopped", "scope", asdict(stop))
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first screen of a run: the result, its certainty, comparisons and doubts."""
+
+    index: Estimate  # RI over all variants
+    verdict: Statement  # how well refusals follow knowledge
+    pairs: Statement | None  # what that means for two questions; None if nothing
+    lacking: Statement | None
+    indices: tuple[Statement, ...]
+    certainty: tuple[Statement, ...]
+    comparisons: tuple[Statement, ...]
+    doubts: tuple[Statement, ...]  # reasons to believe it less, the grave ones first
+
+
+def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] = ()) -> Headline:
+    """Return the first screen of a run of one model on one dataset.
+
+    - `about`: what the run's folder says of how it was made.
+    - `paper`: indices of the paper's own models on the same questions.
+    """
+    index = summary.index or Estimate(None, status="undefined")
+    rates = [variant.table.error_rate for variant in summary.variants if variant.table.n]
+    shared = frozenset.intersection(*(frozenset(one.code for one in each.warnings) for each in summary.variants))
+    meaningless = bool(shared & MEANINGLESS)
+    return Headline(
+        index=index,
+        verdict=Statement("no_conclusion", "grave") if meaningless and index.estimate is not None else verdict(index),
+        pairs=None if meaningless else pairs(index, sum(rates) / len(rates) if rates else None),
+        lacking=lacking(summary),
+        indices=indices(summary, None if summary.corrected is None else {"": summary.corrected}),
+        certainty=tuple(_certainty(summary, about, index)),
+        comparisons=tuple(_comparisons(summary, paper)),
+        doubts=doubts(summary),
+    )
+
+
+def verdict(index: Estimate) -> Statement:
+    """State how well refusals follow knowledge, by both ends of the interval of the index.
+
+    >>> verdict(Estimate(0.36, 0.33, 0.39))
+    Statement(code='follows', severity='conclusion', values={'step': 'loosely'})
+    >>> verdict(Estimate(0.36, 0.25, 0.47)).code, verdict(Estimate(0.36, 0.02, 0.70)).code
+    ('follows_between', 'follows_unsettled')
+    >>> verdict(Estimate(0.24, -0.03, 0.49))
+    Statement(code='sign_unsettled', severity='conclusion', values={'last': 'moderately'})
+    """
+    low, high = index.low, index.high
+    if index.estimate is None:
+        return Statement("follows_undefined", "conclusion")
+    if low is None or high is None:
+        return Statement("no_conclusion", "conclusion")
+    if high < 0:
+        return Statement("runs_against", "conclusion")
+    if low <= 0:
+        code = "no_sign" if high < NO_SIGN_BELOW else "sign_unsettled"
+        return Statement(code, "conclusion", {"last": _step(high)})
+    first, last = _step(low), _step(high)
+    if first == last:
+        return Statement("follows", "conclusion", {"step": first})
+    apart = list(STEPS).index(last) - list(STEPS).index(first)
+    ends = {"first": first, "last": last}
+    return Statement("follows_between" if apart <= MAX_STEPS else "follows_unsettled", "conclusion", ends)
+
+
+def _step(value: float) -> str:
+    return next(step for step, end in STEPS.items() if value < end)
+
+
+def pairs(index: Estimate, error_rate: float | None) -> Statement | None:
+    """State in which share of pairs of a wrong and a right question the refusals tell them apart; None if undefined.
+
+    - `index`: the Refusal Index with its interval.
+    - `error_rate`: share of wrong answers under forced answering; None if nothing was scored.
+    """
+    ends = (index.estimate, index.low, index.high)
+    if error_rate is None or not 0 < error_rate < 1 or None in ends:
+        return None
+    shares = latent_auroc(rho_from_refusal_index(np.array(ends, float)), error_rate).tolist()
+    return Statement("pairs", "conclusion", dict(zip(("share", "low", "high"), shares, strict=True)))
+
+
+def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> Iterator[Statement]:
+    is_joint = bool(summary.pooled)
+    rests = {"questions": max(variant.table.n for variant in summary.variants), "prompts": len(summary.variants)}
+    if index.low is None or index.high is None:
+        yield Statement("no_interval", "grave", rests)
+    else:
+        ends = {"low": index.low, "high": index.high, "level": summary.confidence_level}
+        yield Statement("lies_between", "conclusion", ends)
+        # More questions do not make prompts alike.
+        yield Statement("rests_on", "scope", {**rests, "more_would_help": not is_joint})
+    if (stop := Stop.read(about)) is not None:
+        yield stopped(stop)
+    if (told := goal(about, summary)) is not None and told.code == "unmet_goal":
+        yield told
+    for variant in summary.variants:
+        if (missing := variant.missing) is not None and missing.low is not None:
+            counts = {"missing": missing.questions, "asked": variant.completeness.asked}
+            name = variant.name if len(summary.variants) > 1 else None
+            yield Statement("missing_range", "scope", {**counts, "variant": name, **_ends(missing)})
+    yield Statement("interval_covers", "scope", {"prompts": is_joint})
+
+
+def _ends(found: Any) -> dict[str, float | None]:
+    return {"low": found.low, "high": found.high}
+
+
+def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement]:
+    yield Statement("scale", "scope")
+    known = [(one.index.estimate, one.name) for one in summary.variants if one.index.estimate is not None]
+    if len(known) > 1:
+        known.sort(key=lambda pair: pair[0])
+        (low, worst), (high, best) = known[0], known[-1]
+        pvalue = summary.pooled[0].homogeneity.pvalue if summary.pooled else None
+        beyond = None if pvalue is None else pvalue < 1 - summary.confidence_level
+        values = {"best": best, "high": high, "worst": worst, "low": low, "beyond_chance": beyond}
+        yield Statement("best_and_worst", "conclusion", values)
+    if paper:
+        index = None if summary.index is None else summary.index.estimate
+        below = None if index is None else sum(one < index for one in paper)
+        ends = {"low": min(paper), "high": max(paper)}
+        yield Statement("paper", "scope", {"models": len(paper), **ends, "index": index, "below": below})
+
+
+def doubts(summary: Summary) -> tuple[Statement, ...]:
+    """Collect the reasons to believe a run's index less, the grave ones first."""
+    found = (
+        *_warnings(summary),
+        *_unscored(summary.variants),
+        *(one for pooled in summary.pooled for one in _disagreement(pooled, summary.confidence_level)),
+        *_some_forced_refusals(summary.variants),
+        *[one for variant in summary.variants for one in sampling(variant)][:1],
+    )
+    return tuple(sorted(found, key=lambda one: one.severity != "grave"))
+
+
+def _warnings(summary: Summary) -> Iterator[Statement]:
+    """Yield each kind of caution once, as it holds for the first variant that has it, with the names of the others."""
+    held: dict[str, list[tuple[str, Statement]]] = {}
+    for variant in summary.variants:
+        for warning in variant.warnings:
+            held.setdefault(warning.code, []).append((variant.name, warning))
+    for (first, statement), *others in held.values():
+        names = {"first": first if len(summary.variants) > 1 else None, "others": [name for name, _ in others]}
+        yield Statement("same_for", statement.severity, {"statement": statement, **names})
+
+
+def _has(variants: Iterable[VariantSummary], code: str) -> bool:
+    return any(warning.code == code for variant in variants for warning in variant.warnings)
+
+
+def _unscored(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
+    """State how many grades are missing where no caution does."""
+    unscored, asked = (sum(getattr(one.completeness, name) for one in variants) for name in ("unscored", "asked"))
+    if unscored and not _has(variants, "incomplete"):
+        pull = max(map(_moved_by_missing, variants))
+        yield Statement("unscored_outcomes", _severity(pull), {"missing": unscored, "asked": asked, **_pull(pull)})
+
+
+def _some_forced_refusals(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
+    """State what refusals of the forced pass could change, where they are too few for a caution."""
+    share = max(variant.forced_refusals.share or 0.0 for variant in variants)
+    if share and not _has(variants, "forced_refusals"):
+        pull = max(map(_lowered_by_rules, variants))
+        yield Statement("some_forced_refusals", _severity(pull), {"share": share, **_pull(pull)})
+
+
+def _severity(pull: float) -> Severity:
+    return "grave" if pull >= GRAVE_PULL else "note"
+
+
+def _pull(pull: float) -> dict[str, float | None]:
+    return {"pull": pull if pull > SHOWN_PULL else None}
+
+
+def _moved_by_missing(variant: VariantSummary) -> float:
+    """Return how far from RI the missing grades could lead, every question counted alike."""
+    estimate, missing = refusal_index(variant.table).estimate, variant.missing
+    if estimate is None or missing is None or missing.low is None or missing.high is None:
+        return 0.0
+    return max(estimate - missing.low, missing.high - estimate)
+
+
+def _lowered_by_rules(variant: VariantSummary) -> float:
+    """Return by how much the scoring rules can lower RI, every question counted alike."""
+    estimate, low = refusal_index(variant.table).estimate, variant.sensitivity.range_of(INDEX).low
+    return 0.0 if estimate is None or low is None else estimate - low
+
+
+def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:
+    """State how far the prompts lie apart: grave by the size of it, not by a p-value."""
+    if pooled.left_out:
+        yield Statement("left_out", "grave", {"variants": pooled.left_out})
+    between = pooled.between_prompts
+    if between.estimate is None or between.high is None:
+        return
+    if pooled.disagree(level):
+        yield Statement("prompts_disagree", "grave", _spread(pooled))
+    elif not pooled.differ_by_chance(level):
+        yield Statement("prompts_differ", "note", _spread(pooled))
+    elif between.high > LARGE_SPREAD:
+        yield Statement("prompts_may_differ", "note", _spread(pooled))
