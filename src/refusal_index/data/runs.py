@@ -178,10 +178,10 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
     """Raise OutcomeTableError if rules recognised refusals in different ways: what they count is not the same."""
-    known = {run.label: refusal_setting(run.settings) for run in runs if run.settings}
-    ways = {label: way for label, way in known.items() if way is not None}
-    if len(set(ways.values())) > 1:
-        listed = "; ".join(f"{label}: {shortened(way)}" for label, way in ways.items())
+    ways = [(run.label, refusal_setting(run.settings)) for run in runs if run.settings]
+    by_rule = [(label, way) for label, way in ways if way is not None]
+    if len({way for _, way in by_rule}) > 1:
+        listed = "; ".join(f"{label}: {shortened(way)}" for label, way in by_rule)
         raise OutcomeTableError(
             f"expected runs whose refusals are recognised in one way, got several ({listed}); grade one anew with "
             "'refusal-index regrade' and the --refusal of the other"
