@@ -147,7 +147,7 @@ def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command:
 def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypatch, tmp_path):
     """With both packages themselves: W&B offline, MLflow on a database of SQLite."""
     wandb, mlflow = (pytest.importorskip(name, reason=f"needs the extra '{name}'") for name in ("wandb", "mlflow"))
-    from refusal_index.plugins.trackers.results import numbers
+    from refusal_index.runs.trackers import numbers
     from tests.exporters.offline_run import logged_in
 
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from refusal_index.plugins.confidence.prompts import shipped
+from refusal_index.plugins.confidence.model_scores import PROMPTS, SCALE
 from tests.runs.models import ASKED, number_in, reply_to
 
-PHRASES = list(shipped().scale)
+PHRASES = list(SCALE)
 
 _lock = threading.Lock()
 _judged = Counter[int]()
@@ -16,8 +16,8 @@ _judged = Counter[int]()
 
 def prompt_of(message: str) -> str | None:
     """Return the name of the prompt that a message was made from, if it is one of confidence's."""
-    ends = {name: prompt.template.rpartition("}")[2] for name, prompt in shipped().prompts.items()}
-    starts = {name: prompt.template.partition("{")[0] for name, prompt in shipped().prompts.items()}
+    ends = {name: prompt.template.rpartition("}")[2] for name, prompt in PROMPTS.items()}
+    starts = {name: prompt.template.partition("{")[0] for name, prompt in PROMPTS.items()}
     found = [name for name in ends if message.startswith(starts[name]) and message.endswith(ends[name])]
     return found[0] if found else None
 

@@ -7,10 +7,11 @@ import math
 import pytest
 
 from refusal_index.data import Question
-from refusal_index.plugins.confidence.likelihood import METHODS, answer_tokens
 from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.model_scores import METHODS, answer_tokens
 from refusal_index.protocol import TokenLogprob
 
+LIKELIHOODS = [one for one in METHODS if one.name.startswith("likelihood")]
 TOKENS = tuple(
     TokenLogprob(text, math.log(share))
     for text, share in (("<answer>", 0.01), ("Ta", 0.5), ("lara", 0.25), ("</", 0.02), ("answer>", 0.03))
@@ -19,7 +20,7 @@ TOKENS = tuple(
 
 def scored(answer: Answer) -> dict[str, float | None]:
     known = Evidence("m", {"q": Question("q", "?", "!")}, {"q": answer})
-    return {one.name: next(iter(one.score(known))).confidence for one in METHODS}
+    return {one.name: next(iter(one.score(known))).confidence for one in LIKELIHOODS}
 
 
 def test_product_geometric_mean_and_least_of_the_answer_s_own_tokens_against_theory():
@@ -35,7 +36,7 @@ def test_an_answer_without_log_probabilities_has_no_score():
 
 def test_an_answer_that_was_asked_without_them_has_no_row():
     known = Evidence("m", {"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
-    assert [list(one.score(known)) for one in METHODS] == [[], [], []]
+    assert [list(one.score(known)) for one in LIKELIHOODS] == [[], [], []]
 
 
 def test_rounding_makes_no_probability_above_one():

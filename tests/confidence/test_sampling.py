@@ -8,7 +8,7 @@ import pytest
 
 from refusal_index.data import Question
 from refusal_index.plugins.confidence.method import Answer, Evidence
-from refusal_index.plugins.confidence.sampling import answer_entropy, cluster_sizes, p_answering, self_consistency
+from refusal_index.plugins.confidence.model_scores import answer_entropy, cluster_sizes, p_answering, self_consistency
 
 
 def answer(text: str, *, wrong: bool | None = False) -> Answer:

@@ -97,12 +97,12 @@ def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a,x,0.5,0.2,100", "line 2, correct_rate: expected a rate such as 0.05"),
+        ("a,x,0.5,0.2,100", "line 2, column 'correct_rate': expected a rate such as 0.05"),
         ("a,10,65,15,100", "put % behind"),
-        ("a,0.1,0.65,0.15,1e300", "n: expected the number of questions"),
-        ("a,0.1,0.65,0.15,0", "n: expected the number of questions"),
+        ("a,0.1,0.65,0.15,1e300", "column 'n': expected the number of questions"),
+        ("a,0.1,0.65,0.15,0", "column 'n': expected the number of questions"),
         ("a,0.1,0.65,0.04,100", "line 2: these rates fit no table"),
-        ("a,0.1,,0.15,100", "refusal_rate: expected a rate"),
+        ("a,0.1,,0.15,100", "column 'refusal_rate': expected a rate"),
     ],
 )
 def test_a_row_that_cannot_be_is_named(tmp_path, line, message):

@@ -19,23 +19,22 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index.data import tables
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcomes
 from refusal_index.data.sampling import sampled_table
-from refusal_index.data.tables import TextTable, read_text
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.design import AnyTable
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
-COLUMNS = ("model", "dataset", *FIRST_PASS, "refusal_rate", "forced_accuracy", "n")
 MOST_QUESTIONS = 1_000_000
 ADVICE = "; each row is one model with correct_rate, refusal_rate, forced_accuracy and n"
 STEPS = 9
 """Values tried for each rate between the ends of what rounds to it."""
 
-_RATE = re.compile(r"\d*(?:\.(\d*))?(\s*%)?")
+_RATE = re.compile(r"(\d*(?:\.(\d*))?)(\s*%)?")
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,34 @@ class Rate:
         return np.clip(np.linspace(self.value - self.half, self.value + self.half, STEPS), 0, 1)
 
 
+def _rate(cell: Any) -> Rate:
+    shown = tables.text(cell) or ""
+    found = _RATE.fullmatch(shown)
+    if not found or found[1] in {"", "."}:
+        raise ValueError(f"expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
+    scale = 100 if found[3] else 1
+    value = float(found[1]) / scale
+    if value > 1:
+        raise ValueError(f"expected a rate between 0 and 1, got {shortened(shown)}; put % behind what is in per cent")
+    return Rate(value, 0.5 * 10.0 ** -len(found[2] or "") / scale)
+
+
+def _questions(cell: Any) -> int:
+    digits = (tables.text(cell) or "").replace(",", "").removesuffix(".0")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 9 and 0 < int(digits) <= MOST_QUESTIONS):
+        raise ValueError(f"expected the number of questions, 1 to {MOST_QUESTIONS:,}, got {shortened(cell)}")
+    return int(digits)
+
+
+COLUMNS = {
+    "model": tables.Column(("model",), tables.text),
+    "dataset": tables.Column(("dataset",), tables.text),
+    **{name: tables.Column((name,), _rate) for name in (*FIRST_PASS, "refusal_rate", "forced_accuracy")},
+    "n": tables.Column(("n",), _questions),
+}
+"""The columns of a table of rates."""
+
+
 def read_rates(path: Path) -> tuple[PublishedRates, ...]:
     """Read rates as they are printed.
 
@@ -73,39 +100,45 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
       questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; `model` and `dataset` where
       they are known. A rate is a number between 0 and 1, or has a per cent sign.
     """
-    raw = read_text(path, COLUMNS, "row of rates", OutcomeTableError)
+    source = tables.Source.of(path, "row of rates", OutcomeTableError)
+    rows = tables.read_rows(source, tables.read_content(path, OutcomeTableError))
+    present = tables.present_columns(rows)
+    columns = tables.resolve_columns(source, present, {}, COLUMNS)
     for name in ("refusal_rate", "forced_accuracy", "n"):
-        if name not in raw.columns:
-            raise raw.source.lacks(f"a column {name!r}", raw.columns, ADVICE)
-    given = [name for name in FIRST_PASS if name in raw.columns]
+        if name not in columns:
+            raise source.lacks(f"a column {name!r}", present, ADVICE)
+    given = [name for name in FIRST_PASS if name in columns]
     if len(given) != 1:
-        raise raw.source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", raw.columns, ADVICE)
+        raise source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", present, ADVICE)
     found: dict[tuple[str, str | None], PublishedRates] = {}
-    for number, row in enumerate(raw.frame.iter_rows(named=True)):
-        one = _row(raw, number, row, given[0])
+    for row in rows:
+        cells = tables.values_by_role(row, columns, COLUMNS)
+        rates = {name: cells[name] for name in (given[0], "refusal_rate", "forced_accuracy")}
+        try:
+            table = ContingencyTable.from_rates(n=cells["n"], **{name: rate.value for name, rate in rates.items()})
+        except ValueError as error:
+            raise row.wrong(str(error)) from error
+        low, high = rounding_range(*rates.values(), attempted=given[0] == FIRST_PASS[1])
+        one = PublishedRates(cells["model"] or row.place, cells["dataset"], table, low, high)
         if (one.model, one.dataset) in found:
-            raise OutcomeTableError(
-                f"{raw.where(number)}: {shortened(one.model)} is there twice; give each row a model of its own"
-            )
+            raise row.wrong(f"{shortened(one.model)} is there twice; give each row a model of its own")
         found[one.model, one.dataset] = one
     return tuple(found.values())
 
 
 def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
     """Make the outcome table that such rates would be of: one row a question, of which only the cell is known."""
-    tables = []
-    for one in rates:
-        sizes = one.table.counts
-        rows = pl.DataFrame(
+    rows = [
+        pl.DataFrame(
             {
                 "question_id": [f"{one.model}, question {place}" for place in range(1, one.table.n + 1)],
-                "refused": np.repeat([True, True, False, False], sizes),
-                "wrong": np.repeat([True, False, True, False], sizes),
+                "refused": np.repeat([True, True, False, False], one.table.counts),
+                "wrong": np.repeat([True, False, True, False], one.table.counts),
             }
-        )
-        whose = {"model": one.model, "dataset": one.dataset}
-        tables.append(rows.with_columns(pl.lit(text, pl.String).alias(name) for name, text in whose.items()))
-    return read_outcomes(pl.concat(tables)).select(list(SCHEMA))
+        ).with_columns(model=pl.lit(one.model, pl.String), dataset=pl.lit(one.dataset, pl.String))
+        for one in rates
+    ]
+    return read_outcomes(pl.concat(rows)).select(list(SCHEMA))
 
 
 def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> tuple[float | None, float | None]:
@@ -124,43 +157,6 @@ def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool)
 
 
 ROUNDING = 1e-12
-
-
-def _row(raw: TextTable, number: int, row: dict[str, Any], first: str) -> PublishedRates:
-    where = raw.where(number)
-    rates = {name: _rate(where, name, row[name]) for name in (first, "refusal_rate", "forced_accuracy")}
-    n = _questions(where, row["n"])
-    try:
-        table = ContingencyTable.from_rates(n=n, **{name: rate.value for name, rate in rates.items()})
-    except ValueError as error:
-        raise OutcomeTableError(f"{where}: {error}") from error
-    low, high = rounding_range(*rates.values(), attempted=first == FIRST_PASS[1])
-    return PublishedRates(row.get("model") or where, row.get("dataset"), table, low, high)
-
-
-def _rate(where: str, name: str, text: str | None) -> Rate:
-    shown = (text or "").strip()
-    found = _RATE.fullmatch(shown)
-    number = shown.rstrip("% ")
-    if not found or number in {"", "."}:
-        raise OutcomeTableError(f"{where}, {name}: expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
-    scale = 100 if found[2] else 1
-    value = float(number) / scale
-    if value > 1:
-        raise OutcomeTableError(
-            f"{where}, {name}: expected a rate between 0 and 1, got {shortened(shown)}; put % behind what is in "
-            "per cent"
-        )
-    return Rate(value, 0.5 * 10.0 ** -len(found[1] or "") / scale)
-
-
-def _questions(where: str, text: str | None) -> int:
-    shown = (text or "").strip().replace(",", "").removesuffix(".0")
-    if not (shown.isascii() and shown.isdigit() and len(shown) < 9 and 0 < int(shown) <= MOST_QUESTIONS):
-        raise OutcomeTableError(
-            f"{where}, n: expected the number of questions, 1 to {MOST_QUESTIONS:,}, got {shortened(text)}"
-        )
-    return int(shown)
 
 
 MISSING_LIMIT = 0.02

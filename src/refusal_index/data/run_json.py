@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -76,112 +76,6 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
     return shortened(settings[key], 40) if key in settings else "nothing"
 
 
-Holds = Callable[[Any], bool]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _is_price(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == {"input", "output"}
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
-
-
-def _is_weights(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_amount, value)) and any(value)
-
-
-def _is_stop(value: Any) -> bool:
-    counts = ("asked", "of", "look", "looks")
-    if not isinstance(value, Mapping) or value.keys() != {*counts, "why"}:
-        return False
-    return all(_is_whole(value[name]) and value[name] > 0 for name in counts) and _is_text(value["why"])
-
-
-def _is_until(value: Any) -> bool:
-    if not isinstance(value, Mapping) or value.keys() != {"half_width"}:
-        return False
-    return _is_amount(value["half_width"]) and 0 < value["half_width"] < 1
-
-
-def _is_gate_looks(value: Any) -> bool:
-    if not isinstance(value, Mapping) or value.keys() != {"of", "looks"}:
-        return False
-    return all(_is_whole(count) and count > 0 for count in value.values())
-
-
-def _or_null(holds: Holds) -> Holds:
-    return lambda value: value is None or holds(value)
-
-
-A_TEXT, WHOLE, OBJECT = ("text", _is_text), ("a whole number", _is_whole), ("an object", _is_object)
-AMOUNT = ("a number from 0", _is_amount)
-PRICE = ("input and output, or null", _or_null(_is_price))
-
-SETTINGS: Mapping[str, tuple[str, Holds]] = {
-    "model": A_TEXT,
-    "dataset": OBJECT,
-    "dataset.name": A_TEXT,
-    "dataset.sha256": A_TEXT,
-    "grader": ("an object or null", _or_null(_is_object)),
-    "grader.name": A_TEXT,
-    "grader.second": ("text or null", _or_null(_is_text)),
-    "grader.refusal": A_TEXT,
-    "prompts": OBJECT,
-    "prompts.variants": ("a list of names", _is_names),
-    "seed": WHOLE,
-    "comparability_version": WHOLE,
-    "first_pass": OBJECT,
-    "first_pass.model": ("text or null", _or_null(_is_text)),
-    "regraded_from": OBJECT,
-    "regraded_from.grader": ("an object or null", _or_null(_is_object)),
-}
-ABOUT: Mapping[str, tuple[str, Holds]] = {
-    "run_id": A_TEXT,
-    "penalty": AMOUNT,
-    "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
-    "stopped": ("where it stopped, or null", _or_null(_is_stop)),
-    "until": ("a half_width above 0 and below 1, or null", _or_null(_is_until)),
-    "gate_looks": ("of and looks, or null", _or_null(_is_gate_looks)),
-    "price": PRICE,
-    "grader_price": PRICE,
-    "batch_rate": ("a number from 0, or null", _or_null(_is_amount)),
-    **{f"{price}.{way}": AMOUNT for price in ("price", "grader_price") for way in ("input", "output")},
-}
-NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
-"""What the results of a run cannot be made without."""
-
-
-def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if a value of a section of `run.json` is not of its type; what is missing is not looked for.
-
-    - `path`: of the file.
-    - `section`: ``"settings"`` or ``"about"``.
-    """
-    for key, (expected, holds) in (SETTINGS if section == "settings" else ABOUT).items():
-        found, value = _find(document, key)
-        if found and not holds(value):
-            raise RunFolderError(
-                f"{path}: {section}, {key}: expected {expected}, got {shortened(value)}; restore the file"
-            )
-
-
 def refusal_setting(settings: Mapping[str, Any]) -> str | None:
     """Return what a rule recognised refusals by, of a run's settings; None where models or functions grade.
 
@@ -194,26 +88,6 @@ def refusal_setting(settings: Mapping[str, Any]) -> str | None:
     name = grader.get("name") or "exact"
     by_rule = "/" not in name and not name.startswith("python:")
     return grader.get("refusal", "tag") if by_rule else None
-
-
-def check_complete(path: Path, settings: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if settings lack what the results of a run cannot be made without."""
-    needed = list(NEEDED)
-    needed += ["first_pass.model"] if "first_pass" in settings else []
-    needed += ["regraded_from.grader"] if "regraded_from" in settings else []
-    lacking = [key for key in needed if not _find(settings, key)[0]]
-    if lacking:
-        raise RunFolderError(f"{path}: settings: expected {', '.join(needed)}, lacks {lacking[0]}; restore the file")
-
-
-def _find(document: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return whether a key is there, the parts of which name what lies within each other, and its value."""
-    value: Any = document
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
-            return False, None
-        value = value[part]
-    return True, value
 
 
 STOPPED = "stopped"
@@ -231,9 +105,18 @@ DEFAULT_LOOKS, MOST_LOOKS = 5, 100
 
 @dataclass(frozen=True)
 class _Noted:
-    """What the folder of a run notes under a key of its own."""
+    """What the folder of a run notes under a key of its own.
+
+    Raises ValueError unless every count is a whole number above 0, and every text is one.
+    """
 
     key: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (_is_whole(value) and value > 0 if field.type == "int" else isinstance(value, str)):
+                raise ValueError(f"expected {field.name} to be text, or a whole number above 0, got {value!r}")
 
     @classmethod
     def read(cls, about: Mapping[str, Any]) -> Self | None:
@@ -356,6 +239,10 @@ class Price:
     input: float
     output: float
 
+    def __post_init__(self) -> None:
+        if not (_is_amount(self.input) and _is_amount(self.output)):
+            raise ValueError(f"expected numbers from 0, got {self.input!r} and {self.output!r}")
+
     @classmethod
     def parse(cls, text: str, name: str = "price") -> Price:
         """Read a price such as ``"2.5,10"``.
@@ -367,13 +254,11 @@ class Price:
         """
         try:
             read, written = (float(part) for part in text.split(","))
+            return cls(read, written)
         except ValueError:
-            read = written = -1.0
-        if not (0 <= read < float("inf") and 0 <= written < float("inf")):
             raise PriceError(
                 f"{name}: expected dollars per million tokens in and out, for instance 2.5,10, got {text!r}"
-            )
-        return cls(read, written)
+            ) from None
 
     def times(self, factor: float) -> Price:
         """Return a share of it, or several times as much."""
@@ -459,3 +344,107 @@ class Prices:
 
 UNPRICED = Prices()
 """No price is known."""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+
+
+def _is_weights(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_amount, value)) and any(value)
+
+
+def _builds(made: Callable[..., object]) -> Callable[[Any], bool]:
+    """Return whether an object holds what something is made of; null does too."""
+
+    def holds(value: Any) -> bool:
+        try:
+            return value is None or bool(made(**value))
+        except (TypeError, ValueError):
+            return False
+
+    return holds
+
+
+Check = tuple[str, Callable[[Any], bool]]
+"""What is expected, in words, and whether a value is that."""
+
+A_TEXT: Check = ("text", lambda value: isinstance(value, str))
+WHOLE: Check = ("a whole number", _is_whole)
+OBJECT: Check = ("an object", lambda value: isinstance(value, Mapping))
+A_TEXT_OR_NULL: Check = ("text or null", lambda value: value is None or isinstance(value, str))
+OBJECT_OR_NULL: Check = ("an object or null", lambda value: value is None or isinstance(value, Mapping))
+
+SETTINGS: Mapping[str, Check] = {
+    "model": A_TEXT,
+    "dataset": OBJECT,
+    "dataset.name": A_TEXT,
+    "dataset.sha256": A_TEXT,
+    "grader": OBJECT_OR_NULL,
+    "grader.name": A_TEXT,
+    "grader.second": A_TEXT_OR_NULL,
+    "grader.refusal": A_TEXT,
+    "prompts": OBJECT,
+    "prompts.variants": ("a list of names", _is_names),
+    "seed": WHOLE,
+    "comparability_version": WHOLE,
+    "first_pass": OBJECT,
+    "first_pass.model": A_TEXT_OR_NULL,
+    "regraded_from": OBJECT,
+    "regraded_from.grader": OBJECT_OR_NULL,
+}
+ABOUT: Mapping[str, Check] = {
+    "run_id": A_TEXT,
+    "penalty": ("a number from 0", _is_amount),
+    "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
+    "stopped": ("where it stopped, or null", _builds(Stop)),
+    "until": ("a half_width above 0 and below 1, or null", _builds(Until)),
+    "gate_looks": ("of and looks, or null", _builds(GateLooks)),
+    "price": ("input and output from 0, or null", _builds(Price)),
+    "grader_price": ("input and output from 0, or null", _builds(Price)),
+    "batch_rate": ("a number from 0, or null", lambda value: value is None or _is_amount(value)),
+}
+NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
+"""What the results of a run cannot be made without."""
+
+
+def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if a value of a section of `run.json` is not of its type; what is missing is not looked for.
+
+    - `path`: of the file.
+    - `section`: ``"settings"`` or ``"about"``.
+    """
+    for key, (expected, holds) in (SETTINGS if section == "settings" else ABOUT).items():
+        found, value = _find(document, key)
+        if found and not holds(value):
+            raise RunFolderError(
+                f"{path}: {section}, {key}: expected {expected}, got {shortened(value)}; restore the file"
+            )
+
+
+def check_complete(path: Path, settings: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if settings lack what the results of a run cannot be made without."""
+    needed = list(NEEDED)
+    needed += ["first_pass.model"] if "first_pass" in settings else []
+    needed += ["regraded_from.grader"] if "regraded_from" in settings else []
+    lacking = [key for key in needed if not _find(settings, key)[0]]
+    if lacking:
+        raise RunFolderError(f"{path}: settings: expected {', '.join(needed)}, lacks {lacking[0]}; restore the file")
+
+
+def _find(document: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+    """Return whether a key is there, the parts of which name what lies within each other, and its value."""
+    value: Any = document
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value

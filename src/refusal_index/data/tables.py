@@ -241,6 +241,7 @@ class TextTable:
             values = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
         else:
             values = text.cast(pl.Float64, strict=False)
+            values = values.set(~values.is_between(kind.low, kind.high), None)
         for row in (text.is_not_null() & values.is_null()).arg_true().head(1):
             raise self.source.wrong(kind.wrong(self.frame[name][row]), [self.lines[row]], name)
         return values

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
 from refusal_index.data.confidence import ConfidenceError
@@ -93,17 +92,12 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
     if path.exists():
         with suppress(ConfidenceError):
             kept = [one for one in read_record(path) if one.method not in methods]
-    document = _document([*kept, *records])
-    if document["methods"] or path.exists():
+    held: dict[str, list[dict[str, Any]]] = {}
+    for one in map(asdict, (*kept, *records)):
+        held.setdefault(one.pop("method"), []).append(one)
+    if held or path.exists():
+        document = {"record_version": RECORD_VERSION, "methods": held}
         write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
-
-
-def _document(records: Iterable[MethodRecord]) -> dict[str, Any]:
-    methods: dict[str, list[dict[str, Any]]] = {}
-    for one in records:
-        held = asdict(one)
-        methods.setdefault(held.pop("method"), []).append(held)
-    return {"record_version": RECORD_VERSION, "methods": methods}
 
 
 def read_record(path: Path) -> tuple[MethodRecord, ...]:
@@ -138,41 +132,24 @@ def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRec
 
 
 def _record(method: str, document: Mapping[str, Any]) -> MethodRecord:
-    """Read a record; raises TypeError where it was tampered with."""
+    """Read a record; raises TypeError where a value is not of its field's type."""
     record = MethodRecord(**{**document, "method": method, "usage": usage_of(document["usage"])})
-    for name, holds in _HOLDS.items():
-        if not holds(getattr(record, name)):
-            raise TypeError(f"{name} of {method} cannot be {getattr(record, name)!r}")
+    for one in fields(record):
+        value = getattr(record, one.name)
+        is_negative = isinstance(value, int) and value < 0 and one.name != "seed"
+        if is_negative or not any(_IS[kind](value) for kind in str(one.type).split(" | ")):
+            raise TypeError(f"{one.name} of {method} cannot be {value!r}")
     return replace(record, needs=tuple(record.needs))
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _is_versions(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-
-
-def _or_none(holds: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or holds(value)
-
-
-def _of_type(kind: type | UnionType) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind)
-
-
-_HOLDS: Mapping[str, Callable[[object], bool]] = {
-    **dict.fromkeys(("questions", "generations", "own_requests", "draws", "own_replies"), _is_count),
-    **dict.fromkeys(("training_examples", "n_folds", "groups", "states", "state_size", "layer"), _or_none(_is_count)),
-    **dict.fromkeys(("variant", "grouped_by"), _of_type(str | None)),
-    "seed": _of_type(int | None),
-    "seconds": _of_type(int | float | None),
-    "is_of_model": _of_type(bool),
-    "needs": _is_texts,
-    "versions": _or_none(_is_versions),
+_IS: Mapping[str, Callable[[Any], bool]] = {
+    "None": lambda value: value is None,
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, int | float),
+    "Usage": lambda value: isinstance(value, Usage),
+    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "Mapping[str, str]": lambda value: isinstance(value, dict) and all(isinstance(one, str) for one in value.values()),
 }
+"""Whether a value of a JSON document is one of a field of this type."""

@@ -7,7 +7,7 @@ dataset on its own, over all its variants.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, variant_groups
 from refusal_index.data.sampling import first_draws
-from refusal_index.data.tables import TextTable, csv_text, read_text, undo_safe
+from refusal_index.data.tables import Kind, TextTable, csv_text, read_text, undo_safe
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
@@ -30,11 +30,22 @@ SHEET = (
     *("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade"),
     *("inclusion_probability", "human_grade"),
 )
-WORDS = {
-    **dict.fromkeys(("correct", "a", "right", "true", "1", "yes"), True),
-    **dict.fromkeys(("incorrect", "b", "wrong", "false", "0", "no"), False),
-    **dict.fromkeys(("refused", "c", "not_attempted", "unsure", "?"), None),
-}
+VERDICT = Kind(
+    "correct, incorrect or refused (or A, B, C)",
+    {
+        **dict.fromkeys(("correct", "a", "right", "true", "1", "yes"), "correct"),
+        **dict.fromkeys(("incorrect", "b", "wrong", "false", "0", "no"), "incorrect"),
+        **dict.fromkeys(("refused", "c", "not_attempted", "unsure", "?"), "refused"),
+    },
+    "correct it or leave it empty",
+)
+CHANCE = Kind(
+    "a number above 0 and up to 1",
+    advice="leave the column as 'refusal-index audit' wrote it, or take it out",
+    low=sys.float_info.min,
+    high=1,
+)
+"""With what chance an answer was drawn."""
 
 Source = tuple[str | None, str | None]
 """A model and a dataset."""
@@ -174,16 +185,20 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
+    given = raw.values("human_grade", VERDICT)
+    chances: Sequence[float | None] = [None] * len(raw.lines)  # without the column, all answers of a kind were drawn
+    if "inclusion_probability" in raw.columns:
+        chances = raw.values("inclusion_probability", CHANCE).to_list()
     for number, row in enumerate(undo_safe(raw.frame).iter_rows(named=True)):
-        if not (row["human_grade"] or "").strip():
+        if given[number] is None:
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
         refused, graded_wrong = _answer(raw.where(number), row, (model, dataset, variant), answers)
-        right = _verdict(raw.where(number), row["human_grade"])
+        right = None if given[number] == "refused" else given[number] == "correct"
         counted[(model, dataset), refused, graded_wrong, right] += 1
         if right is not None:
             answer = None if refused else variant, row["question_id"] or ""
-            verdicts.setdefault((model, dataset), {})[answer] = not right, _chance(raw.where(number), row)
+            verdicts.setdefault((model, dataset), {})[answer] = not right, chances[number] or 1.0
     if not counted:
         raise OutcomeTableError(f"{path}: expected rows with a human_grade, got none; fill in the column and try again")
     if all(verdict is None for *_, verdict in counted):
@@ -229,37 +244,13 @@ def _answer(
         )
     refused, wrong = answers[asked, question]
     grade = (row.get("grade") or "").strip().casefold()
-    if grade and WORDS.get(grade) is not (not wrong):
+    expected = "incorrect" if wrong else "correct"
+    if grade and VERDICT.words.get(grade) != expected:
         raise OutcomeTableError(
             f"{place}: expected the grade that the run has for {shortened(question)}, "
-            f"{'incorrect' if wrong else 'correct'!r}, got {grade!r}; label the sheet of the same run"
+            f"{expected!r}, got {grade!r}; label the sheet of the same run"
         )
     return refused, wrong
-
-
-def _verdict(place: str, given: str | None) -> bool | None:
-    word = (given or "").strip().casefold()
-    if word not in WORDS:
-        raise OutcomeTableError(
-            f"{place}, column 'human_grade': expected correct, incorrect or refused (or A, B, C), "
-            f"got {shortened(given)}; correct it or leave it empty"
-        )
-    return WORDS[word]
-
-
-def _chance(place: str, row: Mapping[str, str | None]) -> float:
-    """Return with what chance an answer was drawn: that of all of its kind, 1, where the sheet does not say."""
-    given = (row.get("inclusion_probability") or "1").strip()
-    try:
-        chance = float(given)
-    except ValueError:
-        chance = math.nan
-    if not 0 < chance <= 1:
-        raise OutcomeTableError(
-            f"{place}, column 'inclusion_probability': expected a number above 0 and up to 1, got {shortened(given)}; "
-            "leave the column as 'refusal-index audit' wrote it, or take it out"
-        )
-    return chance
 
 
 def _labels(
@@ -310,7 +301,7 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> Gra
       left out.
 
     >>> from refusal_index.data import Grade, Outcome, Question
-    >>> from refusal_index.data.tabular import Identification, outcome_table
+    >>> from refusal_index.data.outcome_table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> before = outcome_table([(asked, question, Outcome(False, True, Grade.INCORRECT))])
     >>> now = outcome_table([(asked, question, Outcome(False, False, Grade.CORRECT))])

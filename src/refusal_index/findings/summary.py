@@ -234,7 +234,7 @@ def summarise(
     - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.data import Outcome, Question
-    >>> from refusal_index.data.tabular import Identification, outcome_table
+    >>> from refusal_index.data.outcome_table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> (normal,) = summarise(outcome_table([(asked, question, Outcome(refused=False, wrong=True))])).variants
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason

@@ -12,10 +12,11 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import polars as pl
 
+from refusal_index import entry_points
 from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
@@ -36,7 +37,6 @@ from refusal_index.findings.summary import (
     summarise,
     with_confidence,
 )
-from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.render.sentences import sentence
@@ -378,7 +378,7 @@ def write_results(
                 confidence_level=confidence_level,
                 is_deterministic=is_deterministic(settings),
             )
-            outdated = refresh_scores(folder, store, settings, derived.outcomes)
+            outdated = _refresh_scores(folder, store, settings, derived.outcomes)
             summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
         run = Run(
             folder,
@@ -419,6 +419,25 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
     """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
     table = pl.scan_parquet(folder.outcomes, glob=False)
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
+
+
+class RefreshScores(Protocol):
+    """Brings the confidence table of a folder up to date, before its outcomes are replaced."""
+
+    def __call__(
+        self, folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame, /
+    ) -> tuple[str, ...]:
+        """Return the methods whose scores were removed."""
+
+
+def _refresh_scores(
+    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
+) -> tuple[str, ...]:
+    """Have the plugin of confidence scores refresh those in a folder that holds some."""
+    if not folder.confidence.exists():
+        return ()
+    refresh: RefreshScores = entry_points.load(entry_points.own("hooks")["refresh_confidence"])
+    return refresh(folder, store, settings, outcomes)
 
 
 def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from heapq import nsmallest
 from itertools import zip_longest
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Literal
 
 from refusal_index.data.errors import TableError
 from refusal_index.data.outcome import Question
@@ -57,14 +57,11 @@ def questions_sha256(questions: Iterable[Question]) -> str:
     """Return the checksum of questions, as `Dataset.questions_sha256` has it: that of a JSON list of them."""
     digest = hashlib.sha256(b"[")
     for number, question in enumerate(questions):
-        digest.update(f"{', ' if number else ''}{json.dumps(_used_fields(question))}".encode())
+        read = {name: getattr(question, name) for name in FIELDS}
+        used = {name: value for name, value in read.items() if name in ALWAYS or value}
+        digest.update(f"{', ' if number else ''}{json.dumps(used)}".encode())
     digest.update(b"]")
     return digest.hexdigest()
-
-
-def _used_fields(question: Question) -> dict[str, Any]:
-    read = {name: getattr(question, name) for name in FIELDS}
-    return {name: value for name, value in read.items() if name in ALWAYS or value}
 
 
 def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
@@ -83,7 +80,9 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
         return replace(dataset, questions=drawn(dataset.questions, limit, seed, dataset.name))
     _check_limit(limit, len(dataset.questions), dataset.name)
     by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
-    taken = {question.question_id for question in _evenly(by_lot, dataset.parts)[:limit]}
+    by_part = [[question for question in by_lot if question.topic == part] for part in dataset.parts]
+    in_turns = [question for turn in zip_longest(*by_part) for question in turn if question is not None]
+    taken = {question.question_id for question in in_turns[:limit]}
     return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in taken))
 
 
@@ -115,12 +114,6 @@ def _check_limit(limit: int, size: int, name: str) -> None:
         )
 
 
-def _evenly(questions: Sequence[Question], parts: Sequence[str]) -> list[Question]:
-    """Order questions so that the parts of a mix take turns."""
-    by_part = [[question for question in questions if question.topic == part] for part in parts]
-    return [question for turn in zip_longest(*by_part) for question in turn if question is not None]
-
-
 def _lot(seed: int, question_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{question_id}".encode()).digest()
 
@@ -148,7 +141,13 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     if len(set(names)) < max(2, len(names)):
         raise DatasetError(f"mix: expected two or more datasets of different names, got {', '.join(names) or 'none'}")
     size = min(len(dataset.questions) for dataset in datasets)
-    drawn = [[_of(dataset.name, one) for one in sample(dataset, size, seed).questions] for dataset in datasets]
+    drawn = [
+        [
+            replace(one, question_id=f"{dataset.name}/{one.question_id}", topic=dataset.name)
+            for one in sample(dataset, size, seed).questions
+        ]
+        for dataset in datasets
+    ]
     graders = {dataset.default_grader for dataset in datasets}
     return Dataset(
         name=SIGN.join(names),
@@ -159,7 +158,3 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
         licence="; ".join(f"{dataset.name}: {dataset.licence}" for dataset in datasets),
         parts=names,
     )
-
-
-def _of(name: str, question: Question) -> Question:
-    return replace(question, question_id=f"{name}/{question.question_id}", topic=name)

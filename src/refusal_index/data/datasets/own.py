@@ -14,24 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from refusal_index.data import tables
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
 from refusal_index.data.errors import TableError, shortened
 from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
-from refusal_index.data.tables import (
-    FLAG,
-    Column,
-    Problems,
-    Row,
-    Source,
-    iter_rows,
-    missing_column,
-    no_rows,
-    opened,
-    present_columns,
-    resolve_columns,
-    text,
-)
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
 from refusal_index.redaction import KeySearch
 
@@ -40,7 +27,7 @@ def question_id(cell: Any) -> str | None:
     """Read an id, which must be one that can be written down."""
     if isinstance(cell, str) and (said := wrong_id(cell)) is not None:
         raise ValueError(f"{said}, or remove the column to have ids made of the texts")
-    return text(cell)
+    return tables.text(cell)
 
 
 def texts(cell: Any) -> tuple[str, ...]:
@@ -57,10 +44,10 @@ def answers(cell: Any) -> tuple[str, ...]:
     """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
     if isinstance(cell, dict):
         raise ValueError(f"expected one text, got {shortened(cell)}; write further answers into a column of aliases")
-    return tuple(filter(None, texts(cell) if isinstance(cell, list) else (text(cell),)))
+    return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
 
 
-IS_TRUE = replace(FLAG, expected="true or false", advice="")
+IS_TRUE = replace(tables.FLAG, expected="true or false", advice="")
 
 
 def flag(cell: Any) -> bool:
@@ -144,16 +131,16 @@ class Choices:
         return self.texts[letters.index(key.upper())] if key.upper() in letters else None
 
 
-COLUMNS: Mapping[str, Column] = {
-    "question": Column(("question", "problem", "query", "prompt"), text),
-    "answer": Column(("answer", "gold", "gold_answer", "correct_answer", "target"), answers),
-    "question_id": Column(("question_id", "id", "qid"), question_id),
-    "aliases": Column(("aliases", "answer_aliases"), texts),
-    "topic": Column(("topic", "category", "subject"), text),
-    "context": Column(("context", "passage"), text),
-    "choices": Column(("choices", "options"), Choices.read),
-    "answerable": Column(("answerable", "is_answerable"), flag),
-    "pattern": Column(("pattern", "regex"), text),
+COLUMNS: Mapping[str, tables.Column] = {
+    "question": tables.Column(("question", "problem", "query", "prompt"), tables.text),
+    "answer": tables.Column(("answer", "gold", "gold_answer", "correct_answer", "target"), answers),
+    "question_id": tables.Column(("question_id", "id", "qid"), question_id),
+    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
+    "topic": tables.Column(("topic", "category", "subject"), tables.text),
+    "context": tables.Column(("context", "passage"), tables.text),
+    "choices": tables.Column(("choices", "options"), Choices.read),
+    "answerable": tables.Column(("answerable", "is_answerable"), flag),
+    "pattern": tables.Column(("pattern", "regex"), tables.text),
 }
 """The columns by role."""
 
@@ -190,16 +177,16 @@ class QuestionReader:
     - `columns`: column by role, as `load` tells. Without a `question_id` the id is made of what is asked.
     """
 
-    def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
+    def __init__(self, source: tables.Source, columns: Mapping[str, str]) -> None:
         self._source, self._columns = source, columns
-        self._problems: Problems = []
+        self._problems: tables.Problems = []
         self._empty: dict[str, list[int]] = {}
         self._lines: dict[str, int] = {}
         self._again: dict[str, list[int]] = {}
         self._topics: dict[str, str] = {}
         self.made_ids = ContentIds()
 
-    def question(self, row: Row) -> Question:
+    def question(self, row: tables.Row) -> Question:
         """Make a question of a row; it is worth nothing where there are problems."""
         cells: dict[str, Any] = dict.fromkeys(COLUMNS)
         wrong = set()
@@ -236,7 +223,7 @@ class QuestionReader:
             cells["pattern"],
         )
 
-    def _chosen(self, row: Row, choices: Choices, answer: str) -> str | None:
+    def _chosen(self, row: tables.Row, choices: Choices, answer: str) -> str | None:
         """Return the choice that the gold answer is."""
         gold = choices.keyed(answer)
         if gold is None:
@@ -246,7 +233,7 @@ class QuestionReader:
             self._problems.append(problem)
         return gold
 
-    def _id(self, row: Row, cells: Mapping[str, Any], choices: Sequence[str]) -> str:
+    def _id(self, row: tables.Row, cells: Mapping[str, Any], choices: Sequence[str]) -> str:
         """Return the id, or make it of all that is asked; that of a question alone is made of its text."""
         if "question_id" not in self._columns:
             return self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *choices))))
@@ -255,7 +242,7 @@ class QuestionReader:
             self._again.setdefault(found, []).append(row.line)
         return found
 
-    def problems(self) -> Problems:
+    def problems(self) -> tables.Problems:
         """Return everything that is wrong, in the order of the lines.
 
         A row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an answer is none of
@@ -288,7 +275,7 @@ def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
 
 
-def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
     """Make a question of every row, or raise TableError for the first of the problems that `QuestionReader` finds.
 
     - `rows`: all of them, of one source.
@@ -315,18 +302,17 @@ class Reading:
     Iterating raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
     """
 
-    def __init__(self, source: Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
+    def __init__(self, source: tables.Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
         self.source, self._data, self._given = source, data, given
         self.columns: Mapping[str, str] = {}
         """Column by role, as given or found, from the first row on."""
-        self.problems: Problems = []
+        self.problems: tables.Problems = []
         """Everything that is wrong, in the order of the lines, once all rows were read."""
-        self._all_have_choices = True
         self.notes: tuple[str, ...] = ()
         """What is worth knowing before anything is asked, once all rows were read."""
 
-    def __iter__(self) -> Iterator[tuple[Row, Question]]:
-        malformed: Problems = []
+    def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
+        malformed: tables.Problems = []
         reader: QuestionReader | None = None
         keys = KeySearch()
         for row in self._rows(malformed):
@@ -338,27 +324,33 @@ class Reading:
             keys.add(row, "\0".join(filter(None, (*texts, *question.aliases, *question.choices))))
             yield row, question
         if reader is None:
-            raise malformed[0] if malformed else no_rows(self.source)
+            raise malformed[0] if malformed else tables.no_rows(self.source)
         self.problems = sorted([*malformed, *reader.problems()], key=lambda problem: problem.line)
         keys.finish()
-        self.notes = (*_repeated_note(reader.made_ids.repeated), *_key_note(keys.place))
+        if repeated := reader.made_ids.repeated:
+            self.notes += (
+                f"{repeated:,} question{' asks' if repeated == 1 else 's ask'} again what another does; the ids made "
+                "of the texts end in -2, -3 and so on there",
+            )
+        if keys.place is not None:
+            self.notes += (
+                f"warning: {keys.place.place} holds an API key, or what looks like one, and the whole text is sent to "
+                "the model and stored in the run's folder; remove the key from the file, and revoke it if it is in use",
+            )
 
-    def _resolved(self, first: Row) -> dict[str, str]:
-        present = present_columns(self._that_tell_columns(first))
-        columns = resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
+    def _resolved(self, first: tables.Row) -> dict[str, str]:
+        # Objects may each have other columns; the rows of a table have the same.
+        present = tables.present_columns(self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first])
+        columns = tables.resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
         for role in ("question",) if "answerable" in columns else ("question", "answer"):
             if role not in columns:
-                raise missing_column(self.source, present, role, role)
+                raise tables.missing_column(self.source, present, role, role)
         return columns
 
-    def _that_tell_columns(self, first: Row) -> Iterable[Row]:
-        """Return rows that hold every column: objects may each have others, the rows of a table have the same."""
-        return self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first]
-
-    def _rows(self, malformed: Problems) -> Iterator[Row]:
+    def _rows(self, malformed: tables.Problems) -> Iterator[tables.Row]:
         data = self._data()
         with data if isinstance(data, io.IOBase) else nullcontext():
-            yield from iter_rows(self.source, data, malformed)
+            yield from tables.iter_rows(self.source, data, malformed)
 
     def dataset(self, name: str, source: str, sha256: Sha256, *, lister: str = "", draw: Draw = tuple) -> Dataset:
         """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
@@ -368,34 +360,21 @@ class Reading:
         - `lister`: what else to say where there is more.
         - `draw`: takes those that are to be asked, all unless told otherwise.
         """
-        questions = tuple(draw(self._sound(lister)))
-        grader: GraderName = "choice" if self._all_have_choices else "model"
+        all_have_choices = True
+
+        def checked() -> Iterator[Question]:
+            nonlocal all_have_choices
+            for _, question in self:
+                all_have_choices = all_have_choices and bool(question.choices)
+                yield question
+            if self.problems:
+                more = len(self.problems) - 1
+                told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
+                raise DatasetError(f"{self.problems[0]}{told if more else ''}")
+
+        questions = tuple(draw(checked()))
+        grader: GraderName = "choice" if all_have_choices else "model"
         return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=self.notes)
-
-    def _sound(self, lister: str) -> Iterator[Question]:
-        for _, question in self:
-            self._all_have_choices = self._all_have_choices and bool(question.choices)
-            yield question
-        if self.problems:
-            more = len(self.problems) - 1
-            told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
-            raise DatasetError(f"{self.problems[0]}{told if more else ''}")
-
-
-def _key_note(row: Row | None) -> Iterator[str]:
-    """Say where the first key is that a run would send and store, without the key."""
-    if row is not None:
-        yield (
-            f"warning: {row.place} holds an API key, or what looks like one, and the whole text is sent to the model "
-            "and stored in the run's folder; remove the key from the file, and revoke it if it is in use"
-        )
-
-
-def _repeated_note(repeated: int) -> Iterator[str]:
-    """Say what became of questions that are asked again in the same words and have no ids of their own."""
-    if repeated:
-        asks = "question asks" if repeated == 1 else "questions ask"
-        yield f"{repeated:,} {asks} again what another does; the ids made of the texts end in -2, -3 and so on there"
 
 
 def load(
@@ -456,7 +435,7 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     'Lima'
     """
     data = list(data) if isinstance(data, Iterator) else data  # it is read more than once
-    found = Reading(Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
+    found = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
     return found.dataset(name, "questions in memory", questions_sha256)
 
 
@@ -465,4 +444,5 @@ def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
 
     - `data`, `columns`: as for `load`.
     """
-    return Reading(Source.of(data, "question", DatasetError), lambda: opened(data, DatasetError), columns or {})
+    source = tables.Source.of(data, "question", DatasetError)
+    return Reading(source, lambda: tables.opened(data, DatasetError), columns or {})

@@ -70,7 +70,9 @@ def load_dataset(
     """
     names = name.split(SIGN)
     for part in names:
-        _check_known(part)
+        if part not in _LOADERS and entry_points.find("datasets", part) is None:
+            advice = suggestion(part, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
+            raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {part!r}{advice}")
     if columns is not None and "own" not in names:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
@@ -94,12 +96,6 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         return _LOADERS[name](data)
     load: Loader = entry_points.load(entry_points.installed("datasets")[name])
     return load(data)
-
-
-def _check_known(name: str) -> None:
-    if name not in _LOADERS and entry_points.find("datasets", name) is None:
-        advice = suggestion(name, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
-        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
 
 
 def _counted(some: Sequence[object]) -> str:
@@ -154,8 +150,8 @@ class Survey:
 
     def _seen(self, row: Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1
-        for name in _features(question):
-            self._counts[name] += 1
+        has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
+        self._counts.update(compress(FEATURES, (*has, question.gold is None)))
         if question.topic is not None:
             self._topics[question.topic] += 1
         self._context = max(self._context, len(question.context or ""))
@@ -164,7 +160,11 @@ class Survey:
         self._repeated += asked in self._asked
         self._asked.add(asked)
         if self._most is not None and length > self._most * self._characters:
-            yield row.wrong(_too_long(question, length // self._characters, self._most, has_ids))
+            named = f"question_id {question.question_id!r}: " if has_ids else ""
+            yield row.wrong(
+                f"{named}expected a prompt of at most {self._most:,} tokens, got about {length // self._characters:,}; "
+                "shorten its context, or leave the question out"
+            )
 
     def described(self) -> Iterator[str]:
         """Yield in lines what is in the file."""
@@ -179,16 +179,3 @@ class Survey:
         yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"
         yield f"  {self._repeated:,} asked more than once in the same words"
         yield from (f"  {note}" for note in self._notes)
-
-
-def _features(question: Question) -> Iterator[str]:
-    """Yield what counts of a question."""
-    has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
-    return compress(FEATURES, (*has, question.gold is None))
-
-
-def _too_long(question: Question, tokens: int, most: int, has_ids: bool) -> str:
-    """Say that a prompt is too long, of a question that is named by its id where that is the file's own."""
-    named = f"question_id {question.question_id!r}: " if has_ids else ""
-    said = f"expected a prompt of at most {most:,} tokens, got about {tokens:,}"
-    return f"{named}{said}; shorten its context, or leave the question out"

@@ -20,13 +20,13 @@ import polars as pl
 
 from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
 from refusal_index.data.errors import listed, shortened, suggestion
-from refusal_index.data.imports.first_pass import FirstPassError
-from refusal_index.data.imports.graded import GRADED, flag, read_grade
+from refusal_index.data.imports.graded import GRADE
 from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
 from refusal_index.data.outcome import Grade
 from refusal_index.data.tables import (
-    NOTHING,
-    Names,
+    FLAG,
+    Column,
+    Kind,
     Row,
     Source,
     file_format,
@@ -34,7 +34,9 @@ from refusal_index.data.tables import (
     read_content,
     read_rows,
     resolve_columns,
+    text,
     undo_safe,
+    values_by_role,
 )
 from refusal_index.data.text import sound_text
 
@@ -51,17 +53,20 @@ class Reading:
     high: float
     formula: Callable[[float], float]
 
-    def confidence(self, number: float) -> float | None:
-        """Return the score that a number stands for; None where it is out of range.
+    def __call__(self, cell: Any) -> float | None:
+        """Return the score that a cell stands for, None for an empty one; raises ValueError if it is out of range.
 
-        >>> MINUS_LOG_PROBABILITY.confidence(0.0), AS_IS.confidence(87.0)
-        (1.0, None)
+        >>> MINUS_LOG_PROBABILITY(0.0), AS_IS("0.5"), AS_IS("")
+        (1.0, 0.5, None)
         """
-        if not self.low - ROUNDING <= number <= self.high + ROUNDING:
-            return None
-        return self.formula(min(max(number, self.low), self.high))
+        number = Kind(self.expected, advice=ADVICE, low=self.low - ROUNDING, high=self.high + ROUNDING)(cell)
+        return None if number is None else self.formula(min(max(number, self.low), self.high))
 
 
+ADVICE = (
+    "if it is a log probability, give its exponential; if it is in per cent, divide it by 100; if it is an "
+    "uncertainty, calibrate it first; write it as a decimal fraction, and leave the cell empty where there is no score"
+)
 AS_IS = Reading("a number in [0, 1]", 0, 1, lambda number: number)
 ONE_LESS = Reading("an uncertainty in [0, 1]", 0, 1, lambda number: 1 - number)
 NEGATIVE = Reading("the negative of a number in [0, 1]", -1, 0, lambda number: 0.0 - number)
@@ -135,20 +140,37 @@ def has_no_range(column: str) -> bool:
 
 HOLDS = "score"
 
-ROLES: Names = {
-    "question_id": ("question_id", "id", "qid", "uuid"),
-    "question": ("question", "problem", "query", "prompt", "prompts", "input_text", "input_texts"),
-    "confidence": ("confidence",),
-    "method": ("method",),
-    "variant": ("variant",),
-    "draw": ("draw",),
-    "pass": ("pass",),
-    "fold": ("fold",),
-    "wrong": ("wrong",),
-    "correct": ("correct", "is_correct"),
-    "grade": ("grade",),
+
+def _exact(cell: Any) -> str | None:
+    """Return a cell as one text, with the white space around it; None for an empty one."""
+    return None if text(cell) is None else sound_text(str(cell))
+
+
+def _graded(role: str, names: tuple[str, ...], kind: Kind) -> Column:
+    return Column(names, replace(kind, advice=f"say which column it is with --column {role}=NAME"))
+
+
+_WHOLE = Kind("a whole number from 0", low=0, is_whole=True)
+
+ROLES: Mapping[str, Column] = {
+    "question_id": Column(("question_id", "id", "qid", "uuid"), _exact),
+    "question": Column(("question", "problem", "query", "prompt", "prompts", "input_text", "input_texts"), _exact),
+    "confidence": Column(("confidence",), AS_IS),
+    "method": Column(("method",), _exact),
+    "variant": Column(("variant",), _exact),
+    "draw": Column(("draw",), _WHOLE),
+    "pass": Column(
+        ("pass",),
+        Kind(
+            f"one of {', '.join(PASSES)}, or nothing for the answer that counts", dict(zip(PASSES, PASSES, strict=True))
+        ),
+    ),
+    "fold": Column(("fold",), _WHOLE),
+    "wrong": _graded("wrong", ("wrong",), FLAG),
+    "correct": _graded("correct", ("correct", "is_correct"), FLAG),
+    "grade": _graded("grade", ("grade",), GRADE),
 }
-"""Column names, in any case, that need not be pointed out; the first that is there counts."""
+"""The columns by role, under the names that need not be pointed out."""
 
 GRADES = ("wrong", "correct", "grade")
 """The roles that say whether the answer is wrong; one that was pointed out goes before the others."""
@@ -208,17 +230,24 @@ def read_score_table(
     found = resolve_columns(source, present, given, ROLES)
     if source.kind == "csv" and CONFIDENCE_SCHEMA.keys() <= set(present):
         rows = _undone(rows)
-    cells = _Columns(found, next((role for role in (*given, *GRADES) if role in GRADES and role in found), None))
-    _refuse_unnamed_questions(source, present, found)
+    if not {"question_id", "question"} & found.keys():
+        advice = "; say which column it is with --column question_id=NAME or question=NAME"
+        raise source.lacks("a column 'question_id', or 'question' with its text", present, advice)
     scorers = _scorers(source, present, found, method or stem)
     if method is not None and len(scorers) > 1:
         named = listed(scorer.column for scorer in scorers)
         raise source.wrong(
             f"expected one scorer to be called {method!r}, got {named}; choose one with --column confidence=NAME"
         )
-    table = confidence_table(_each_once(_scores(rows, cells, scorers)))
+    graded = next((role for role in (*given, *GRADES) if role in GRADES and role in found), None)
+    read = {role: column for role, column in found.items() if role not in {"confidence", *GRADES} or role == graded}
+    table = confidence_table(_each_once(_scores(rows, read, scorers)))
     if method is not None:
-        _refuse_several(source, table, method)
+        methods = table["method"].unique(maintain_order=True).to_list()
+        if len(methods) > 1:
+            raise source.wrong(
+                f"expected scores of one method to be called {method!r}, got {listed(methods)}; leave it out"
+            )
         table = table.with_columns(pl.lit(method).alias("method"))
     return ReadScores(table, () if "confidence" in found else tuple(filter(has_no_range, present)))
 
@@ -314,126 +343,27 @@ def _scorers(source: Source, present: Sequence[str], found: Mapping[str, str], n
     return scorers
 
 
-def _refuse_unnamed_questions(source: Source, present: Sequence[str], found: Mapping[str, str]) -> None:
-    if not {"question_id", "question"} & found.keys():
-        advice = "; say which column it is with --column question_id=NAME or question=NAME"
-        raise source.lacks("a column 'question_id', or 'question' with its text", present, advice)
-
-
-def _refuse_several(source: Source, table: pl.DataFrame, name: str) -> None:
-    methods = table["method"].unique(maintain_order=True).to_list()
-    if len(methods) > 1:
-        raise source.wrong(f"expected scores of one method to be called {name!r}, got {listed(methods)}; leave it out")
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Where the cells of a row are: column by role, and the role that grades the answer, if any does."""
-
-    found: Mapping[str, str]
-    graded: str | None
-
-    def cell(self, row: Row, role: str) -> Any:
-        """Return a cell, None where it is empty or there is no such column."""
-        value = row.cells.get(self.found[role]) if role in self.found else None
-        if isinstance(value, float) and math.isnan(value):
-            return None
-        return None if isinstance(value, str) and not value.strip() else value
-
-    def text(self, row: Row, role: str) -> str | None:
-        """Return a cell as text."""
-        value = self.cell(row, role)
-        if isinstance(value, list | dict):
-            raise row.wrong(f"expected one text, got {shortened(value)}", self.found[role])
-        return None if value is None else sound_text(str(value))
-
-    def needed(self, row: Row, role: str, what: str) -> str:
-        """Return a cell as text that must be there."""
-        found = self.text(row, role)
-        if found is None:
-            raise row.wrong(f"expected {what}, got an empty cell; give every score one", self.found[role])
-        return found
-
-    def whole(self, row: Row, role: str) -> int | None:
-        """Return a cell as a whole number from 0."""
-        text = self.text(row, role)
-        if text is None or text.strip().lower() in NOTHING:
-            return None
-        digits = text.strip().removesuffix(".0")
-        if not (digits.isascii() and digits.isdecimal()):
-            raise row.wrong(f"expected a whole number from 0, got {shortened(text)}", self.found[role])
-        return int(digits)
-
-    def of(self, row: Row) -> str | None:
-        """Return the pass whose answer is scored."""
-        text = self.text(row, "pass")
-        word = None if text is None else text.strip().lower()
-        if word is None or word in NOTHING:
-            return None
-        if word not in PASSES:
-            expected = f"expected one of {', '.join(PASSES)}, or nothing for the answer that counts"
-            raise row.wrong(f"{expected}, got {shortened(text)}{suggestion(word, PASSES)}", self.found["pass"])
-        return word
-
-    def wrong(self, row: Row) -> bool | None:
-        """Return whether the scored answer is wrong, as the table itself says; a refusal is."""
-        if self.graded is None:
-            return None
-        value, place = self.cell(row, self.graded), f"{row.place}, column {self.found[self.graded]!r}"
-        try:
-            if self.graded == "grade":
-                grade = read_grade(value, GRADED, place)
-                return None if grade in (None, Grade.UNSCORED) else grade is not Grade.CORRECT
-            said = flag(value, place)
-        except FirstPassError as error:
-            raise ConfidenceError(f"{error}; say which column it is with --column {self.graded}=NAME") from None
-        return said if said is None or self.graded == "wrong" else not said
-
-
-def _scores(rows: Iterable[Row], cells: _Columns, scorers: Sequence[_Scorer]) -> Iterator[tuple[Row, Score]]:
+def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[tuple[Row, Score]]:
+    question = "question_id" if "question_id" in found else "question"
+    needed = {question: "an id" if question == "question_id" else "the text of a question"}
+    if any(scorer.method is None for scorer in scorers):
+        needed["method"] = "the name of a method"
     for row in rows:
-        named = "question_id" if "question_id" in cells.found else "question"
-        question_id = cells.needed(row, named, "an id" if named == "question_id" else "the text of a question")
-        wrong, variant, of = cells.wrong(row), cells.text(row, "variant"), cells.of(row)
-        draw, fold = cells.whole(row, "draw") or 0, cells.whole(row, "fold")
+        cells = values_by_role(row, found, ROLES)
+        for role, what in needed.items():
+            if cells[role] is None:
+                raise row.wrong(f"expected {what}, got an empty cell; give every score one", found[role])
+        of_answer = _is_wrong(cells), cells["variant"], cells["draw"] or 0, cells["pass"], cells["fold"]
         for scorer in scorers:
-            method = scorer.method or cells.needed(row, "method", "the name of a method")
-            yield row, Score(question_id, method, _confidence(row, scorer), wrong, variant, draw, of, fold)
+            confidence = Column((), scorer.reading).value(row, scorer.column, {})
+            yield row, Score(cells[question], scorer.method or cells["method"], confidence, *of_answer)
 
 
-def _confidence(row: Row, scorer: _Scorer) -> float | None:
-    """Return the score of a row; None where the cell is empty."""
-    value = row.cells.get(scorer.column)
-    if _is_empty(value):
-        return None
-    number = _number(value)
-    found = None if number is None else scorer.reading.confidence(number)
-    if found is None:
-        said = f"expected {scorer.reading.expected}, got {shortened(value)}; {_likely(number)}"
-        raise row.wrong(said, scorer.column)
-    return found
-
-
-def _is_empty(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().lower() in NOTHING
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return None if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _likely(number: float | None) -> str:
-    """Say what was probably written in the place of a score."""
-    if number is None:
-        return "write it as a decimal fraction, or leave the cell empty where there is no score"
-    if number > 1:
-        return "if it is in per cent, divide it by 100"
-    return "if it is a log probability, give its exponential; if it is an uncertainty, calibrate it first"
+def _is_wrong(cells: Mapping[str, Any]) -> bool | None:
+    """Return whether the scored answer is wrong, as its row says; a refusal is."""
+    if cells["grade"] not in (None, Grade.UNSCORED):
+        return cells["grade"] is not Grade.CORRECT
+    return cells["wrong"] if cells["correct"] is None else not cells["correct"]
 
 
 def _each_once(scores: Iterable[tuple[Row, Score]]) -> Iterator[Score]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from refusal_index.data import tables
 from refusal_index.data.datasets.own import ContentIds
 from refusal_index.data.imports.first_pass import (
     NOT_GRADED,
@@ -20,18 +21,6 @@ from refusal_index.data.imports.first_pass import (
 )
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Grade, Outcome, Question
-from refusal_index.data.tables import (
-    FLAG,
-    PROBABILITY,
-    Column,
-    Kind,
-    Row,
-    Translations,
-    missing_column,
-    present_columns,
-    text,
-    values_by_role,
-)
 
 Vocabulary = Mapping[str, Grade]
 
@@ -60,7 +49,7 @@ MEANINGS = (*(grade.value for grade in Grade), "true", "false")
 """What a word may be read as."""
 
 
-def grade_kind(*vocabularies: Vocabulary) -> Kind:
+def grade_kind(*vocabularies: Vocabulary) -> tables.Kind:
     """Return the kind of cell that holds a grade in these words.
 
     >>> grade_kind(WORDS)("Not attempted")
@@ -68,7 +57,7 @@ def grade_kind(*vocabularies: Vocabulary) -> Kind:
     """
     words = {word: grade for vocabulary in vocabularies for word, grade in vocabulary.items()}
     expected = f"a grade out of {', '.join(word.upper() for word in words)} (in any case) or nothing"
-    return Kind(expected, words, "translate it into one of these first")
+    return tables.Kind(expected, words, "translate it into one of these first")
 
 
 GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
@@ -88,18 +77,18 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
 
 def flag(value: Any, place: str) -> bool | None:
     """Return a yes or no, or None for an empty value; raises FirstPassError for any other."""
-    yes: bool | None = _at(place, FLAG, value)
+    yes: bool | None = _at(place, tables.FLAG, value)
     return yes
 
 
-def _at(place: str, kind: Kind, value: Any) -> Any:
+def _at(place: str, kind: tables.Kind, value: Any) -> Any:
     try:
         return kind(value)
     except ValueError as error:
         raise FirstPassError(f"{place}: {error}") from None
 
 
-def translated(value: Any, words: Translations) -> Any:
+def translated(value: Any, words: tables.Translations) -> Any:
     """Return what a value is to be read as: itself where nobody said otherwise.
 
     >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
@@ -109,7 +98,7 @@ def translated(value: Any, words: Translations) -> Any:
 
 
 def _verbatim(cell: Any) -> str | None:
-    return cell if isinstance(cell, str) else text(cell)
+    return cell if isinstance(cell, str) else tables.text(cell)
 
 
 def _answers(cell: Any) -> list[str]:
@@ -124,36 +113,36 @@ def _answers(cell: Any) -> list[str]:
     return list(dict.fromkeys(answer for answer in stripped if answer))
 
 
-COLUMNS: Mapping[str, Column] = {
-    "question": Column(("question", "problem", "query", "prompt"), text),
-    "answer": Column(
+COLUMNS: Mapping[str, tables.Column] = {
+    "question": tables.Column(("question", "problem", "query", "prompt"), tables.text),
+    "answer": tables.Column(
         ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"), _answers
     ),
-    "reply": Column(
+    "reply": tables.Column(
         (
             *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
             *("model_response", "llm_response", "output", "completion"),
         ),
         _verbatim,
     ),
-    "grade": Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), GRADE),
-    "refused": Column(("refused", "abstained", "is_refusal", "is_not_attempted"), FLAG),
-    "correct": Column(("correct", "is_correct"), FLAG),
-    "incorrect": Column(("incorrect", "is_incorrect"), FLAG),
-    "answerable": Column(("answerable", "is_answerable"), FLAG),
-    "question_id": Column(("question_id", "id", "qid", "uuid"), text),
-    "model": Column(("model", "model_name"), text),
-    "dataset": Column(("dataset",), text),
-    "variant": Column(("variant", "condition"), text),
-    "draw": Column(("draw",), Kind("a whole number from 0", low=0, is_whole=True)),
-    "forced_grade": Column(("forced_grade", "second_grade"), GRADE),
-    "forced_correct": Column(("forced_correct", "correct_forced", "correct_when_forced"), FLAG),
-    "forced_reply": Column(("forced_reply", "forced_answer"), text),
+    "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), GRADE),
+    "refused": tables.Column(("refused", "abstained", "is_refusal", "is_not_attempted"), tables.FLAG),
+    "correct": tables.Column(("correct", "is_correct"), tables.FLAG),
+    "incorrect": tables.Column(("incorrect", "is_incorrect"), tables.FLAG),
+    "answerable": tables.Column(("answerable", "is_answerable"), tables.FLAG),
+    "question_id": tables.Column(("question_id", "id", "qid", "uuid"), tables.text),
+    "model": tables.Column(("model", "model_name"), tables.text),
+    "dataset": tables.Column(("dataset",), tables.text),
+    "variant": tables.Column(("variant", "condition"), tables.text),
+    "draw": tables.Column(("draw",), tables.Kind("a whole number from 0", low=0, is_whole=True)),
+    "forced_grade": tables.Column(("forced_grade", "second_grade"), GRADE),
+    "forced_correct": tables.Column(("forced_correct", "correct_forced", "correct_when_forced"), tables.FLAG),
+    "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.text),
     # a column that is called so may hold anything: these are looked for under the name that is given only
-    "p_answering": Column((), PROBABILITY),
-    "confidence": Column((), PROBABILITY),
-    "topic": Column(("topic", "category", "subject"), text),
-    "context": Column(("context", "passage"), text),
+    "p_answering": tables.Column((), tables.PROBABILITY),
+    "confidence": tables.Column((), tables.PROBABILITY),
+    "topic": tables.Column(("topic", "category", "subject"), tables.text),
+    "context": tables.Column(("context", "passage"), tables.text),
 }
 """The columns by role."""
 
@@ -161,7 +150,7 @@ Values = Mapping[str, Any]
 """What the cells of a row stand for, by role."""
 
 
-def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translations) -> tuple[FirstPass, ...]:
+def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Translations) -> tuple[FirstPass, ...]:
     """Return the first passes of a file with one graded answer a row.
 
     The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
@@ -181,8 +170,8 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translation
     """
     rows, found = file.resolved(columns, COLUMNS)
     if not {"grade", "correct", "refused"} & found.keys():
-        raise missing_column(file.source, present_columns(rows), "grade", "grade")
-    cells = [values_by_role(row, found, COLUMNS, words) for row in rows]
+        raise tables.missing_column(file.source, tables.present_columns(rows), "grade", "grade")
+    cells = [tables.values_by_role(row, found, COLUMNS, words) for row in rows]
     ids = _ids(rows, cells, found)
     grades = [one["grade"] if "grade" in found else _of_flags(one) for one in cells]
     both = any(one["refused"] and grade is Grade.CORRECT for one, grade in zip(cells, grades, strict=True))
@@ -210,7 +199,7 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translation
     return tuple(passes)
 
 
-def _ids(rows: Sequence[Row], cells: Sequence[Values], found: Mapping[str, str]) -> list[str]:
+def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], found: Mapping[str, str]) -> list[str]:
     """Return an id for every row: its own, or one made of its question.
 
     Files of several models over the same questions may be in different orders. So where questions of one text differ

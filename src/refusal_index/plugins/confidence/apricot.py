@@ -1,7 +1,7 @@
 """APRICOT: another language model is taught to tell, from question and reply, how often such a question is answered.
 
 The estimate is that of the other model. It needs two sets of weights, and a GPU to be trained in minutes rather than
-hours: `text_classifier` is the light relative that needs neither.
+hours: `trained.text_classifier` is the light relative that needs neither.
 """
 
 from __future__ import annotations
@@ -227,14 +227,12 @@ def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
         ) from error
 
 
-METHODS = (
-    Method(
-        NAME,
-        "APRICOT: DeBERTa fine-tuned on question and reply of the other folds; hours without a GPU",
-        apricot,
-        frozenset({Need.TRAINING, Need.WEIGHTS}),
-        is_of_model=False,
-        packages=("sklearn", "sentence_transformers", "torch", "transformers"),
-        extra="confidence,transformers",
-    ),
+APRICOT = Method(
+    NAME,
+    "APRICOT: DeBERTa fine-tuned on question and reply of the other folds; hours without a GPU",
+    apricot,
+    frozenset({Need.TRAINING, Need.WEIGHTS}),
+    is_of_model=False,
+    packages=("sklearn", "sentence_transformers", "torch", "transformers"),
+    extra="confidence,transformers",
 )

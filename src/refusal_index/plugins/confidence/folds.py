@@ -30,9 +30,6 @@ FloatArray = NDArray[np.float64]
 Predictor = Callable[[IntArray, IntArray], FloatArray]
 """From the answers to train on and those held out, both as positions, to the confidence in the latter."""
 
-PACKAGES = ("sklearn",)
-EXTRA = "confidence"
-
 
 class TrainingError(RefusalIndexError, ValueError):
     """Answers that nothing can be trained on; the message counts them, and says how many are needed."""

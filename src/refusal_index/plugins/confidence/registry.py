@@ -6,27 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.errors import suggestion
-from refusal_index.plugins.confidence import (
-    apricot,
-    calibrated,
-    likelihood,
-    p_ik,
-    p_true,
-    sampling,
-    text_classifier,
-    topic,
-    verbalised,
-)
+from refusal_index.plugins.confidence import apricot, model_scores, trained
 from refusal_index.plugins.confidence.method import Method
 
-_ASKED = (sampling, likelihood, p_true, verbalised)
-_TRAINED = (calibrated, topic, p_ik, text_classifier, apricot)
-
-METHODS: Mapping[str, Method] = {one.name: one for module in (*_ASKED, *_TRAINED) for one in module.METHODS}
+METHODS: Mapping[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS, apricot.APRICOT)}
 """Every method by its name, in the order in which they are listed."""
-
-TOPIC = topic.TOPIC
-"""The baseline of methods that are trained."""
 
 
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:

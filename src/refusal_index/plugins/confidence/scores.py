@@ -34,7 +34,8 @@ from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
 from refusal_index.plugins.confidence.record import method_records
-from refusal_index.plugins.confidence.registry import METHODS, TOPIC, methods_of
+from refusal_index.plugins.confidence.registry import METHODS, methods_of
+from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.checks import check_name, check_sending

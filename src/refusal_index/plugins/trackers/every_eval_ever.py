@@ -18,15 +18,10 @@ from uuid import UUID
 
 from refusal_index.data.files import write_atomically
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import (
-    UNNAMED,
-    ExportedRun,
-    VariantResults,
-    name_part,
-    payoffs_of,
-)
+from refusal_index.plugins.trackers.results import ExportedRun, VariantResults, payoffs_of
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
+from refusal_index.runs.trackers import UNNAMED, name_part
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.version import __version__

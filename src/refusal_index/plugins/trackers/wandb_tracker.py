@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from refusal_index.plugins.trackers.results import ExportedRun, TrackerError, numbers, withdrawn
+from refusal_index.plugins.trackers.results import ExportedRun, TrackerError
 from refusal_index.plugins.trackers.tracker import PROJECT, RunTracker, completeness_of, files_of, table_of
-from refusal_index.runs.trackers import Subject
+from refusal_index.runs.trackers import Subject, numbers, withdrawn
 
 QUIET = {
     "console": "off",  # what is printed may be a reply

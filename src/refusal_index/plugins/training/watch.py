@@ -49,7 +49,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.trackers.results import numbers
 from refusal_index.plugins.training.generating import GeneratingModel, is_sharded, undisturbed
 from refusal_index.redaction import redacted
 from refusal_index.runs.api import plan_of
@@ -61,6 +60,7 @@ from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.registry import DIRECT
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
+from refusal_index.runs.trackers import numbers
 from refusal_index.runs.writing import Run, run_to_end
 
 CONFIGURATIONS = ("config.json", "adapter_config.json")
