@@ -16,9 +16,10 @@ from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import OBEYED
-from refusal_index.render.gate import NO_CHANGES
 from refusal_index.render.gate_files import escaped, line, to_junit, to_markdown
+from refusal_index.render.sentences import sentence
 
 HOSTILE = (
     "<script>x()</script>",
@@ -109,7 +110,7 @@ def test_markdown_shows_texts_of_others_and_obeys_none(found):
 
 def test_markdown_says_why_no_question_can_be_shown_to_have_changed():
     text = to_markdown(decide(run_of("candidate", 0, temperature=0.7), run_of("base", 2), Policy()))
-    assert line(NO_CHANGES["single_responses"]) in text
+    assert line(sentence(Statement("single_responses"))) in text
     assert "<details>" not in text
 
 

@@ -104,6 +104,15 @@ def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_
     assert "correct is beyond its limit" in found.why
 
 
+def test_the_nearest_guard_is_the_one_that_is_least_surely_inside(base):
+    found = decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy(margins=WIDE))
+    (said,) = [one for one in found.statements if one.severity == "conclusion"]
+    assert said.code == "all_within"
+    least_sure = max(found.guards, key=lambda one: one.test.pvalue_inside)
+    assert said.values["nearest"].values["metric"] == least_sure.named.guard.name
+    assert least_sure.test.pvalue_inside > min(one.test.pvalue_inside for one in found.guards)
+
+
 def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
     assert guard(found, "refusal_index").test.verdict == "fail"

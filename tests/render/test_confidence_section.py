@@ -21,7 +21,7 @@ from refusal_index.render.confidence import verdict_sentence
 from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.confidence import MOST_POINTS, confidence_view, roc_points
-from refusal_index.render.report.tables import number
+from refusal_index.render.report.figures import number
 from refusal_index.stats import auroc
 from tests.render.chromium import Page
 from tests.render.making import HOSTILE, report_run, rows

@@ -14,7 +14,8 @@ from tests.tiers import others_nightly
 
 from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.plugins.studies.calibrator_comparison import curve_rows, make
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, number
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.render.format import number
 from refusal_index.stats import corrected_refusal_index, refusal_index
 
 OPTIONS = StudyOptions()

@@ -71,9 +71,9 @@ Where = Callable[[int], str]
 def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise OutcomeTableError for the first row that may not be there."""
 
-    def refuse(bad: pl.Expr, said: str) -> None:
+    def refuse(bad: pl.Expr, message: str) -> None:
         if (row := _first(table, bad)) is not None:
-            raise OutcomeTableError(where(row) + said.format(**table.row(row, named=True)))
+            raise OutcomeTableError(where(row) + message.format(**table.row(row, named=True)))
 
     refuse(
         pl.col("draw") < 0,
@@ -236,11 +236,11 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
     if column in raw.columns:
         values = raw.values(column, KINDS[name]) if name in KINDS else raw.frame[column]
         if chosen and values.null_count() == height:
-            said = f"expected a {name} for every question, got an empty column; name another"
-            raise raw.source.wrong(said, column=column)
+            message = f"expected a {name} for every question, got an empty column; name another"
+            raise raw.source.wrong(message, column=column)
         if name == "question_id" and values.null_count():
-            said = "expected an id, got an empty cell; give every question an id, or leave the column out to number "
-            raise raw.source.wrong(f"{said}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
+            message = "expected an id, got an empty cell; give every question an id, or leave the column out to number "
+            raise raw.source.wrong(f"{message}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
         return (values.fill_null(0) if name == "draw" else values).alias(name)
     if name == "question_id":
         # with the file's name, so that rows of different files are never taken for the same question

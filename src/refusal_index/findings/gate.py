@@ -9,8 +9,9 @@ unless the answer was demanded already.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -19,10 +20,11 @@ from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID, Asked, missing_share
 from refusal_index.data.rates import never_forced
-from refusal_index.data.run_json import is_deterministic
+from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
 from refusal_index.findings.comparison import VariantComparison, compare_pair
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate_guards import (
     ChangedQuestion,
     NamedGuard,
@@ -34,8 +36,10 @@ from refusal_index.findings.gate_guards import (
     payoffs_of,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.matching import CompareOptions, settings_statements
+from refusal_index.findings.metrics import CORRECTED
 from refusal_index.findings.shown import Shown
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
@@ -52,6 +56,37 @@ class GuardResult:
 
     named: NamedGuard
     test: GuardTest
+
+    @property
+    def limit(self) -> Statement:
+        """What the guard allows."""
+        guard = self.named.guard
+        values = {"limit": guard.limit, "higher": guard.higher_is_better, "margin": self.named.against_baseline}
+        return Statement("guard_limit", "scope", values)
+
+    @property
+    def statement(self) -> Statement:
+        """What was decided of it."""
+        named, test, guard = self.named, self.test, self.named.guard
+        values = {
+            "metric": guard.name,
+            "margin": named.against_baseline,
+            "estimate": guard.estimate,
+            "worst": test.worst,
+            "limit": self.limit,
+            "pvalue": test.pvalue_holm,
+            "reason": named.reason,
+        }
+        if test.verdict == "pass":
+            return Statement("guard_within", "conclusion", values)
+        if guard.estimate is None or (test.verdict == "inconclusive" and test.worst is None):
+            if guard.name == CORRECTED and named.reason == NO_REPEATED_QUESTIONS:
+                return Statement("guard_not_sampled_twice", "conclusion", values)
+            return Statement("guard_undefined" if test.verdict == "fail" else "guard_unjudged", "conclusion", values)
+        if test.verdict == "fail":
+            return Statement("guard_beyond", "conclusion", values)
+        is_beyond = guard.room(guard.estimate) < 0
+        return Statement("guard_looks_beyond" if is_beyond else "guard_may_be_beyond", "conclusion", values)
 
     def to_document(self) -> dict[str, Any]:
         """Give it as JSON holds it, unrounded."""
@@ -95,9 +130,9 @@ class GateResult(Shown):
         those that are to be compared, or of their further draws, whichever is most.
     changed, no_changes
         The questions that changed by more than sampling noise, the largest changes first, and why none can be shown.
-    looked, level_at_look
-        Which look it was, and the one-sided level of its tests, of a candidate that is judged while it is asked, or
-        stopped early; else None. Between two looks it was none.
+    look
+        At which look a candidate was judged that is judged while it is asked, or stopped early; else None, and between
+        two looks.
     within_look
         Whether asking ended between two looks, where nothing is decided.
     unasked
@@ -117,8 +152,7 @@ class GateResult(Shown):
     changed: tuple[ChangedQuestion, ...] = ()
     no_changes: str | None = None
     sampling: Mapping[str, Any] | None = None
-    looked: str | None = None
-    level_at_look: float | None = None
+    look: AtLook | None = None
     within_look: bool = False
     unasked: str | None = None
 
@@ -144,6 +178,68 @@ class GateResult(Shown):
         return None if times is None else math.ceil((times - 1) * self.questions)
 
     @property
+    def level_at_look(self) -> float | None:
+        """The one-sided level of the tests at its look."""
+        return None if self.look is None else self.look.level
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Why the verdict is what it is, what was judged, and what else there is to know."""
+        return (self._conclusion(), self._scope(), *self._notes())
+
+    def _conclusion(self) -> Statement:
+        if self.unasked is not None:
+            return Statement("unasked", "conclusion", {"error": self.unasked})
+        if self.within_look:
+            return Statement("between_looks", "conclusion")
+        if self.incomplete:
+            values = {
+                "missing": [(name, self.missing[name]) for name in self.incomplete],
+                "limit": self.policy.max_missing,
+            }
+            return Statement("too_many_missing", "conclusion", values)
+        if not self.is_judged:
+            return Statement("too_few_shared", "conclusion")
+        decisive = [one.statement for one in self.guards if one.test.verdict == self.verdict]
+        if self.verdict != "pass":
+            return Statement("guards", "conclusion", {"guards": decisive})
+        nearest = min(self.guards, key=lambda one: -(one.test.pvalue_inside or 0.0))
+        return Statement("all_within", "conclusion", {"level": 1 - self.alpha, "nearest": nearest.statement})
+
+    def _scope(self) -> Statement:
+        """Say what was compared with what."""
+        values = {"candidate": self.candidate.label, "variant": self.variant, "questions": self.questions}
+        if self.unasked is not None or self.within_look:
+            return Statement("nothing_judged", "scope", values)
+        if self.baseline is None:
+            return Statement("judged_by_bounds", "scope", values)
+        counts = zip(RUNS, self.match.left_out if self.match else (), strict=False)
+        left_out = [(name, count) for name, count in counts if count]
+        return Statement("judged", "scope", {**values, "baseline": self.baseline.label, "left_out": left_out})
+
+    def _notes(self) -> Iterator[Statement]:
+        if self.is_one_run:
+            yield Statement("one_run", "grave")
+        if self.look is not None:
+            sizes, asked = self.look.design.sizes, self.look.n
+            values = {"look": sizes.index(asked) + 1, "looks": len(sizes), "asked": asked, "questions": sizes[-1]}
+            yield Statement("look", "scope", values)
+        if self.baseline is None and not self.candidate.settings:
+            yield Statement("no_sample_recorded", "grave")
+        stop = None if self.baseline is None else Stop.read(self.baseline.about)
+        if stop is not None:
+            yield Statement("baseline_stopped", "scope", {"stop": stop.sentence})
+        if self.verdict == "inconclusive" and self.guards and self.is_judged:
+            yield Statement("more_questions", values={"more": self.more_questions})
+        missing = [(name, share) for name, share in self.missing.items() if share]
+        if missing and not self.within_look:
+            yield Statement("missing", "grave", {"missing": missing})
+        if self.baseline is not None and self.guards:
+            yield from settings_statements((self.candidate, self.baseline))
+        if self.no_changes is not None and self.guards and not self.changed:
+            yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
+
+    @property
     def why(self) -> str:
         """The reason in words, as the first line of what is printed has it."""
         return repr(self).partition("\n")[0].partition(": ")[2]
@@ -163,7 +259,7 @@ class GateResult(Shown):
         return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
 
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded; `refusal_index.render.gate.gate_document` adds the reason."""
+        """Give all of it as JSON holds it, unrounded; `refusal_index.render.gate.gate_document` adds the sentences."""
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
@@ -174,7 +270,7 @@ class GateResult(Shown):
             "left_out": None if self.match is None else dict(zip(RUNS, self.match.left_out, strict=True)),
             "alpha": self.alpha,
             "level_at_look": self.level_at_look,
-            "looked": self.looked,
+            "looked": None,
             "guards": [plain(one.to_document()) for one in self.guards],
             "more_questions": self.more_questions,
             "missing": dict(self.missing),
@@ -192,7 +288,6 @@ def decide(
     policy: Policy,
     *,
     look: AtLook | None = None,
-    looked: str | None = None,
     within_look: bool = False,
 ) -> GateResult:
     """Judge a candidate by a policy.
@@ -201,9 +296,9 @@ def decide(
     or were never forced; PolicyError if there is nothing to judge by.
 
     - `candidate`, `baseline`: the runs; None for fixed bounds only.
-    - `look`, `looked`: where the candidate is looked at several times while it is asked: at which of these looks, and a
-      sentence on it. Without, a candidate that stopped early is judged at the look at which it did, and one that a gate
-      looked at while it was asked at the last of these looks.
+    - `look`: where the candidate is looked at several times while it is asked: at which of these looks. Without, a
+      candidate that stopped early is judged at the look at which it did, and one that a gate looked at while it was
+      asked at the last of these looks.
     - `within_look`: whether asking ended before that look: nothing is decided then.
     """
     if baseline is None and not policy.has_bounds:
@@ -217,7 +312,7 @@ def decide(
     payoffs = payoffs_of(list(runs.values()), policy.margins)
     check_reachable(policy, payoffs)
     if look is None:
-        look, looked = look_of(candidate.about, policy.alpha) or (None, None)
+        look = look_of(candidate.about, policy.alpha)
     found = None if baseline is None else _compared(candidate, baseline, policy, payoffs)
     names = {key: _variant(run, policy, found) for key, run in runs.items()}
     rows = {key: run.variants[names[key]] for key, run in runs.items()}
@@ -255,8 +350,7 @@ def decide(
         changed=most_changed(rows["candidate"], rows["baseline"], shared, exact) if found and not within_look else (),
         no_changes=change_limit(rows["candidate"], rows["baseline"], shared, exact) if found else None,
         sampling=describe(design, OWN_COLUMNS),
-        looked=None if within_look else looked,
-        level_at_look=None if look is None or within_look else look.level,
+        look=None if within_look else look,
         within_look=within_look,
     )
 

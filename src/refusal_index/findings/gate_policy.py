@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -222,8 +222,8 @@ def _check_share(name: str, value: object, below: float, from_zero: bool = False
         raise PolicyError(f"{name}: expected a number {start} and below {below:g}, got {shortened(value)}")
 
 
-def look_of(about: Mapping[str, Any], alpha: float) -> tuple[AtLook, str] | None:
-    """Return the look at which a run is judged, and a sentence on it; None of one that is judged once.
+def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
+    """Return the look at which a run is judged; None of one that is judged once.
 
     One that stopped is judged where it did, by O'Brien and Fleming's boundary over all the looks that were planned: at
     whichever of them a run stops, and by whatever rule, that errs no more often than alpha. One that a gate looked at
@@ -245,15 +245,7 @@ def look_of(about: Mapping[str, Any], alpha: float) -> tuple[AtLook, str] | None
         size = sizes[-1]
     else:
         return None
-    return AtLook(GroupSequential(sizes, alpha), size), looked_at(size, sizes)
-
-
-def looked_at(asked: int, sizes: Sequence[int]) -> str:
-    """Say which look it is, or which one was to come."""
-    return (
-        f"Look {sizes.index(asked) + 1} of {len(sizes)}, after {asked:,} of {sizes[-1]:,} questions; limits and "
-        "p-values allow for all looks together."
-    )
+    return AtLook(GroupSequential(sizes, alpha), size)
 
 
 def _sizes(questions: int, looks: int) -> tuple[int, ...]:

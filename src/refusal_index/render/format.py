@@ -72,6 +72,19 @@ def span(low: float | None, high: float | None, digits: int = 3) -> str:
     return UNDEFINED if low is None or high is None else f"{number(low, digits)} to {number(high, digits)}"
 
 
+def with_interval(
+    value: float | None, low: float | None, high: float | None, why: str | None = None, digits: int = 3
+) -> str:
+    """Format a number with its interval if it has one, or why it is undefined.
+
+    >>> with_interval(0.2733, 0.2027, 0.3412), with_interval(None, None, None, "nobody_refused")
+    ('0.273 [0.203, 0.341]', 'undefined (nobody refused)')
+    """
+    if value is None:
+        return f"undefined ({reason_text(why)})" if why else UNDEFINED
+    return number(value, digits) + ("" if low is None or high is None else f" {interval(low, high, digits)}")
+
+
 def estimate(found: Estimate, digits: int = 3) -> str:
     """Format an estimate with its interval, if it has one.
 
@@ -81,8 +94,7 @@ def estimate(found: Estimate, digits: int = 3) -> str:
     """
     if found.estimate is None or found.status == "not_identified":
         return "not identified" if found.status == "not_identified" else "undefined"
-    ends = "" if found.low is None else f" {interval_of(found, digits)}"
-    return f"{number(found.estimate, digits)}{ends}"
+    return with_interval(found.estimate, found.low, found.high, digits=digits)
 
 
 def pvalue(value: float | None) -> str:
@@ -153,6 +165,16 @@ def listed(names: Sequence[str]) -> str:
     ('low', 'low, normal and high', '')
     """
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def abridged(names: Sequence[str], limit: int = 4) -> str:
+    """Name a few of many things, and count the rest.
+
+    >>> abridged(["a", "b"]), abridged(["a", "b", "c", "d", "e", "f"])
+    ('a; b', 'a; b; c; d and 2 more')
+    """
+    more = len(names) - limit
+    return "; ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def counted(counts: Mapping[str, int]) -> str:

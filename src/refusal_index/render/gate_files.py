@@ -13,9 +13,12 @@ import re
 from typing import TYPE_CHECKING
 
 from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.findings.metrics import METRICS
 from refusal_index.redaction import redacted
 from refusal_index.render.blocks import Table, escape, to_text
-from refusal_index.render.gate import allowed, changed_table, guard_name, guard_table, judged, notes, sentence
+from refusal_index.render.format import signed
+from refusal_index.render.gate import changed_table, guard_table
+from refusal_index.render.sentences import sentence
 
 PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.)", re.IGNORECASE)
 """What means something in Markdown, or in what GitHub and GitLab add to it: @names, #numbers, addresses, formulas."""
@@ -28,13 +31,9 @@ ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 def to_markdown(found: GateResult) -> str:
     """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
-    parts = [
-        f"## Refusal Index gate: {found.verdict}",
-        line(sentence(found)),
-        line(judged(found)),
-        *([_table(guard_table(found))] if found.guards else []),
-        *map(line, notes(found)),
-    ]
+    why, judged, *notes = (line(sentence(one)) for one in found.statements)
+    table = [_table(guard_table(found))] if found.guards else []
+    parts = [f"## Refusal Index gate: {found.verdict}", why, judged, *table, *notes]
     if found.changed:
         title = f"The {len(found.changed)} questions that changed most"
         parts.append(f"<details><summary>{title}</summary>\n\n{_table(changed_table(found))}\n\n</details>")
@@ -84,7 +83,7 @@ def to_junit(found: GateResult) -> bytes:
     if found.baseline is not None:
         suite.add_property("baseline", _clean(found.baseline.label))
     suite.add_property("questions", str(found.questions))
-    verdict = _case("verdict", found.verdict, sentence(found))
+    verdict = _case("verdict", found.verdict, sentence(found.statements[0]))
     if found.guards:
         verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
     suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])
@@ -112,8 +111,9 @@ def _case(name: str, verdict: str, told: str) -> TestCase:
 
 
 def _told(one: GuardResult) -> str:
-    number = "not defined" if one.named.guard.estimate is None else f"{one.named.guard.estimate:+.3f}"
-    return f"{guard_name(one)}: {number}, allowed {allowed(one)} ({one.test.verdict})"
+    guard = one.named.guard
+    number = "not defined" if guard.estimate is None else signed(guard.estimate)
+    return f"{METRICS[guard.name].column}: {number}, allowed {sentence(one.limit)} ({one.test.verdict})"
 
 
 def _clean(text: str, keep: str = "") -> str:

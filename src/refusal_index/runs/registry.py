@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 
+from refusal_index import entry_points
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import Sending, SettingError, unknown
 from refusal_index.runs.engine import MakeEngine
@@ -19,14 +19,10 @@ BATCH, FILES = "batch", "files"
 RAY, COMMAND = "ray", "command"
 """The engine whose opening may start a cluster, and the one that runs a program of the user's."""
 
-ENGINES = {
-    DIRECT: "refusal_index.runs.direct:DirectEngine",
-    BATCH: "refusal_index.plugins.batches.batch_executor:batch_engine",
-    COMMAND: "refusal_index.plugins.batches.command:command_engine",
-    RAY: "refusal_index.plugins.batches.ray_engine:ray_engine",
-    FILES: "refusal_index.plugins.batches.engine:FilesEngine",
-}
-"""Where each engine is; none is imported before it is asked for."""
+
+def engine_names() -> list[str]:
+    """Name all engines: the one of the core, then those that plugins register as ``refusal_index.executors``."""
+    return [DIRECT, *sorted(entry_points.installed("executors"))]
 
 
 def engine_of(name: str) -> MakeEngine:
@@ -43,8 +39,12 @@ def engine_of(name: str) -> MakeEngine:
     'DirectEngine'
     """
     check_engine(name)
-    module, _, made = ENGINES[name].partition(":")
-    found: MakeEngine = getattr(import_module(module), made)
+    plugin = None if name == DIRECT else entry_points.find("executors", name)
+    if plugin is None:
+        from refusal_index.runs.direct import DirectEngine  # noqa: PLC0415 - imported where it is used
+
+        return DirectEngine
+    found: MakeEngine = entry_points.load(plugin)
     return found
 
 
@@ -63,8 +63,8 @@ def check_engine(name: str) -> None:
             "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {{requests}} -o {{replies}} "
             "--model {{model}}'"
         )
-    if name not in ENGINES:
-        raise unknown("engine", name, list(ENGINES))
+    if name != DIRECT and entry_points.find("executors", name) is None:
+        raise unknown("engine", name, engine_names())
 
 
 ONLY_OF = {"detach": (BATCH,), "command": (COMMAND,), "ray_address": (RAY,), "engine_option": (BATCH, RAY)}
@@ -112,7 +112,7 @@ def check_sends(sending: Sending) -> None:
         The message names the engines that ask.
     """
     if sending.engine == FILES:
-        others = ", ".join(one for one in ENGINES if one != FILES)
+        others = ", ".join(one for one in engine_names() if one != FILES)
         raise SettingError(f"{{engine}}: files carries a run's own requests only; choose one of {others}")
 
 

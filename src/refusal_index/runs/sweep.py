@@ -28,12 +28,10 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Summary
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.wave import check_forgotten, journal_of
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import News, first_wait, longer, pause, settings_alone, waits_for_batches
 from refusal_index.runs.engine import Progress, Underway, WaitingError
-from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
 from refusal_index.runs.registry import RAY, engine_of
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
@@ -422,7 +420,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
         raise ModelError(f"{failed[first]}{more}")
 
 
-async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
+async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
 
     Runs in batches are begun one after the other, so that the first waves of all are on their way together; whichever
@@ -447,8 +445,9 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
         with watched(sweep.plans.index(plan), plan) as progress:
             progress(Underway(note, is_news=True))
 
-    check_forgotten(sweep.plans[0].settings.sending.forget, [journal_of(one.folder) for one in sweep.plans])
-    news = News(tell)
+    in_flight = outstanding()
+    in_flight.check_forgotten(sweep.plans)
+    news = in_flight.poller(tell)
     while places:
         waiting = []
         for place in places:
@@ -462,24 +461,24 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
                 continue
             results[place] = found
             sweep.write(results)
-            if results[place].is_waiting and waits_for_batches(plan, budget):
+            if results[place].is_waiting and in_flight.is_waited_for(plan, budget):
                 waiting.append(place)
             else:
                 yield results[place]
-        wait = longer(wait) if wait and waiting == places else first_wait(sweep.plans)
+        wait = min(wait * 2, MAX_WAIT) if wait and waiting == places else in_flight.first_wait(sweep.plans)
         places = waiting
         if places:
-            await pause(wait, budget)
+            await budget.sleep(wait)
 
 
-async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: News | None) -> CellResult | None:
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
     """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
-    carried = replace(plan, settings=settings_alone(plan))
+    carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
-        if news is not None and not await news.of(plan):
+        if news is not None and not await news(plan):
             return None
         with watched(place, plan) as progress:
-            return CellResult(plan, await bring_to_end(carried, progress, budget))
+            return CellResult(plan, await execute(carried, progress, budget))
     except WaitingError as error:
         return CellResult(plan, waits=str(error))
     except RefusalIndexError as error:

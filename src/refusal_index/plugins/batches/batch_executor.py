@@ -16,7 +16,7 @@ from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.models.functions import asked_by_name
-from refusal_index.models.settings import FORGET, SettingError, unknown
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.batch_lane import BatchClient, Looks, NotHandedOverError, given_up
 from refusal_index.plugins.batches.batch_provider import State, provider_of, told_states
 from refusal_index.plugins.batches.engine import WaveEngine
@@ -368,39 +368,3 @@ def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping
         If a model has no batches, its address, key or client is missing, or an option cannot be used.
     """
     return WaveEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
-
-
-async def has_news(
-    settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], folder: RunFolder
-) -> bool:
-    """Whether something can be done about the batches of a run's folder, such as to collect one.
-
-    Parameters
-    ----------
-    settings, names, objects
-        As the engine takes them.
-    folder
-        The run's.
-
-    Raises
-    ------
-    RunFailedError
-        If that cannot be told for now.
-    """
-    return await BatchExecutor(settings, asked_by_name(names, objects)).has_news(folder)
-
-
-async def give_up(
-    settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], folder: RunFolder
-) -> None:
-    """Give up the batches of a run's folder that settings say, so that another engine may ask the same.
-
-    It takes what `has_news` takes.
-
-    Raises
-    ------
-    SettingError
-        If no batch of this run is called so.
-    """
-    ours = settings.changed(engine_option=[f"{FORGET}={one}" for one in settings.sending.forget])
-    await BatchExecutor(ours, asked_by_name(names, objects)).give_up(folder)

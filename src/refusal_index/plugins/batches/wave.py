@@ -64,7 +64,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class QuestionState:
-    """One question under every variant, and all that was said about it.
+    """One question under every variant, and all replies about it.
 
     Attributes
     ----------

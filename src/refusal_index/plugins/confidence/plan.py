@@ -33,10 +33,10 @@ from refusal_index.protocol import (
     next_requests,
 )
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import Wave, ask_waves, check_in_flight
 from refusal_index.runs.checks import check_code
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress
+from refusal_index.runs.execute import Wave, ask_waves, outstanding
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.settings import Settings
@@ -339,7 +339,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
         return None
     run = plan.run
     check_code(run.names, plan.given, run.folder.path)
-    check_in_flight(run, store)
+    outstanding().check(run, store)
     engine = engine_of(run.settings.sending.engine)(run.settings, run.names, run.objects)
     progress(Opened(0, note_on(run.settings.sending)))
     return await ask_waves(chain([first], waves), run.settings, run.folder, engine, store, progress, budget)

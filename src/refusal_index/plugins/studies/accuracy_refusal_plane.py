@@ -27,14 +27,8 @@ from refusal_index.plugins.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.plugins.studies.study import (
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    number,
-    paper_context,
-    with_interval,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, paper_context
+from refusal_index.render.format import number, with_interval
 from refusal_index.stats import Estimate, iso_refusal_index, iso_score
 from refusal_index.stats.curves.operating_point import ScoreName
 

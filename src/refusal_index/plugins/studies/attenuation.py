@@ -18,7 +18,8 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import DrawnOutcomes, drawn_outcomes
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import ALL, display_names, level_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number, with_interval
 from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
 
 NAME = "attenuation"

@@ -38,7 +38,8 @@ from refusal_index.plugins.studies.scores import (
     model_name,
     variant_scores,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
@@ -97,13 +98,13 @@ def points_of(
 
 def _notes(single: Sequence[str], undefined: Sequence[str], elsewhere: Sequence[str], n: int) -> Iterator[str]:
     if single:
-        yield f"{len(single):,} left out, since no question was drawn twice: {listed(single)}."
+        yield f"{len(single):,} left out, since no question was drawn twice: {abridged(single)}."
     if undefined:
-        yield f"{len(undefined):,} left out, since the AUROC is undefined: {listed(undefined)}."
+        yield f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}."
     if elsewhere:
         yield (
             f"P(Answering) of {len(elsewhere):,} of {n:,} points comes from another run of the same model, dataset and "
-            f"variant (column drawn_in): {listed(elsewhere)}."
+            f"variant (column drawn_in): {abridged(elsewhere)}."
         )
 
 

@@ -43,8 +43,8 @@ from refusal_index.plugins.studies.scores import (
     scored_run,
     short_labels,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
-from refusal_index.render.format import reason_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import abridged, number, reason_text, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 from refusal_index.stats.calibration.reliability import calibration_error_interval
@@ -328,7 +328,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     if coarse:
-        notes.append(f"Few values, which bins and curves show as they are: {listed(coarse)}.")
+        notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
@@ -492,9 +492,9 @@ def _printed_index(model: str, variant: str, index: pl.DataFrame) -> dict[str, A
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     level, curves = level_text(options), frame.filter(pl.col("part") != "index")
     keys = curves.group_by("model", "dataset", maintain_order=True).agg(pl.col("questions").first())
-    each = listed([f"{model}, {questions:,} questions" for model, _, questions in keys.iter_rows()])
+    each = abridged([f"{model}, {questions:,} questions" for model, _, questions in keys.iter_rows()])
     whose = curves.drop_nulls("variant").unique(["model", "method"], maintain_order=True)
-    prompts = listed([f"{label(row['method'])} {row['variant']}" for row in whose.iter_rows(named=True)])
+    prompts = abridged([f"{label(row['method'])} {row['variant']}" for row in whose.iter_rows(named=True)])
     return (
         f"Scores of how likely an answer is right, against right answers under forced answering ({each}; of each run "
         f"the same questions for all methods). Reliability: share right in {N_BINS} bins of equal width with {level} "

@@ -22,7 +22,8 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import display_names, label, reference_variant
-from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import UNDEFINED, abridged, count, number
 
 NAME = "calibrator_cost"
 TITLE = "Cost of calibrators"
@@ -65,7 +66,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.")
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
-    note = f"Not known of {listed(unmeasured)}: 'refusal-index confidence RUN --method NAME' did not make these scores."
+    note = (
+        f"Not known of {abridged(unmeasured)}: 'refusal-index confidence RUN --method NAME' did not make these scores."
+    )
     return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
 
 
@@ -151,10 +154,10 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
         {
             "Model": frame["model"],
             "Method": [_name(row) for row in frame.iter_rows(named=True)],
-            "Estimate of": frame["estimate_of"].fill_null(NOTHING),
-            "Cost": frame["cost"].fill_null(NOTHING),
+            "Estimate of": frame["estimate_of"].fill_null(UNDEFINED),
+            "Cost": frame["cost"].fill_null(UNDEFINED),
             **{title: [count(value) for value in frame[name]] for name, title in counts.items()},
-            "Seconds": [NOTHING if value is None else f"{value:,.0f}" for value in frame["seconds"]],
+            "Seconds": [UNDEFINED if value is None else f"{value:,.0f}" for value in frame["seconds"]],
             "USD": [number(value, 2) for value in frame["cost_usd"]],
         }
     )

@@ -19,7 +19,8 @@ from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, display_names
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number
 
 NAME = "copula_comparison"
 TITLE = "Copula comparison"

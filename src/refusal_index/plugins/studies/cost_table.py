@@ -14,7 +14,8 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.summary import recorded_usage
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import ALL
-from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import UNDEFINED, abridged, count, number
 
 NAME = "cost_table"
 TITLE = "Cost"
@@ -41,7 +42,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     rows = [row for run in runs for row in _run_rows(run)]
     frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
-    note = f"Requests and tokens are not known of {listed(unmeasured)}: only a run's folder keeps them."
+    note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
     return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
 
 
@@ -111,7 +112,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     }
     texts = {"model": "Model", "variant": "Variant"}
     return frame.select(
-        *(pl.col(name).fill_null(NOTHING).alias(heading) for name, heading in texts.items()),
+        *(pl.col(name).fill_null(UNDEFINED).alias(heading) for name, heading in texts.items()),
         *(pl.Series(heading, [count(value) for value in frame[name]]) for name, heading in columns.items()),
         pl.Series("USD", [number(value, 2) for value in frame["cost_usd"]]),
     )

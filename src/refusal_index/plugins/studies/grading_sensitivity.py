@@ -21,7 +21,8 @@ from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number, with_interval
 
 NAME = "grading_sensitivity"
 TITLE = "Sensitivity to grading"

@@ -25,16 +25,8 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors
 from refusal_index.plugins.studies.scores import dataset_name, level_text, run_index
-from refusal_index.plugins.studies.study import (
-    NOTHING,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    listed,
-    number,
-    widened,
-    with_interval,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.stability import kendall_w_ceiling
 
@@ -216,7 +208,7 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
     for run in runs:
         kept.setdefault((run.model, run.dataset), run)
     again = [run.label for run in runs if kept[run.model, run.dataset] is not run]
-    note = f"Left out, since their model has another run on the same dataset: {listed(again)}."
+    note = f"Left out, since their model has another run on the same dataset: {abridged(again)}."
     return tuple(kept.values()), (note,) if again else ()
 
 
@@ -325,7 +317,7 @@ def _groups(frame: pl.DataFrame) -> dict[str, str]:
 def _cell(row: dict[str, Any]) -> str:
     text = with_interval(row["estimate"], row["low"], row["high"], row["reason"])
     within = row["within_source"]
-    return text if within is None or text == NOTHING else f"{text}; {number(within)} within sources"
+    return text if within is None or text == UNDEFINED else f"{text}; {number(within)} within sources"
 
 
 def _wrapped(dataset: str) -> str:

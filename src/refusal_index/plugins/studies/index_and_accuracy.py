@@ -50,12 +50,10 @@ from refusal_index.plugins.studies.study import (
     StudyOptions,
     family_of,
     known_models,
-    listed,
     name_in_tables,
-    number,
     paper_context,
-    with_interval,
 )
+from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats.stability import disattenuated_correlation
 
 NAME = "index_and_accuracy"
@@ -88,7 +86,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen for row in _run_rows(run, known, options)]
     undefined = [run.label for run in chosen if run.label not in {row[2] for row in rows}]
     if undefined:
-        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {listed(undefined)}.")
+        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {abridged(undefined)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame["model"].n_unique() < FEWEST:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)

@@ -42,12 +42,10 @@ from refusal_index.plugins.studies.study import (
     family_of,
     find_model,
     known_models,
-    listed,
     name_in_tables,
-    number,
     paper_context,
-    with_interval,
 )
+from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats.stability import disattenuated_correlation
 
 NAME = "index_and_size"
@@ -84,11 +82,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen if (row := _run_row(run, known, options)) is not None]
     left_out = [run.label for run in chosen if run.label not in {row[1] for row in rows}]
     if left_out:
-        notes = (*notes, f"Left out, without an index or a known number of parameters: {listed(left_out)}.")
+        notes = (*notes, f"Left out, without an index or a known number of parameters: {abridged(left_out)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame.height < 2:
         raise NotPossibleError(
-            f"It needs {NEEDS}. Known here: {listed([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
+            f"It needs {NEEDS}. Known here: {abridged([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
         )
     frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
     notes = (*notes, *_regression_notes(frame))

@@ -33,12 +33,10 @@ from refusal_index.plugins.studies.study import (
     family_of,
     find_model,
     known_models,
-    listed,
     name_in_tables,
-    number,
     paper_context,
 )
-from refusal_index.render.format import pvalue
+from refusal_index.render.format import abridged, number, pvalue
 from refusal_index.stats.stability import reliability
 
 NAME = "index_predictors"
@@ -80,7 +78,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if points.filter(source=RUN).height < (1 if points.filter(source=PAPER).height else FEWEST):
         raise NotPossibleError(f"It needs {NEEDS}; {points.filter(source=RUN).height} of these have an index.", notes)
     if apart:
-        notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {listed(apart)}.")
+        notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {abridged(apart)}.")
     errors = RunErrors(chosen, options)
     rows = [
         row

@@ -28,7 +28,8 @@ from refusal_index.plugins.studies.accuracy_refusal_plane import (
 )
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import dataset_name, level_text, of_one_dataset, questions_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number
 from refusal_index.stats import iso_refusal_index
 
 NAME = "iso_refusal_index"

@@ -20,7 +20,8 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number, with_interval
 from refusal_index.stats.curves.operating_point import remaining_gap
 
 NAME = "operating_point"

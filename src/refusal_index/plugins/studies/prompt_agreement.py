@@ -16,7 +16,8 @@ from refusal_index.data.outcome import Grade
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import ALL, dataset_name, level_text, of_one_dataset, questions_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.render.format import with_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 NAME = "prompt_agreement"

@@ -22,8 +22,9 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
-from refusal_index.plugins.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, listed, number
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
+from refusal_index.render.format import UNDEFINED, abridged, number
 from refusal_index.stats.stability import kendall_w_ceiling
 
 NAME = "ranking_stability"
@@ -104,14 +105,14 @@ def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | 
 def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float | None]]) -> str | None:
     missing = [model for model in models if model not in scores]
     if missing:
-        return f"it is missing for {listed(missing)}"
+        return f"it is missing for {abridged(missing)}"
     undefined = [
         f"{METRICS[name].label} of {model}"
         for model, values in scores.items()
         for name, value in values.items()
         if value is None
     ]
-    return f"{listed(undefined)} is undefined" if undefined else None
+    return f"{abridged(undefined)} is undefined" if undefined else None
 
 
 def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
@@ -119,7 +120,7 @@ def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _why_not_possible(models: Sequence[str], settings: Iterable[str]) -> str:
-    found = f"{len(models)} ({listed(models)}) and the settings that they share {listed(list(settings)) or 'none'}"
+    found = f"{len(models)} ({abridged(models)}) and the settings that they share {abridged(list(settings)) or 'none'}"
     return f"It needs {NEEDS}; the models are {found}."
 
 
@@ -207,7 +208,7 @@ def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFra
     rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == fit_over))
     random = rows.filter(metric=rows["metric"][-1])
     table = [{"metric": "Random", **_printed_cells(random, "random_")}]
-    table[0] |= {"W ceiling": NOTHING} if CEILING_COLUMNS[0] in frame.columns else {}
+    table[0] |= {"W ceiling": UNDEFINED} if CEILING_COLUMNS[0] in frame.columns else {}
     for (metric,), part in rows.group_by("metric", maintain_order=True):
         ceiling = {"W ceiling": number(part[CEILING_COLUMNS[0]][0], 2)} if CEILING_COLUMNS[0] in part.columns else {}
         table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), **ceiling})
@@ -262,8 +263,8 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
 
 def _caption(grid: Grid, options: StudyOptions) -> str:
     return (
-        f"Agreement of {len(grid.settings)} settings ({listed(grid.settings)}) on the ranking of "
-        f"{len(grid.models)} models ({listed(grid.models)}): Kendall's W (without the correction for ties, as the "
+        f"Agreement of {len(grid.settings)} settings ({abridged(grid.settings)}) on the ranking of "
+        f"{len(grid.models)} models ({abridged(grid.models)}): Kendall's W (without the correction for ties, as the "
         "paper defines it; the frame has both) and winner entropy, for each metric as it is and after removing the "
         "monotonic effects of correct rate, refusal rate and both by (additive) isotonic regression. Filled: one "
         "function for all models; open: one for each model over its settings, as the paper's appendix words it, which "

@@ -19,8 +19,8 @@ from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import chosen_runs, dataset_name, level_text, model_name
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, with_interval
-from refusal_index.render.format import reason_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import reason_text, with_interval
 from refusal_index.stats import PairwiseDifference, RankedRun
 
 NAME = "ranking_with_ties"

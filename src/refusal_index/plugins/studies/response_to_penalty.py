@@ -32,7 +32,8 @@ from refusal_index.plugins.studies.scores import (
     model_name,
     scored_run,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number, with_interval
 
 NAME = "response_to_penalty"
 TITLE = "Response to a stated penalty"

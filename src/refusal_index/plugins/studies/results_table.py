@@ -23,8 +23,8 @@ from refusal_index.plugins.studies.study import (
     StudyOptions,
     paper_context,
     widened,
-    with_interval,
 )
+from refusal_index.render.format import with_interval
 
 NAME = "results_table"
 TITLE = "Full results"

@@ -32,7 +32,8 @@ from refusal_index.plugins.studies.scores import (
     reference_variant,
     table_of,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, widened
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.render.format import abridged, number
 from refusal_index.stats.intervals import normal_quantile
 
 NAME = "sample_size"
@@ -77,7 +78,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not sources:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     if near_zero:
-        said = f"RI cannot be told from 0 for {listed(near_zero)}: what its scatter is of its size means little there."
+        said = (
+            f"RI cannot be told from 0 for {abridged(near_zero)}: what its scatter is of its size means little there."
+        )
         notes = (*notes, said)
     frame = pl.concat([spread_frame(source.table, options).select(*_named(source), pl.all()) for source in sources])
     return Study(NAME, TITLE, _caption(sources, options), frame, draw, notes, printed)
@@ -237,7 +240,7 @@ def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
         "deviation over the absolute value on all questions. Points: subsets, with "
         f"{level_text(options)} intervals of their standard deviation; lines: the closed form from the run's own "
         "table, with the correction for subsets of one finite set of questions, dashed for new questions. "
-        f"Dotted: {CV_WANTED:g}. New questions needed for that: {listed(needed)}. The ratio of these "
+        f"Dotted: {CV_WANTED:g}. New questions needed for that: {abridged(needed)}. The ratio of these "
         "numbers depends on the rates and the index; the paper's 25 % more for RI is not a rule. Subsets without a "
         "defined index are left out and counted in the frame."
     )

@@ -23,9 +23,9 @@ from scipy.stats import rankdata
 
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA
-from refusal_index.plugins.studies.study import PAPER, RUN, number
+from refusal_index.plugins.studies.study import PAPER, RUN
 from refusal_index.plugins.studies.style import GREY, INK, FloatArray
-from refusal_index.render.format import p_text
+from refusal_index.render.format import number, p_text
 
 
 def label_points(

@@ -34,7 +34,8 @@ from refusal_index.plugins.studies.scores import (
     scored_run,
     short_labels,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals, empirical_accuracy_refusal_curve
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
@@ -78,7 +79,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         made = list(run_rows(scored, options))
         silent = [row["variant"] for row in made if row["part"] == "refusals" and row["refusal_rate"] in {0, 1}]
         if silent:
-            notes.append(f"{name}: nothing to compare under {listed(silent)}, which refused no question or all.")
+            notes.append(f"{name}: nothing to compare under {abridged(silent)}, which refused no question or all.")
         if any(row["part"] == "comparison" for row in made):
             rows += made
     if not rows:
@@ -281,9 +282,9 @@ def _variant_handles(frame: pl.DataFrame) -> Iterator[Line2D]:
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     level, compared = level_text(options), frame.filter(part="comparison")
     keys = frame.filter(part="curve").unique("model", maintain_order=True).select("model", "questions")
-    each = listed([f"{model}, {questions:,} questions" for model, questions in keys.iter_rows()])
+    each = abridged([f"{model}, {questions:,} questions" for model, questions in keys.iter_rows()])
     whose = compared.drop_nulls("scores_of").unique(["model", "method"], maintain_order=True)
-    prompts = listed([f"{label(row['method'])} {row['scores_of']}" for row in whose.iter_rows(named=True)])
+    prompts = abridged([f"{label(row['method'])} {row['scores_of']}" for row in whose.iter_rows(named=True)])
     beaten = compared.filter(verdict=BEATEN)
     return (
         f"Above: the share of all questions answered right when those with the lowest scores are refused ({each}), "

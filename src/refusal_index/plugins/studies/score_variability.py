@@ -41,15 +41,8 @@ from refusal_index.plugins.studies.scores import (
     questions_text,
     variant_scores,
 )
-from refusal_index.plugins.studies.study import (
-    PAPER_PENALTY,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    listed,
-    number,
-    widened,
-)
+from refusal_index.plugins.studies.study import PAPER_PENALTY, NotPossibleError, Study, StudyOptions, widened
+from refusal_index.render.format import abridged, number, signed
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
@@ -165,7 +158,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
-        notes = (*notes, f"Left out, since under one prompt variant only: {listed(single)}.")
+        notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
     rows = [row for run in several for row in _run_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     notes = (
@@ -254,8 +247,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Lay the table out as the paper does: differences above, coefficients of variation below, one column a metric."""
     frame, parts = frame.filter(pl.col("model") != RATIO), []
-    for heading, name, signed in _PARTS:
-        cells = [number(value, 2, signed=signed) for value in frame[name]]
+    for heading, name, has_sign in _PARTS:
+        cells = [(signed if has_sign else number)(value, 2) for value in frame[name]]
         labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "penalty").rows()]
         named = frame.with_columns(
             pl.Series("cell", cells), pl.Series("heading", labels), pl.lit(heading).alias("Measure")
@@ -371,8 +364,8 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {listed(models)}: what is divided by it "
-            "says nothing, and is not in the average."
+            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {abridged(models)}: what is divided by "
+            "it means nothing, and is not in the average."
             for metric, penalty, models in near
         ),
         *(

@@ -24,7 +24,8 @@ from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.confidence_summary import scores_by_method
 from refusal_index.findings.draws import joint_index, p_answering, usable_questions
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, listed
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from refusal_index.stats.baseline import Payoffs
 
@@ -94,7 +95,7 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     left_out = [run.label for run in runs if run.dataset != chosen]
     note = (
         f"Runs on one dataset are compared, here {dataset_name(chosen)}; left out, since on another dataset: "
-        f"{listed(left_out)}."
+        f"{abridged(left_out)}."
     )
     kept = [run for run in runs if run.dataset == chosen]
     models = Counter(run.model for run in kept)

@@ -47,6 +47,7 @@ from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.blocks import escape
+from refusal_index.render.format import UNDEFINED, abridged, number
 
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
@@ -146,13 +147,13 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
         incomplete |= {name: bool(short) or incomplete.get(name, False) for name in shown}
         if shown and short:
             asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
-            under = f" under {listed(short)}" if len(short) < len(counts) else ""
+            under = f" under {abridged(short)}" if len(short) < len(counts) else ""
             told.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
         asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
         if shown and unscored:
             said = "answers have no grade and are in none of the numbers"
             notes.append(f"{run.label}: {unscored:,} of {asked:,} {said}.")
-    warning = f"{MARK} Incomplete, as answers without a grade are left out: {listed(told)}.{BIASED}" if told else ""
+    warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(told)}.{BIASED}" if told else ""
     caption = f"{study.caption} {warning}".rstrip()
     return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)
 
@@ -261,56 +262,11 @@ def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
         yield spec, made
 
 
-NOTHING = "-"
-MOST_NAMED = 4
-
-
-def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
-    """Return a number as text; a dash where there is none.
-
-    >>> number(0.27331), number(-0.2, 2, signed=True), number(None)
-    ('0.273', '-0.20', '-')
-    """
-    if value is None:
-        return NOTHING
-    return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
-
-
-def count(value: int | None) -> str:
-    """Return a count as text; a dash where there is none."""
-    return NOTHING if value is None else f"{value:,}"
-
-
-def with_interval(
-    estimate: float | None, low: float | None, high: float | None, reason: str | None = None, digits: int = 3
-) -> str:
-    """Return an estimate with its interval, or why there is none.
-
-    >>> with_interval(0.2733, 0.2027, 0.3412), with_interval(None, None, None, "nobody_refused")
-    ('0.273 [0.203, 0.341]', 'undefined (nobody refused)')
-    """
-    if estimate is None:
-        return f"undefined ({reason.replace('_', ' ')})" if reason else NOTHING
-    if low is None or high is None:
-        return number(estimate, digits)
-    return f"{number(estimate, digits)} [{number(low, digits)}, {number(high, digits)}]"
-
-
 def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.DataFrame:
     """Spread a column's values into columns, in the order in which they appear; a dash where there is no cell."""
     names = frame[on].unique(maintain_order=True).to_list()
     wide = frame.pivot(on, index=index, values=cell, maintain_order=True)
-    return wide.select(*index, *names).with_columns(pl.col(name).fill_null(NOTHING) for name in names)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Name a few of many things, and count the rest.
-
-    >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e", "f"])
-    ('a; b', 'a; b; c; d and 2 more')
-    """
-    more = len(names) - MOST_NAMED
-    return "; ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
 PAPER = "paper"

@@ -23,8 +23,8 @@ from refusal_index.plugins.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
-from refusal_index.render.format import pvalue
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.render.format import number, pvalue, with_interval
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 

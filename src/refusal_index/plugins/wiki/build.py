@@ -12,7 +12,6 @@ from typing import Any
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import Decoding, Sending, SettingError
-from refusal_index.plugins.batches.wave import refuse_in_flight
 from refusal_index.plugins.wiki.candidates import Lengths, draw_order
 from refusal_index.plugins.wiki.drawing import Drawing
 from refusal_index.plugins.wiki.engine import Builder, BuildPlan, BuildStoppedError, Watcher, build_engines
@@ -27,6 +26,7 @@ from refusal_index.plugins.wiki.frozen import (
 from refusal_index.plugins.wiki.pages import Pages, read_pages
 from refusal_index.plugins.wiki.verdicts import build_prompts
 from refusal_index.runs.engine import Engine, RunFailedError
+from refusal_index.runs.execute import outstanding
 from refusal_index.runs.plan import versions
 from refusal_index.runs.registry import BATCH, check_engines_own, check_sends
 from refusal_index.runs.store import ReplyStore
@@ -107,7 +107,7 @@ async def build(options: BuildOptions, watching: Watching) -> dict[str, Any]:
         folder.create_or_resume(settings)
         if options.sending.engine != BATCH:
             with ReplyStore(folder.replies) as store:
-                refuse_in_flight(folder, store)
+                outstanding().refuse_in_flight(folder, store)
         return await _carried_out(options, pages, settings, engines, watching)
 
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method
 from refusal_index.render.confidence import ONE_BY_ONE, TRAINED, name_of, shared_remarks, told, verdict_sentence
 from refusal_index.render.format import count, listed, typeset
-from refusal_index.render.report.figures import BOX
+from refusal_index.render.report.figures import BOX, MetricRow, Scale, number, percent
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import MetricRow, Scale, number, percent
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 

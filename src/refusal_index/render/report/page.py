@@ -26,14 +26,13 @@ from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.findings.gate import GateResult
 from refusal_index.render.blocks import OBEYED, Table
 from refusal_index.render.format import count
-from refusal_index.render.gate import changed_table, guard_table, judged, notes, sentence
+from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
 from refusal_index.render.report.confidence import UNIT
-from refusal_index.render.report.figures import CELLS, SHORT
 from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.views import RunView, overview, run_view
-from refusal_index.render.sentences import filters
+from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.version import __version__
 
 KEPT = frozenset("\n\t\u200c\u200d")
@@ -108,11 +107,12 @@ class GateView:
 
 def gate_view(found: GateResult) -> GateView:
     """Prepare a verdict for the page."""
+    why, *notes = map(sentence, found.statements)
     beside = (BESIDE,) if found.baseline is not None else ()
     return GateView(
         found.verdict,
-        sentence(found),
-        (judged(found), *notes(found), *beside),
+        why,
+        (*notes, *beside),
         guard_table(found) if found.guards else None,
         changed_table(found) if found.changed else None,
     )
@@ -224,5 +224,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
-    environment.globals.update(version=__version__, cells=CELLS, short=SHORT, unit=UNIT, generator=GENERATOR)
+    environment.globals.update(version=__version__, cells=sentences()["cell_name"], unit=UNIT, generator=GENERATOR)
     return environment
