@@ -42,6 +42,7 @@ from refusal_index.data.errors import (
     shortened,
     suggestion,
 )
+from refusal_index.data.files import write_atomically
 from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -660,6 +661,20 @@ def csv_text(table: pl.DataFrame) -> str:
     risky = cell.str.contains(f"^($|{_DEFUSED})")
     quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
     return table.with_columns(quoted.name.keep()).write_csv()
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a table, replacing the file at once or not at all; its suffix says whether Parquet, CSV or JSON Lines."""
+    kind = file_format(path)
+    if kind == "parquet":
+        whole = io.BytesIO()
+        table.write_parquet(whole)
+        content = whole.getvalue()
+    else:
+        content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
+        if path.name.lower().endswith(".gz"):
+            content = gzip.compress(content, mtime=0)  # the same table gives the same bytes
+    write_atomically(path, content)
 
 
 def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
