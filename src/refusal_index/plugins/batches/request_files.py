@@ -15,8 +15,9 @@ from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
+from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
-from refusal_index.plugins.batches.wave import Pending, describe_in_flight, in_flight, refuse_in_flight, wave
+from refusal_index.plugins.batches.wave import Pending, describe_in_flight, in_flight, wave
 from refusal_index.runs.plan import Reopened, open_store
 from refusal_index.runs.registry import FILES
 from refusal_index.runs.store import ReplyStore
