@@ -31,8 +31,8 @@ from benchmarks.estimator import processor
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.plugins.batches.request_files import take_replies, write_requests
-from refusal_index.runs.plan import Reopened, open_store, prepare, reopened
+from refusal_index.plugins.batches.request_files import Reopened, reopened, take_replies, write_requests
+from refusal_index.runs.plan import open_store, prepare
 from refusal_index.runs.results import derive_into
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import rebuild

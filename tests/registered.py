@@ -45,8 +45,8 @@ from refusal_index.plugins.trackers import csv_table, every_eval_ever, hf_eval_r
 from refusal_index.plugins.trackers.registry import Exporter
 from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.wiki import commands as wiki_commands
-from refusal_index.runs.carrying import Outstanding
 from refusal_index.runs.engine import MakeEngine
+from refusal_index.runs.execute import Outstanding
 from refusal_index.runs.first_passes import Importer
 from refusal_index.runs.trackers import TrackerClass
 from refusal_index.runs.writing import RefreshScores

@@ -31,7 +31,7 @@ from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.findings.threshold import ThresholdOptions, find_threshold
 from refusal_index.plugins.studies import grading_sensitivity, ranking_stability
 from refusal_index.plugins.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
-from refusal_index.render.report.tables import percent
+from refusal_index.render.report.figures import percent
 from refusal_index.render.summary import summary_document
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores

@@ -100,7 +100,7 @@ BAD = {
     ),
     "one dictionary": ({"question": ["a"]}, "list of dictionaries, one a question, got {'question'"),
     "a number": (3, "expected a data frame, or a list of dictionaries, .*got 3"),
-    "nested": ([{"question": {"a": 1}, "answer": "A"}], "mine, row 1, column 'question': expected one text"),
+    "nested": ([{"question": {"a": 1}, "answer": "A"}], "mine, row 1, column 'question': expected a single value"),
 }
 
 

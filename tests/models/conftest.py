@@ -11,7 +11,7 @@ import pytest
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.runs.carrying import carry_out
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, open_store, prepare
 from refusal_index.runs.results import Derived, derive_into
 from refusal_index.runs.settings import Settings
@@ -34,7 +34,7 @@ def make_dataset(count: int) -> Dataset:
 
 def run(plan: Plan) -> Derived:
     """Carry out a plan and return what its store adds up to."""
-    asyncio.run(carry_out(plan))
+    asyncio.run(execute(plan))
     return results(plan.folder)
 
 

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.writing import Run, open_run
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
@@ -20,7 +20,7 @@ GRADED = {"grader": "openai-api/fake/judge"}
 
 
 def run(plan: Plan) -> Run:
-    return asyncio.run(carry_out(plan))
+    return asyncio.run(execute(plan))
 
 
 def number_of(message: str) -> int:

@@ -13,8 +13,8 @@ from refusal_index.data.run_json import UNPRICED, Price, Prices
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
 from refusal_index.runs.writing import Run
@@ -23,7 +23,7 @@ from tests.models.test_run import sums
 
 
 def run(plan: Plan) -> Run:
-    return asyncio.run(carry_out(plan))
+    return asyncio.run(execute(plan))
 
 
 PRICES = Prices(Price(1.0, 2.0), Price(10.0, 10.0))

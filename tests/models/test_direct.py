@@ -24,9 +24,9 @@ from refusal_index.models.functions import plain_ask
 from refusal_index.models.inspect.client import inspect_client
 from refusal_index.models.requests import ModelError
 from refusal_index.protocol import Role, read_logprobs
-from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.direct import DirectEngine
 from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -415,7 +415,7 @@ def test_cancelling_keeps_what_came(plan_for, model):
         return hanging_after if int(question_of(message).split()[2]) >= 4 else None
 
     async def cut_off(plan: Any) -> None:
-        running = asyncio.create_task(carry_out(plan))
+        running = asyncio.create_task(execute(plan))
         while len(api.answered) < 6:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

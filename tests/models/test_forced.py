@@ -14,7 +14,9 @@ from refusal_index.data import Grade, Question
 from refusal_index.data.imports import FirstPass, to_outcomes
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.protocol import FORCED
-from refusal_index.runs.force import ForcePlan, force, prepare_force
+from refusal_index.runs.execute import execute
+from refusal_index.runs.force import prepare_force
+from refusal_index.runs.plan import Plan
 from refusal_index.runs.results import Derived, UnfinishedError, model_name
 from refusal_index.runs.settings import Settings
 from tests.models.conftest import results
@@ -37,13 +39,13 @@ def sums(message: str) -> str:
 
 
 @pytest.fixture
-def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., ForcePlan]:
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Plan]:
     """Return what prepares the forced pass of `PASSES`, always in one folder."""
     file = tmp_path / "passes.parquet"
     write_outcomes(to_outcomes(PASSES), file)
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
 
-    def make(api: FakeApi, **changes: object) -> ForcePlan:
+    def make(api: FakeApi, **changes: object) -> Plan:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         settings = Settings.of(**{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes})
         return prepare_force(file, settings, out=tmp_path / "run")
@@ -51,9 +53,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., F
     return make
 
 
-def run(plan: ForcePlan) -> Derived:
-    asyncio.run(force(plan))
-    return results(plan.plan.folder)
+def run(plan: Plan) -> Derived:
+    asyncio.run(execute(plan))
+    return results(plan.folder)
 
 
 def test_only_the_refused_are_asked_and_only_in_the_forced_pass(prepared):
@@ -104,7 +106,7 @@ def test_a_model_grades_the_forced_answers_and_is_checked_first(prepared):
 
 def test_a_folder_without_the_forced_pass_is_told(prepared):
     with FakeApi(sums) as api:
-        plan = prepared(api).plan
+        plan = prepared(api)
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity)
     with pytest.raises(UnfinishedError, match="run the same command again to resume"):

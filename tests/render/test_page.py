@@ -17,9 +17,8 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
-from refusal_index.render.report.figures import mosaics, plane
+from refusal_index.render.report.figures import metric_rows, mosaics, plane, sensitivity_rows
 from refusal_index.render.report.page import _asset
-from refusal_index.render.report.tables import metric_rows, sensitivity_rows
 from refusal_index.render.summary import summary_to_json
 from refusal_index.stats import METRIC_NAMES, accuracy_refusal_curve
 from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows

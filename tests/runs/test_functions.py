@@ -17,8 +17,9 @@ from refusal_index.models.failures import QUESTIONS_IN_A_ROW
 from refusal_index.models.functions import GradingFunction, load_function
 from refusal_index.models.requests import ModelError
 from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.regrade import prepare_regrade, regrade
+from refusal_index.runs.regrade import prepare_regrade
 from refusal_index.runs.settings import Settings
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
@@ -214,6 +215,6 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
     run = ri.evaluate(models.answer, ROWS, grader_name="broken", **LOCAL | {"grader": broken, "max_retries": 0})
     assert set(run.outcomes["unscored_reason"]) == {"request_failed"}
     prepared = prepare_regrade(run.path, Settings.of(grader="exact"))
-    again = asyncio.run(regrade(prepared))
+    again = asyncio.run(execute(prepared))
     assert not again.missing
     assert again.outcomes["first_grade"].null_count() == 0

@@ -254,6 +254,6 @@ def test_a_forced_pass_is_named_as_before_whatever_else_its_file_knows(tmp_path,
     path, further = tmp_path / "m1.csv", ",A" * header.count(",")
     rows = "".join(f"{row}{further}\n" for row in ("a,Who?,I,no idea,C", "b,What?,It,that,B"))
     path.write_text(f"id,problem,target,predicted_answer,{header}\n{rows}")
-    plan = prepare_force(path, Settings.of(model="mockllm/model", grader="exact"), out=tmp_path / "x").plan
+    plan = prepare_force(path, Settings.of(model="mockllm/model", grader="exact"), out=tmp_path / "x")
     digest = "ed8fe55f0577152289093afe20229e1c1b711eaaefa27547f2168867eb3fe40d"
     assert plan.identity["first_pass"]["answers_sha256"] == digest

@@ -15,7 +15,7 @@ from refusal_index.data.folder import set_members
 from refusal_index.data.runs import read_runs
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.panel import panels_of, steps_of_trainings
-from refusal_index.plugins.training.watch import CheckpointResult, carry_out_watch, prepare_watch
+from refusal_index.plugins.training.watch import CheckpointResult, execute_watch, prepare_watch
 from refusal_index.render.report import read_report_runs, write_report
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, unwatched
@@ -73,7 +73,7 @@ def test_its_checkpoints_are_watched_and_answer_as_the_model_in_memory_did(train
     )
 
     async def all_of_them() -> list[CheckpointResult]:
-        return [one async for one in carry_out_watch(watch, unseen, Budget(Limits()))]
+        return [one async for one in execute_watch(watch, unseen, Budget(Limits()))]
 
     found = asyncio.run(all_of_them())
     assert [one.error for one in found] == [None] * 4

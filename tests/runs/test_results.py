@@ -15,8 +15,9 @@ from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.findings.summary import summarise
 from refusal_index.protocol import TWO_PASSES, Completion, GraderKind, Pass, Reply, Role, TwoPass
 from refusal_index.runs import results, writing
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store, prepare
-from refusal_index.runs.regrade import NOT_ANSWERED, prepare_regrade, regrade
+from refusal_index.runs.regrade import NOT_ANSWERED, prepare_regrade
 from refusal_index.runs.results import UnfinishedError, derive_into, each_asked
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -272,7 +273,7 @@ def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(sto
 
 def regraded(run: ri.Run, grader: str) -> ri.Run:
     settings = Settings.of(grader=grader)
-    return asyncio.run(regrade(prepare_regrade(run.path, settings, out=Path("regraded"))))
+    return asyncio.run(execute(prepare_regrade(run.path, settings, out=Path("regraded"))))
 
 
 def test_graded_anew_nobody_asks_the_model_and_what_is_a_refusal_now_has_no_forced_answer():

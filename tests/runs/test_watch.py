@@ -20,7 +20,7 @@ from refusal_index.data.folder import SET_VERSION, set_document, set_members
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.training.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
+from refusal_index.plugins.training.watch import CheckpointResult, TemplateError, execute_watch, prepare_watch
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Event, Progress, Replied
 from refusal_index.runs.plan import Plan
@@ -66,7 +66,7 @@ def watched(
     planned = prepare_watch(folder, template, values, out=out, **{"every": 0.1, "until_idle": 0.0, **more})
 
     async def all_of_them() -> list[CheckpointResult]:
-        return [one async for one in carry_out_watch(planned, asked or Asked(), Budget(Limits()))]
+        return [one async for one in execute_watch(planned, asked or Asked(), Budget(Limits()))]
 
     return asyncio.run(all_of_them())
 
@@ -208,7 +208,7 @@ def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):
 
     async def first() -> list[CheckpointResult]:
         found = []
-        async for one in carry_out_watch(watch, Asked(), budget):
+        async for one in execute_watch(watch, Asked(), budget):
             found.append(one)
             budget.end("interrupted")
         return found

@@ -27,7 +27,7 @@ from refusal_index.runs.plan import Plan
 from refusal_index.runs.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.registry import BATCH
-from refusal_index.runs.sweep import CellResult, Sweep, carry_out_sweep
+from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep
 from refusal_index.runs.writing import DISAGREEMENTS, Run
 
 T = TypeVar("T")
@@ -204,7 +204,7 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
 async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
     found = []
     watched = partial(_watching_one, size=len(sweep.plans))
-    async for result in carry_out_sweep(sweep, watched, budget):
+    async for result in execute_sweep(sweep, watched, budget):
         found.append(result)
         if result.run is not None and result.run.unmet_goal:
             console.note(result.run.unmet_goal)

@@ -8,19 +8,18 @@ method was asked for and did not give is a row whose `confidence` is null: it is
 
 from __future__ import annotations
 
-import gzip
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, listed, shortened
-from refusal_index.data.files import read_plain, write_atomically
+from refusal_index.data.files import read_plain
 from refusal_index.data.outcome_table import OPTIONAL
-from refusal_index.data.tables import csv_text, file_format
+from refusal_index.data.tables import write_table
 
 CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {
@@ -99,27 +98,36 @@ def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
 
 
 def _check(table: pl.DataFrame, source: str) -> None:
-    strange = table.with_row_index("row").filter(
-        pl.col("draw").is_null() | ~pl.col("pass").is_in(PASSES).fill_null(value=True)
-    )
-    if strange.height:
-        row = strange.row(0, named=True)
+    if row := _first(table, pl.col("draw").is_null() | ~pl.col("pass").is_in(PASSES).fill_null(value=True)):
         raise ConfidenceError(
-            f"{source}, row {row['row'] + 1}: expected a draw and a pass out of {', '.join(PASSES)} or none, got "
+            f"{source}, row {row['row']}: expected a draw and a pass out of {', '.join(PASSES)} or none, got "
             f"{shortened(row['draw'])} and {shortened(row['pass'])}"
         )
-    outside = table.with_row_index("row").filter(~pl.col("confidence").is_between(0, 1))
-    if outside.height:
-        row = outside.row(0, named=True)
+    if row := _first(table, ~pl.col("confidence").is_between(0, 1)):
         raise ConfidenceError(
-            f"{source}, row {row['row'] + 1}, column 'confidence': expected a number in [0, 1], got "
-            f"{row['confidence']}; is it in per cent, or a log probability?"
+            f"{source}, row {row['row']}, column 'confidence': expected a number in [0, 1], got {row['confidence']}; "
+            "is it in per cent, or a log probability?"
         )
-    again = table.with_row_index("row").filter(~pl.struct(PLACE).is_first_distinct())
-    if again.height:
-        row = again.row(0, named=True)
-        shown = ", ".join(f"{name}={shortened(row[name])}" for name in PLACE if row[name] is not None)
-        raise ConfidenceError(f"{source}, row {row['row'] + 1}: the same score again ({shown}); remove one of the two")
+    if row := _first(table, ~pl.struct(PLACE).is_first_distinct()):
+        raise ConfidenceError(
+            f"{source}, row {row['row']}: the same score again ({place_of(row, PLACE)}); remove one of the two"
+        )
+
+
+def _first(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
+    """Return the first row of which something holds, with its number from 1; None if there is none."""
+    numbered = table if "row" in table.columns else table.with_row_index("row", 1)
+    found = numbered.filter(is_wrong).head(1)
+    return found.row(0, named=True) if found.height else None
+
+
+def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "variant", "draw")) -> str:
+    """Return in words which answer a row is about.
+
+    >>> place_of({"question_id": "q1", "variant": None, "draw": 0})
+    "question_id 'q1', draw 0"
+    """
+    return ", ".join(f"{name} {shortened(row[name])}" for name in names if row[name] is not None)
 
 
 def is_trained(scores: pl.DataFrame) -> bool:
@@ -129,15 +137,7 @@ def is_trained(scores: pl.DataFrame) -> bool:
 
 def write_confidence(table: pl.DataFrame, path: str | Path) -> None:
     """Write the table, replacing the file at once or not at all; the suffix says whether Parquet, CSV or JSON Lines."""
-    path = Path(path)
-    kind = file_format(path)
-    if kind == "parquet":
-        whole = io.BytesIO()
-        table.write_parquet(whole)
-        write_atomically(path, whole.getvalue())
-        return
-    content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
-    write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
+    write_table(table, Path(path))
 
 
 def with_scores(before: pl.DataFrame | None, table: pl.DataFrame) -> pl.DataFrame:
@@ -233,14 +233,23 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
     """
     _refuse_several(outcomes)
     found, by_text = _with_ids(scores, outcomes)
-    numbered = found.with_row_index("row")
+    numbered = found.with_row_index("row", 1)
     joined = pl.concat(_joined(numbered, _answers(outcomes))).sort("row", maintain_order=True)
-    unknown = scores.with_row_index("row").filter(~pl.col("row").is_in(joined["row"].unique().to_list()))
+    unknown = scores.filter(~numbered["row"].is_in(joined["row"].unique().to_list()))
     if joined.is_empty() and scores.height:
-        _refuse_all(scores, outcomes)
-    _refuse_repeated(joined)
+        raise ConfidenceError(
+            f"none of {scores.height:,} scores is of an answer that the run has: the first is of "
+            f"{place_of(scores.row(0, named=True))}, and the run's first of question_id "
+            f"{shortened(outcomes['question_id'][0])}; name the column with its ids with --column question_id=NAME, or "
+            "the one with the questions' texts with --column question=NAME"
+        )
+    if row := _first(joined, ~pl.struct(PLACE).is_first_distinct()):
+        raise ConfidenceError(
+            f"two scores are about the same answer ({place_of(row, PLACE)}), the second of them score {row['row']:,}: "
+            "one names its variant or its id and the other does not, or two texts hold the same question; remove one"
+        )
     kept = joined.select(*CONFIDENCE_SCHEMA)
-    return JoinedScores(kept, unknown.drop("row"), by_text, tuple(_coverage(kept, outcomes["question_id"].n_unique())))
+    return JoinedScores(kept, unknown, by_text, tuple(_coverage(kept, outcomes["question_id"].n_unique())))
 
 
 def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -258,16 +267,15 @@ def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
     """
     _refuse_several(outcomes)
     filled = [name for name in OPTIONAL if name in outcomes.columns and outcomes[name].null_count() < outcomes.height]
-    tables = [_of_column(outcomes, name) for name in filled]
+    blank = {"pass": pl.lit(None), "fold": pl.lit(None)}  # what the table does not say of an answer
+    tables = [
+        outcomes.select(
+            said.get(column, pl.col(column)).cast(kind).alias(column) for column, kind in CONFIDENCE_SCHEMA.items()
+        )
+        for name in filled
+        for said in [{**blank, "method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name)}]
+    ]
     return pl.concat(tables) if tables else pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))
-
-
-def _of_column(outcomes: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Make rows of one column; all that it does not say of an answer is null."""
-    said = {"method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name), "pass": pl.lit(None), "fold": pl.lit(None)}
-    return outcomes.select(
-        said.get(column, pl.col(column)).cast(kind).alias(column) for column, kind in CONFIDENCE_SCHEMA.items()
-    )
 
 
 def _refuse_several(outcomes: pl.DataFrame) -> None:
@@ -300,21 +308,14 @@ def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> Iterator[pl.DataFram
     settled, is_of_one = scores.filter(is_settled), pl.col("variant").is_not_null()
     yield settled.filter(is_of_one).join(answers, on=_ANSWER, how="semi")
     yield settled.filter(~is_of_one).join(answers, on=_DRAW, how="semi")
-    asked = scores.filter(~is_settled)
-    of_one = asked.filter(pl.col("variant").is_not_null())
+    of_one, of_all = scores.filter(~is_settled, is_of_one), scores.filter(~is_settled, ~is_of_one).drop("variant")
     yield _with_wrong(of_one.join(answers, on=_ANSWER, maintain_order="left"))
-    of_all = asked.filter(pl.col("variant").is_null()).drop("variant")
     is_shared = (pl.col("pass") == "forced").fill_null(value=False)
-    shared = answers.group_by(_DRAW, maintain_order=True).agg(*_agreed()).with_columns(variant=pl.lit(None, pl.String))
+    known = pl.col("counts", "first", "forced").drop_nulls()  # null where variants differ over an answer they share
+    agreed = answers.group_by(_DRAW, maintain_order=True).agg(pl.when(known.n_unique() == 1).then(known.first()))
+    shared = agreed.with_columns(variant=pl.lit(None, pl.String))
     yield _with_wrong(of_all.filter(is_shared).join(shared, on=_DRAW, maintain_order="left"))
     yield _with_wrong(of_all.filter(~is_shared).join(answers, on=_DRAW, maintain_order="left_right"))
-
-
-def _agreed() -> Iterator[pl.Expr]:
-    """Yield what all variants say of an answer that they share; null where they differ."""
-    for name in ("counts", "first", "forced"):
-        known = pl.col(name).drop_nulls()
-        yield pl.when(known.n_unique() == 1).then(known.first()).alias(name)
 
 
 def _with_wrong(joined: pl.DataFrame) -> pl.DataFrame:
@@ -347,39 +348,18 @@ def _by_text(texts: list[str], questions: dict[str, str]) -> dict[str, str]:
     held = plain.str.extract_many(list(ids), overlapping=True).list.unique(maintain_order=True)
     found = {}
     for text, exact, several in zip(texts, plain.to_list(), held.to_list(), strict=True):
-        meant = [exact] if exact in ids else [one for one in several if not _lies_in_another(one, several)]
+        meant = (
+            [exact]
+            if exact in ids
+            else [one for one in several if not any(one != other and one in other for other in several)]
+        )
         if len(meant) == 1 and len(ids[meant[0]]) == 1:
             found[text] = ids[meant[0]][0]
     return found
 
 
-def _lies_in_another(text: str, others: list[str]) -> bool:
-    return any(text != other and text in other for other in others)
-
-
 def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
-
-
-def _refuse_all(scores: pl.DataFrame, outcomes: pl.DataFrame) -> None:
-    row, known = scores.row(0, named=True), outcomes["question_id"][0]
-    place = ", ".join(f"{name} {shortened(row[name])}" for name in _ANSWER if row[name] is not None)
-    raise ConfidenceError(
-        f"none of {scores.height:,} scores is of an answer that the run has: the first is of {place}, and the run's "
-        f"first of question_id {shortened(known)}; name the column with its ids with --column question_id=NAME, or the "
-        "one with the questions' texts with --column question=NAME"
-    )
-
-
-def _refuse_repeated(joined: pl.DataFrame) -> None:
-    again = joined.filter(~pl.struct(PLACE).is_first_distinct())
-    if again.height:
-        row = again.row(0, named=True)
-        shown = ", ".join(f"{name} {shortened(row[name])}" for name in PLACE if row[name] is not None)
-        raise ConfidenceError(
-            f"two scores are about the same answer ({shown}), the second of them score {row['row'] + 1:,}: one names "
-            "its variant or its id and the other does not, or two texts hold the same question; remove one"
-        )
 
 
 def _coverage(scores: pl.DataFrame, questions: int) -> Iterator[Coverage]:

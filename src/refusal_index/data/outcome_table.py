@@ -7,8 +7,6 @@ the last two also compressed as ``.gz``. What was written is read back exactly.
 
 from __future__ import annotations
 
-import gzip
-import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +15,19 @@ from types import MappingProxyType
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, nearest
-from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
-from refusal_index.data.tables import FLAG, NUMBER, WHOLE, Kind, TextTable, csv_text, file_format, read_text, undo_safe
+from refusal_index.data.tables import (
+    FLAG,
+    NUMBER,
+    WHOLE,
+    Kind,
+    TextTable,
+    file_format,
+    read_text,
+    undo_safe,
+    write_table,
+)
 from refusal_index.data.text import sound_text
 
 SCHEMA_VERSION = 1
@@ -71,9 +78,9 @@ Where = Callable[[int], str]
 def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise OutcomeTableError for the first row that may not be there."""
 
-    def refuse(bad: pl.Expr, said: str) -> None:
+    def refuse(bad: pl.Expr, message: str) -> None:
         if (row := _first(table, bad)) is not None:
-            raise OutcomeTableError(where(row) + said.format(**table.row(row, named=True)))
+            raise OutcomeTableError(where(row) + message.format(**table.row(row, named=True)))
 
     refuse(
         pl.col("draw") < 0,
@@ -236,11 +243,11 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
     if column in raw.columns:
         values = raw.values(column, KINDS[name]) if name in KINDS else raw.frame[column]
         if chosen and values.null_count() == height:
-            said = f"expected a {name} for every question, got an empty column; name another"
-            raise raw.source.wrong(said, column=column)
+            message = f"expected a {name} for every question, got an empty column; name another"
+            raise raw.source.wrong(message, column=column)
         if name == "question_id" and values.null_count():
-            said = "expected an id, got an empty cell; give every question an id, or leave the column out to number "
-            raise raw.source.wrong(f"{said}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
+            message = "expected an id, got an empty cell; give every question an id, or leave the column out to number "
+            raise raw.source.wrong(f"{message}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
         return (values.fill_null(0) if name == "draw" else values).alias(name)
     if name == "question_id":
         # with the file's name, so that rows of different files are never taken for the same question
@@ -340,7 +347,7 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
     """
     path = Path(path)
-    kind = file_format(path)
+    file_format(path)
     expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
     if table.schema != pl.Schema(expected):
         other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
@@ -349,11 +356,4 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
             "build it with outcome_table or read_outcomes"
         )
     check_rows(table, lambda row: f"row {row + 1}")
-    if kind == "parquet":
-        whole = io.BytesIO()
-        table.write_parquet(whole)
-        write_atomically(path, whole.getvalue())
-        return
-    content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
-    # A fixed time stamp: the same table gives the same bytes.
-    write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
+    write_table(table, path)

@@ -57,18 +57,6 @@ class SamplingSummary:
         """Whether there are fewer clusters than an interval should rest on."""
         return self.cluster is not None and self.clusters < FEW_CLUSTERS
 
-    def sentence(self, n: int) -> str:
-        """Say how n questions were sampled and what they are worth."""
-        parts = [f"{n:,} questions"]
-        if self.cluster is not None:
-            parts.append(f"in {self.clusters:,} clusters (column {self.cluster!r})")
-        if self.weight is not None:
-            parts.append(f"with weights (column {self.weight!r}) worth {self.effective_by_weight:,.0f} equal ones")
-        known = None if self.few else self.effective_questions  # too few clusters to tell
-        worth = "" if known is None else f": worth {known:,.0f} independent ones"
-        rest = " Ranges over missing grades and scoring rules take all questions alike." if self.weight else ""
-        return f"{' '.join(parts)}{worth}.{rest}"
-
 
 def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
     """Count the scored rows of one variant with their clusters and weights; None where it has neither.

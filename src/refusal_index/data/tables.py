@@ -1,7 +1,9 @@
 r"""The reader of tables that users provide: CSV, JSON Lines, Parquet, data frames, dictionaries.
 
-It knows where each row stands, so that every message can name the place; what the cells
-mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
+A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row knows its line, so that every
+message names the file, the line and the column. An importer declares the columns that it takes: a `Column` has the
+usual names in other tools' files and says how its cells are read, as text or as a `Kind` of word or number.
+`resolve_columns` finds the columns of a table, and `values_by_role` reads the cells of a row.
 
 A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
 ``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
@@ -40,6 +42,7 @@ from refusal_index.data.errors import (
     shortened,
     suggestion,
 )
+from refusal_index.data.files import write_atomically
 from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -77,10 +80,10 @@ class Source:
         more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
         return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
 
-    def wrong(self, said: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
+    def wrong(self, message: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
         """Return the error that says what is wrong, with these rows, in this column, or with the whole."""
         place = self.place(*lines) if lines else self.name
-        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {said}")
+        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {message}")
         error.line, error.column = lines[0] if lines else 0, column
         return error
 
@@ -88,9 +91,9 @@ class Source:
         """Return the error for columns that are not there."""
         return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
 
-    def broken(self, said: str) -> TableError:
+    def broken(self, message: str) -> TableError:
         """Return the error for content that is not even a table."""
-        return self.error(f"{self.name} cannot be {said}")
+        return self.error(f"{self.name} cannot be {message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,9 @@ class Row:
         """Where it stands, in words."""
         return self.source.place(self.line)
 
-    def wrong(self, said: str, column: str | None = None) -> TableError:
+    def wrong(self, message: str, column: str | None = None) -> TableError:
         """Return the error that says what is wrong with it."""
-        return self.source.wrong(said, [self.line], column)
+        return self.source.wrong(message, [self.line], column)
 
 
 def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
@@ -317,7 +320,7 @@ def _rows(source: Source, data: Any, problems: Problems | None) -> Iterator[Row]
 def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
     """Yield a file of Parquet part by part, as the whole can take a multiple of its size."""
     for start in itertools.count(0, ROWS_OF_PARQUET):
-        with _telling_what_is_broken(source):
+        with _parquet_errors(source):
             file.seek(0)
             frame = pl.scan_parquet(file).slice(start, ROWS_OF_PARQUET).collect()
         if frame.is_empty():
@@ -326,7 +329,7 @@ def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
 
 
 def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.DataFrame:
-    with _telling_what_is_broken(source):
+    with _parquet_errors(source):
         columns = list(pl.read_parquet_schema(file))
         file.seek(0)
         chosen = [name for name in columns if name in wanted] or columns[:1]
@@ -335,7 +338,7 @@ def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.Data
 
 
 @contextmanager
-def _telling_what_is_broken(source: Source) -> Iterator[None]:
+def _parquet_errors(source: Source) -> Iterator[None]:
     try:  # a broken file can make Polars panic, which is no Exception
         yield
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -361,12 +364,12 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
         data = _records_of_pandas(source, data)
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
-        said = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
-        raise source.wrong(said)
+        message = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
+        raise source.wrong(message)
     for number, cells in enumerate(data, start=1):
         if not isinstance(cells, Mapping):
-            said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
-            raise source.wrong(said, [number])
+            message = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
+            raise source.wrong(message, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
 
 
@@ -424,12 +427,12 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
             elif len(cells) == len(header):
                 yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
-                said = f"expected {len(header)} cells as in the header, got {len(cells)}"
-                _tell(source.wrong(f"{said}; put quotes around text that holds commas", [begins]), problems)
+                message = f"expected {len(header)} cells as in the header, got {len(cells)}"
+                _report(source.wrong(f"{message}; put quotes around text that holds commas", [begins]), problems)
             else:
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
-        _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+        _report(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
 
 
 def _may_be_unscored(header: list[str] | None, cells: list[str]) -> bool:
@@ -473,17 +476,17 @@ def _json_records(source: Source, lines: Iterable[str], problems: Problems | Non
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            said = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
-            _tell(source.wrong(said, [line]), problems)
+            message = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
+            _report(source.wrong(message, [line]), problems)
             continue
         if isinstance(record, dict):
             yield line, record
         else:
-            said = f"expected a JSON object, got {shortened(record)}; write one object a line"
-            _tell(source.wrong(said, [line]), problems)
+            message = f"expected a JSON object, got {shortened(record)}; write one object a line"
+            _report(source.wrong(message, [line]), problems)
 
 
-def _tell(problem: TableError, problems: Problems | None) -> None:
+def _report(problem: TableError, problems: Problems | None) -> None:
     """Gather a problem, or raise it where nobody gathers."""
     if problems is None:
         raise problem
@@ -529,18 +532,12 @@ def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], fi
 
 def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
     value = row.cells.get(column)
-    if row.source.kind == "csv":
-        return value or None
     if first_of_lists and isinstance(value, list):
         value = value[0] if value else None
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return sound_text(str(value))
-    said = f"expected a single value, got {shortened(value)}; write text, a number, true, false or null"
-    raise row.wrong(said, column)
+    try:
+        return verbatim(value) or (None if row.source.kind == "csv" else verbatim(value))
+    except ValueError as error:
+        raise row.wrong(str(error), column) from None
 
 
 Translations = Mapping[str, str]
@@ -572,13 +569,18 @@ class Column:
             raise row.wrong(str(error), column) from None
 
 
-def text(cell: Any) -> str | None:
-    """Return a cell as one text without surrounding white space; None for an empty one."""
+def verbatim(cell: Any) -> str | None:
+    """Return a cell as one text; None for an empty one."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
     if not isinstance(cell, str | int | float):
-        raise ValueError(f"expected one text, got {shortened(cell)}")
-    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell)).strip() or None
+        raise ValueError(f"expected a single value, got {shortened(cell)}; write text, a number, true, false or null")
+    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell))
+
+
+def text(cell: Any) -> str | None:
+    """Return a cell as one text without surrounding white space; None for an empty one."""
+    return (verbatim(cell) or "").strip() or None
 
 
 def values_by_role(
@@ -618,8 +620,8 @@ def resolve_columns(
     """
     for role, name in given.items():
         if role not in usual:
-            said = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
-            raise source.error(said + suggestion(role, usual))
+            message = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
+            raise source.error(message + suggestion(role, usual))
         if name not in present:
             raise missing_column(source, present, role, name)
     taken = () if strict else given.values()  # what was pointed out as something else
@@ -631,8 +633,8 @@ def resolve_columns(
         if role in given:
             found[role] = given[role]
         elif strict and len(matching) > 1:
-            said = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
-            raise source.wrong(f"{said}{role}={matching[0]}")
+            message = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
+            raise source.wrong(f"{message}{role}={matching[0]}")
         elif matching:
             found[role] = matching[0]
     return found
@@ -659,6 +661,20 @@ def csv_text(table: pl.DataFrame) -> str:
     risky = cell.str.contains(f"^($|{_DEFUSED})")
     quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
     return table.with_columns(quoted.name.keep()).write_csv()
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a table, replacing the file at once or not at all; its suffix says whether Parquet, CSV or JSON Lines."""
+    kind = file_format(path)
+    if kind == "parquet":
+        whole = io.BytesIO()
+        table.write_parquet(whole)
+        content = whole.getvalue()
+    else:
+        content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
+        if path.name.lower().endswith(".gz"):
+            content = gzip.compress(content, mtime=0)  # the same table gives the same bytes
+    write_atomically(path, content)
 
 
 def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:

@@ -47,8 +47,8 @@ def wrong_id(question_id: str) -> str | None:
 def check_ids(ids: Iterable[str], name: str, error: type[RefusalIndexError]) -> None:
     """Raise if some id could not be written down, so that nothing is paid for what could not be kept."""
     for question_id in ids:
-        if (said := wrong_id(question_id)) is not None:
-            raise error(f"{name}, question_id: {said}")
+        if (message := wrong_id(question_id)) is not None:
+            raise error(f"{name}, question_id: {message}")
 
 
 SECONDS = 1.0

@@ -16,7 +16,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
 from refusal_index.runs.engine import Progress, unwatched
-from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
 from refusal_index.runs.settings import Settings
@@ -198,5 +198,5 @@ async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
     if progress is True:
         size = sum(len(draws) for draws in plan.draws.values())
         with progress_bar(Console(stderr=True), size, plan.prices) as bar:
-            return await bring_to_end(plan, bar)
-    return await bring_to_end(plan, unwatched if progress is False else progress)
+            return await execute(plan, bar)
+    return await execute(plan, unwatched if progress is False else progress)

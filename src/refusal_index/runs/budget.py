@@ -60,8 +60,8 @@ def _sum(*parts: Tokens) -> Tokens:
     return sum(read for read, _ in parts), sum(written for _, written in parts)
 
 
-LOOK = 0.02
-"""Seconds between looks whether the first reply has come."""
+FIRST_REPLY_POLL, POLL = 0.02, 0.1
+"""Seconds between checks whether the first reply has come, and whether time is up."""
 
 MORE = "a larger one goes on from here"
 
@@ -150,7 +150,7 @@ class Budget:
     async def turn(self) -> None:
         """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
         while self._limits.max_cost is not None and not self._answered and self._in_flight:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(FIRST_REPLY_POLL)
 
     def used_up(self) -> str | None:
         """Return what is used up, in one line; None while another request may be sent."""
@@ -177,6 +177,12 @@ class Budget:
         """Return the seconds until the time is up; None where there is no such time."""
         most = self._limits.max_time
         return None if most is None else most - (self._clock() - self._started)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, and no longer than there is time."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self.is_over:
+            await asyncio.sleep(min(POLL, left))
 
     def _expected(self) -> float:
         """Return what the requests on their way and the next one will cost, as those before did on average."""

@@ -210,7 +210,7 @@ def _about_functions(plan: Plan) -> Iterator[str]:
 
 def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
     """Yield what is still to be talked over, of which there may be more than memory holds."""
-    return (one for variant in variants for one in plan.each_conversation(variant, store))
+    return (one for variant in variants for one in plan.conversations(variant, store))
 
 
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:

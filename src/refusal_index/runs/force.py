@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +17,20 @@ from refusal_index.data.imports.first_pass import without_forced
 from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
-from refusal_index.findings.statement import Statement
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     FORCED,
     ForcedPass,
     GraderKind,
-    PromptSet,
     Protocol,
     check_gradable,
     load_prompt_set,
 )
-from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import carry_out
-from refusal_index.runs.checks import check_name, check_sending, function_sources, grader_of, placement_of
-from refusal_index.runs.engine import Progress, unwatched
+from refusal_index.runs.checks import function_sources, grader_of, placement_of
 from refusal_index.runs.first_passes import Imported, import_file
-from refusal_index.runs.plan import RUNS, Plan, about, identity
+from refusal_index.runs.plan import RUNS, Plan, about, identity, make_plan
 from refusal_index.runs.results import first_pass_table, mixture
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
-from refusal_index.runs.writing import Run
-
-
-@dataclass(frozen=True)
-class ForcePlan:
-    """A forced pass that only needs to be carried out.
-
-    Attributes
-    ----------
-    plan
-        The forced pass as a run.
-    passes
-        The first pass that it is for.
-    """
-
-    plan: Plan
-    passes: tuple[FirstPass, ...]
-
-    @property
-    def cautions(self) -> tuple[Statement, ...]:
-        """The caution that two models are about to be mixed, if they are."""
-        return mixture(self.plan.identity["first_pass"]["model"], self.plan.settings.model)
 
 
 def prepare_force(
@@ -68,8 +41,10 @@ def prepare_force(
     kind: str | None = None,
     read: ReadOptions | None = None,
     out: Path | None = None,
-) -> ForcePlan:
-    """Read a first pass and check everything that can be checked before its refused questions are asked.
+) -> Plan:
+    """Plan the forced pass of the questions that a first pass refused, and check what can be checked before.
+
+    Executing the plan writes the results of both passes into its folder.
 
     Parameters
     ----------
@@ -102,37 +77,27 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
-    check_sending(settings, asks_grader=bool(graders))
-    for each in (settings.model, *graders):
-        check_name(each, {})
-    sources = function_sources(settings, graders, {})
     made_of = {
-        **identity(settings, dataset, prompts, graders or (str(grader),), sources),
+        **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
         "first_pass": _first_pass(imported, passes, known),
     }
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
-    wording = Protocol(prompts, next(iter(prompts.variants)), grader, placement)
-    plan = Plan(
-        settings=replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
-        dataset=dataset,
-        graders=graders,
+    known_about = about(settings, dataset, prompts)
+    plan = make_plan(
+        replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
+        dataset,
+        {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement))},
+        {FORCED: dict.fromkeys(dataset.questions, 1)},
+        graders,
+        made_of=made_of,
+        about={**known_about, "prompt_set": {FORCED: known_about["prompt_set"][FORCED]}},
         folder=folder,
-        identity=made_of,
-        about=_about(settings, dataset, prompts),
-        procedures={FORCED: ForcedPass(grader, wording)},
-        draws={FORCED: dict.fromkeys(dataset.questions, 1)},
-        title=(settings.model, dataset.name),
     )
-    return ForcePlan(plan, tuple(passes))
-
-
-async def force(prepared: ForcePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
-    """Ask the refused questions and write the results of both passes into the folder; it raises as `carry_out` does."""
-    folder = prepared.plan.folder
-    with folder.lock():
-        folder.create_or_resume(prepared.plan.identity, about=prepared.plan.about)
-        write_outcomes(to_outcomes(prepared.passes), first_pass_table(folder))
-    return await carry_out(prepared.plan, progress, budget)
+    return replace(
+        plan,
+        begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
+        cautions=mixture(passes[0].model, settings.model),
+    )
 
 
 def _known_questions(settings: Settings) -> Dataset | None:
@@ -172,9 +137,3 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset 
         "answers_sha256": hashlib.sha256(read.encode()).hexdigest(),
         **({"filled_in_from": {"name": known.name, "sha256": known.sha256}} if known else {}),
     }
-
-
-def _about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> Mapping[str, Any]:
-    """Return what is worth knowing about how it was made; of the prompts, the only one that is asked with."""
-    known = about(settings, dataset, prompts)
-    return {**known, "prompt_set": {FORCED: known["prompt_set"][FORCED]}}

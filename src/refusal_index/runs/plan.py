@@ -1,16 +1,9 @@
-"""From settings to a plan: everything checked that can be, before a model is asked and before a folder is made.
-
-A run as its folder alone tells it: its settings, its words and whom it asks, without the file of its questions.
-
-The store of replies of a run's folder.
-
-What a run's folder is made of: all settings that tell its replies from others.
-"""
+"""From settings to a plan: everything is checked that can be, before a model is asked and before a folder is made."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,16 +14,14 @@ from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
+from refusal_index.findings.statement import Statement
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     ASKED_AGAIN,
-    FORCED,
     Completion,
     Conversation,
-    ForcedPass,
     GraderKind,
-    Placement,
     Procedure,
     PromptSet,
     Protocol,
@@ -56,90 +47,8 @@ from refusal_index.runs.checks import (
     placement_of,
 )
 from refusal_index.runs.registry import check_engine
-from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionState:
-    """One question under every variant, and all replies about it.
-
-    Attributes
-    ----------
-    conversations
-        The question under each variant.
-    said, retired
-        Every reply about it, and those that were set aside to be asked for again.
-    """
-
-    conversations: Sequence[Conversation]
-    said: Sequence[Completion] = ()
-    retired: Sequence[Completion] = ()
-
-
-@dataclass(frozen=True)
-class Reopened:
-    """A run that was begun before.
-
-    Attributes
-    ----------
-    folder, settings
-        Where it lies, and what was asked; how it is sent is as given now.
-    procedures
-        What is asked in each variant.
-    names
-        Whom it asks, the model first.
-    """
-
-    folder: RunFolder
-    settings: Settings
-    procedures: Mapping[str, Procedure]
-    names: Mapping[Role, str]
-
-    def talks(self, store: ReplyStore) -> Iterator[QuestionState]:
-        """Yield the talk about each question, in the order of ids, whatever is put into the store meanwhile."""
-        for one in store.each_question():
-            conversations = [
-                Conversation(one.question, variant, procedure, one.draws[variant])
-                for variant, procedure in self.procedures.items()
-                if variant in one.draws and (procedure.asks_model or one.completions(variant))
-            ]
-            yield QuestionState(conversations, one.replies, one.retired)
-
-
-def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
-    """Read a run's folder.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    settings
-        How requests are sent; all else is the run's.
-    prompts
-        The file of the run's prompt set, where it is none that is shipped.
-
-    Raises
-    ------
-    RefusalIndexError
-        If it is no run's folder, or the prompt set is not that of the run.
-    """
-    folder = RunFolder(path)
-    before = folder.read_complete_settings()
-    kind, graders = grader_before(before)
-    names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
-    settings = settings_before(before, settings)
-    procedure = procedure_of(before)
-    if not procedure.asks_model:
-        return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
-    chosen = prompts_before(before, prompts, path)
-    how = Placement(settings.prompting.placement), settings.prompting.think
-    words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
-    procedures: dict[str, Procedure] = {name: TwoPass(kind, one) for name, one in words.items()}
-    if not procedure.asks_first:
-        procedures = {FORCED: ForcedPass(kind, next(iter(words.values())))}
-    return Reopened(folder, settings, procedures, {Role.MODEL: settings.model, **names})
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
@@ -308,6 +217,10 @@ class Plan:
         Models and functions that are in memory, by the name that stands for them.
     title
         What to call model and dataset: a configuration may have names of its own for them.
+    begin
+        Called once the folder exists and is locked, before anything is asked: it writes what the run builds on.
+    cautions
+        What to tell the user before the run.
     """
 
     settings: Settings
@@ -320,6 +233,8 @@ class Plan:
     draws: Mapping[str, Mapping[Question, int]]
     objects: Mapping[str, object] = field(default_factory=dict)
     title: tuple[str, str] = ("", "")
+    begin: Callable[[], None] | None = None
+    cautions: tuple[Statement, ...] = ()
 
     def __post_init__(self) -> None:
         check_engine(self.settings.sending.engine)
@@ -349,15 +264,11 @@ class Plan:
         }
         return replace(self, draws=draws)
 
-    def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
-        """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
+    def conversations(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
+        """Yield the conversations of a variant: with as many draws as planned, and no fewer than before.
 
-        Where the model is not asked, a question without a reply of it leaves nothing to do.
+        Where the model is not asked, a question without a reply is left out.
         """
-        return list(self.each_conversation(variant, store))
-
-    def each_conversation(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
-        """Yield the conversations of a variant one by one, for whom there are too many to hold."""
         before, procedure = store.draws().get(variant, {}), self.procedures[variant]
         for question, draws in self.draws[variant].items():
             if procedure.asks_model or store.completions(question.question_id, variant):
@@ -367,7 +278,7 @@ class Plan:
         """Return the conversations of several variants, those about one question side by side."""
         found: dict[Question, list[Conversation]] = {}
         for variant in variants:
-            for one in self.each_conversation(variant, store):
+            for one in self.conversations(variant, store):
                 found.setdefault(one.question, []).append(one)
         return [one for conversations in found.values() for one in conversations]
 
@@ -378,7 +289,7 @@ class Plan:
             for variant in self.procedures
             if any(
                 next_requests(one, store.completions(one.question.question_id, variant))
-                for one in self.each_conversation(variant, store)
+                for one in self.conversations(variant, store)
             )
         ]
 
@@ -394,6 +305,52 @@ class Plan:
         return list(found)
 
 
+def make_plan(
+    settings: Settings,
+    dataset: Dataset,
+    procedures: Mapping[str, Procedure],
+    draws: Mapping[str, Mapping[Question, int]],
+    graders: tuple[str, ...],
+    *,
+    made_of: Mapping[str, Any],
+    about: Mapping[str, Any],
+    folder: RunFolder,
+    objects: Mapping[str, object] | None = None,
+    imports: bool = True,
+) -> Plan:
+    """Make the plan of a run: what is asked about which questions, by what procedure, and in which folder.
+
+    Parameters
+    ----------
+    settings, dataset
+        With every default in place.
+    procedures, draws
+        By variant: what is asked (two passes, the forced pass only, grading only), and how often of each question.
+    graders
+        The names of the models and functions that grade; none where a rule does.
+    made_of, about
+        The identity of the folder, and what else it records.
+    folder
+        Where the run lies or will.
+    objects, imports
+        As for `prepare`.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a setting or the name of a model cannot be used, or the folder is that of another run.
+    """
+    objects, asks_model = objects or {}, any(procedure.asks_model for procedure in procedures.values())
+    check_sending(settings, asks_model=asks_model, asks_grader=bool(graders))
+    for name in (*((settings.model,) if asks_model else ()), *graders):
+        if imports or not is_function_name(name):
+            check_name(name, objects, settings.sending.engine)
+    if folder.run_json.exists():
+        refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
+    title = settings.model, dataset.name
+    return Plan(settings, dataset, graders, folder, made_of, about, procedures, draws, objects, title)
+
+
 def prepare(
     settings: Settings,
     *,
@@ -403,7 +360,7 @@ def prepare(
     runs: Path = RUNS,
     imports: bool = True,
 ) -> Plan:
-    """Check everything that can be checked before a model is named to its provider.
+    """Plan a run of both passes, and check everything that can be checked before a model is asked.
 
     Parameters
     ----------
@@ -424,45 +381,30 @@ def prepare(
         If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
     """
     check_trackers(settings)
-    prompts, objects = load_prompt_set(settings.prompting.prompts), objects or {}
-    dataset = dataset or load_questions(settings)
+    prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
     settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
-    if settings.repeats.repeat_questions is not None and settings.repeats.draws == 1:
-        raise SettingError(
-            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
-        )
-    placement = placement_of(settings)
-    check_sending(settings, asks_grader=bool(graders))
-    settings = replace(
-        settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
-    )
-    for name in (settings.model, *graders):
-        if imports or not is_function_name(name):
-            check_name(name, objects, settings.sending.engine)
-    sources = function_sources(settings, graders, objects) if imports else {}
+    variants, placement = chosen(settings.prompting.variants, prompts), placement_of(settings)
+    settings = replace(settings, prompting=replace(settings.prompting, variants=variants))
+    sources = function_sources(settings, graders, objects or {}) if imports else {}
     made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
-    folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
-    if folder.run_json.exists():
-        refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
-    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
-    draws = draws_of(settings, dataset)
     think = settings.prompting.think
-    variants = settings.prompting.variants
-    return Plan(
-        settings=settings,
-        dataset=dataset,
-        graders=graders,
-        folder=folder,
-        identity=made_of,
+    plan = make_plan(
+        settings,
+        dataset,
+        {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        dict.fromkeys(variants, draws_of(settings, dataset)),
+        graders,
+        made_of=made_of,
         about=about(settings, dataset, prompts),
-        procedures={name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
-        draws=dict.fromkeys(variants, draws),
+        folder=RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
         objects=objects,
-        title=(settings.model, dataset.name),
+        imports=imports,
     )
+    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
+    return plan
 
 
 def load_questions(settings: Settings) -> Dataset:
@@ -488,11 +430,13 @@ def _repeats(settings: Settings, n_questions: int) -> Repeats:
             f"{{repeat_questions}}: expected at most {n_questions:,}, as many as are asked, "
             f"got {given.repeat_questions:,}"
         )
+    if given.repeat_questions is not None and given.draws == 1:
+        raise SettingError(
+            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
+        )
     if given.draws is not None:
         return given
-    if given.repeat_questions is not None:
-        return replace(given, draws=2)
-    return Repeats(1)
+    return Repeats(1) if given.repeat_questions is None else replace(given, draws=2)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,12 @@ from refusal_index.protocol import (
     check_gradable,
     used_completions,
 )
-from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import carry_out
-from refusal_index.runs.checks import check_name, check_sending, grader_of
-from refusal_index.runs.engine import Progress, unwatched
-from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, open_store
+from refusal_index.runs.checks import grader_of
+from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, make_plan, open_store
 from refusal_index.runs.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import BEFORE, Run
+from refusal_index.runs.writing import BEFORE
 from refusal_index.version import __version__
 
 NOT_ANSWERED = "not answered in the run that is graded anew: "
@@ -51,25 +48,10 @@ class _Replied:
     error: str | None
 
 
-@dataclass(frozen=True)
-class RegradePlan:
-    """A regrading that only needs to be carried out.
+def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -> Plan:
+    """Plan to have a run's replies graded, and check the grader against its questions.
 
-    Attributes
-    ----------
-    plan
-        The grading as a run.
-    source, replied
-        The run whose replies are graded, and those replies.
-    """
-
-    plan: Plan
-    source: RunFolder
-    replied: Sequence[_Replied]
-
-
-def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -> RegradePlan:
-    """Read a run's replies and check the grader against its questions.
+    Executing the plan writes the results into a new folder.
 
     Parameters
     ----------
@@ -101,9 +83,6 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         asked.setdefault(one.variant, {})[one.question] = one.draws
     questions = {one.question.question_id: one.question for one in replied}
     check_gradable(questions.values(), kind)
-    check_sending(settings, asks_model=False, asks_grader=bool(graders))
-    for name in graders:
-        check_name(name, {})
     made_of = {
         **before,
         "grader": grader_identity(graders or (str(kind),), questions.values()),
@@ -112,35 +91,30 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     }
     name, sha256 = before["dataset"]["name"], before["dataset"]["sha256"]
     dataset = Dataset(name, tuple(questions.values()), sha256, f"the run in {run}", "exact", "that of the run")
-    plan = Plan(
-        settings=settings,
-        dataset=dataset,
-        graders=graders,
-        folder=RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of)),
-        identity=made_of,
-        about=_about(source, settings, run),
-        procedures=dict.fromkeys(asked, Regrading(kind)),
-        draws=asked,
-        title=(settings.model, name),
-    )
-    return RegradePlan(plan, source, replied)
+    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of))
 
-
-async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
-    """Have the replies graded and write the results into the new folder; it raises as `carry_out` does."""
-    plan = prepared.plan
-    with plan.folder.lock():
-        plan.folder.create_or_resume(plan.identity, about=plan.about)
-        before = plan.folder.path / BEFORE
-        if not before.exists():
-            with open_store(prepared.source, made=False) as store, replacing(before) as new:
-                derive_into(new, prepared.source, store)
-        with open_store(plan.folder) as store:
-            for one in prepared.replied:
+    def begin() -> None:
+        """Copy the replies, and the outcome table under the grader before."""
+        if not (folder.path / BEFORE).exists():
+            with open_store(source, made=False) as store, replacing(folder.path / BEFORE) as new:
+                derive_into(new, source, store)
+        with open_store(folder) as store:
+            for one in replied:
                 store.put(one.replies)
                 if one.error is not None:
                     store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
-    return await carry_out(plan, progress, budget)
+
+    plan = make_plan(
+        settings,
+        dataset,
+        dict.fromkeys(asked, Regrading(kind)),
+        asked,
+        graders,
+        made_of=made_of,
+        about=_about(source, settings, run),
+        folder=folder,
+    )
+    return replace(plan, begin=begin)
 
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:

@@ -30,9 +30,8 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import HasNews, longer, outstanding, pause
 from refusal_index.runs.engine import Progress, Underway, WaitingError
-from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
 from refusal_index.runs.registry import RAY, engine_of
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
@@ -421,7 +420,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
         raise ModelError(f"{failed[first]}{more}")
 
 
-async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
+async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
 
     Runs in batches are begun one after the other, so that the first waves of all are on their way together; whichever
@@ -448,7 +447,7 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
 
     in_flight = outstanding()
     in_flight.check_forgotten(sweep.plans)
-    news = in_flight.news(tell)
+    news = in_flight.poller(tell)
     while places:
         waiting = []
         for place in places:
@@ -466,20 +465,20 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
                 waiting.append(place)
             else:
                 yield results[place]
-        wait = longer(wait) if wait and waiting == places else in_flight.first_wait(sweep.plans)
+        wait = min(wait * 2, MAX_WAIT) if wait and waiting == places else in_flight.first_wait(sweep.plans)
         places = waiting
         if places:
-            await pause(wait, budget)
+            await budget.sleep(wait)
 
 
-async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasNews | None) -> CellResult | None:
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
     """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
     carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
         if news is not None and not await news(plan):
             return None
         with watched(place, plan) as progress:
-            return CellResult(plan, await bring_to_end(carried, progress, budget))
+            return CellResult(plan, await execute(carried, progress, budget))
     except WaitingError as error:
         return CellResult(plan, waits=str(error))
     except RefusalIndexError as error:

@@ -131,7 +131,7 @@ class Counts:
     def begin(self, store: ReplyStore) -> None:
         """Count what was answered before."""
         for variant in self._plan.procedures:
-            for conversation in self._plan.each_conversation(variant, store):
+            for conversation in self._plan.conversations(variant, store):
                 self._count(conversation, store)
         for one in store.paid():
             self._took.add(one)

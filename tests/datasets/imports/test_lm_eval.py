@@ -60,6 +60,12 @@ def test_a_metric_of_right_and_wrong_and_what_the_place_says(written):
     assert right.reply == "It is 1.", "what was said, not what a filter left of it"
 
 
+def test_a_question_about_a_passage_keeps_the_passage(written):
+    """A forced pass without it asked another question."""
+    (one,) = read(written(sample(1, doc={"question": "Who?", "context": "Ann came.", "topic": None})))
+    assert (one.question.text, one.question.context) == ("Who?", "Ann came.")
+
+
 def test_a_pattern_says_which_wrong_answers_are_refusals(written):
     path = written(sample(1, resps=[["I don't know."]], exact_match=0.0), sample(2, exact_match=0.0))
     assert [one.grade for one in read(path, refusal="don't know")] == [R, I]

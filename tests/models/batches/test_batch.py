@@ -27,11 +27,11 @@ from refusal_index.plugins.batches.batch_provider import State
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.journal import Journal
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import carry_out
 from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Limits, Settings
-from refusal_index.runs.sweep import carry_out_sweep, prepare_sweep
+from refusal_index.runs.sweep import execute_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac, in_a_thread
 
@@ -358,7 +358,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
 
     async def interrupted():
         settings = Settings.of(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
-        await carry_out(prepare(settings, out=Path("run")), told, budget)
+        await execute(prepare(settings, out=Path("run")), told, budget)
 
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
@@ -567,7 +567,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
     async def carried():
         sweep = prepare_sweep("set.toml", Settings())
         with held(sweep.path):
-            return [one async for one in carry_out_sweep(sweep, watched)]
+            return [one async for one in execute_sweep(sweep, watched)]
 
     looked = []
 

@@ -17,11 +17,11 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
+from refusal_index.plugins.batches.request_files import reopened
 from refusal_index.plugins.batches.wave import question_states, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
 from refusal_index.runs.engine import Assignment, RunFailedError
-from refusal_index.runs.plan import reopened
 from refusal_index.runs.registry import check_engine, check_engines_own
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from refusal_index.models.requests import Response, model_request
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.spool import take
-from refusal_index.plugins.batches.wave import Pending, custom_id, question_states, wave
+from refusal_index.plugins.batches.wave import Pending, QuestionState, custom_id, question_states, wave
 from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
-from refusal_index.runs.plan import QuestionState
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.models.batches.answering import (

@@ -23,8 +23,8 @@ from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.wave import Pending
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import ask_waves
 from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
+from refusal_index.runs.execute import ask_waves
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from tests.models.batches.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks

@@ -59,14 +59,15 @@ def force(
     from refusal_index.cli.runs import carrying, show_run
     from refusal_index.data.imports import ReadOptions
     from refusal_index.render.sentences import sentence
-    from refusal_index.runs import force as forced
+    from refusal_index.runs.execute import execute
+    from refusal_index.runs.force import prepare_force
     from refusal_index.runs.settings import Settings
 
     read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
     settings = Settings.of(model=model, **values)
-    prepared = forced.prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
-    for caution in prepared.cautions:
+    plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
+    for caution in plan.cautions:
         console.note(f"warning: {sentence(caution)}")
-    run = carrying(prepared.plan, partial(forced.force, prepared))
+    run = carrying(plan, partial(execute, plan))
     if not show_run(run, as_json=json):
         raise typer.Exit(INCOMPLETE)

@@ -41,10 +41,11 @@ def regrade(
     no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import carrying, show_run
-    from refusal_index.runs import regrade as regraded
+    from refusal_index.runs.execute import execute
+    from refusal_index.runs.regrade import prepare_regrade
     from refusal_index.runs.settings import Settings
 
-    prepared = regraded.prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
-    done = carrying(prepared.plan, partial(regraded.regrade, prepared))
+    plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
+    done = carrying(plan, partial(execute, plan))
     if not show_run(done, as_json=json):
         raise typer.Exit(INCOMPLETE)

@@ -25,8 +25,8 @@ from refusal_index.redaction import KeySearch
 
 def question_id(cell: Any) -> str | None:
     """Read an id, which must be one that can be written down."""
-    if isinstance(cell, str) and (said := wrong_id(cell)) is not None:
-        raise ValueError(f"{said}, or remove the column to have ids made of the texts")
+    if isinstance(cell, str) and (message := wrong_id(cell)) is not None:
+        raise ValueError(f"{message}, or remove the column to have ids made of the texts")
     return tables.text(cell)
 
 
@@ -43,7 +43,9 @@ def texts(cell: Any) -> tuple[str, ...]:
 def answers(cell: Any) -> tuple[str, ...]:
     """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
     if isinstance(cell, dict):
-        raise ValueError(f"expected one text, got {shortened(cell)}; write further answers into a column of aliases")
+        raise ValueError(
+            f"expected a single value, got {shortened(cell)}; write further answers into a column of aliases"
+        )
     return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
 
 
@@ -205,8 +207,8 @@ class QuestionReader:
         choices: Choices | None = cells["choices"]
         if choices is not None and gold is not None:
             gold = self._chosen(row, choices, gold)
-        if cells["pattern"] and (said := _wrong_pattern(cells["pattern"], gold)) is not None:
-            self._problems.append(row.wrong(said, self._columns["pattern"]))
+        if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
+            self._problems.append(row.wrong(message, self._columns["pattern"]))
         texts = choices.texts if choices else ()
         aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
         topic = cells["topic"] and self._topics.setdefault(
@@ -228,8 +230,8 @@ class QuestionReader:
         gold = choices.keyed(answer)
         if gold is None:
             names = ", ".join(choices.labels or choices.texts)
-            said = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
-            problem = row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"])
+            message = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
+            problem = row.wrong(f"{message}the choices are {shortened(names)}", self._columns["answer"])
             self._problems.append(problem)
         return gold
 
@@ -250,14 +252,14 @@ class QuestionReader:
         """
         problems = list(self._problems)
         for role, lines in self._empty.items():
-            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
             unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
-            problems.append(self._source.wrong(said + unless, lines, self._columns.get(role, role)))
+            problems.append(self._source.wrong(message + unless, lines, self._columns.get(role, role)))
         for question_id, again in self._again.items():
             lines = [self._lines[question_id], *again]
-            said = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
+            message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
             advice = "give each question an id of its own, or remove the column to have ids made of the texts"
-            problems.append(self._source.wrong(said + advice, lines))
+            problems.append(self._source.wrong(message + advice, lines))
         return sorted(problems, key=lambda problem: problem.line)
 
 

@@ -108,8 +108,8 @@ def _rows(path: Path, content: bytes) -> list[Row]:
     rows = []
     for number, (question, pair) in enumerate(pairs.items(), start=1):
         if not isinstance(pair, dict) or "correct_answer" not in pair:
-            said = f"question {shortened(question)}: expected an object with 'correct_answer', got {shortened(pair)}"
-            raise source.wrong(said, [number])
+            message = f"question {shortened(question)}: expected an object with 'correct_answer', got {shortened(pair)}"
+            raise source.wrong(message, [number])
         rows.append(Row(source, number, {"question": question, "answer": pair["correct_answer"]}))
     return rows
 

@@ -269,12 +269,10 @@ def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
 
 def _refuse_pickle(path: Path, content: bytes) -> None:
     """Refuse what lm-polygraph saves: a pickle may hold code, which opening it would run."""
-    members: list[str] = []
-    if content.startswith(ZIP):
-        try:
-            members = zipfile.ZipFile(io.BytesIO(content)).namelist()
-        except zipfile.BadZipFile as error:
-            raise ConfidenceError(f"{path} cannot be read as a table ({error}); check that it is complete") from error
+    try:
+        members = zipfile.ZipFile(io.BytesIO(content)).namelist() if content.startswith(ZIP) else []
+    except zipfile.BadZipFile as error:
+        raise ConfidenceError(f"{path} cannot be read as a table ({error}); check that it is complete") from error
     if content.startswith(PICKLES) or any(member.endswith("data.pkl") for member in members):
         raise ConfidenceError(
             f"{path}: expected a table, got a pickle, as lm-polygraph's UEManager.save writes them; it is not opened, "

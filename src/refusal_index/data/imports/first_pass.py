@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -93,18 +93,19 @@ class FirstPass:
         return f"{question_id} (draw {self.draw + 1})" if self.draw else question_id
 
     def outcome(self, forced: Outcome | None = None) -> Outcome:
-        """Return what is known of the question; without the outcome of its forced pass, not yet whether it is wrong."""
-        asked = forced or self.beyond.forced
-        if self.grade is Grade.REFUSED and self.question.gold is not None and asked is not None:
-            return replace(asked, refused=True, first_grade=self.grade, first_reply=self.reply)
-        refused, wrong, reason = self._known()
+        """Return the outcome of the question; without that of its forced pass, not yet whether it is wrong."""
+        forced = forced or self.beyond.forced
+        refused, wrong, reason = self._first_outcome()
+        if refused and self.question.gold is not None and forced is not None:
+            return replace(forced, refused=True, first_grade=self.grade, first_reply=self.reply)
         if refused is False and self.beyond.forced is not None:
-            forced_grade, said = self.beyond.forced.forced_grade, self.beyond.forced.forced_reply
-            return Outcome(refused, wrong, self.grade, forced_grade, reason, self.reply, said)
-        known = Grade.INCORRECT if refused and wrong else None  # no answer could be right: none is asked for
-        return Outcome(refused, wrong, self.grade, known, reason, self.reply)
+            grade, reply = self.beyond.forced.forced_grade, self.beyond.forced.forced_reply
+            return Outcome(refused, wrong, self.grade, grade, reason, self.reply, reply)
+        # Where no answer can be right, none is asked for.
+        return Outcome(refused, wrong, self.grade, Grade.INCORRECT if refused and wrong else None, reason, self.reply)
 
-    def _known(self) -> tuple[bool | None, bool | None, str | None]:
+    def _first_outcome(self) -> tuple[bool | None, bool | None, str | None]:
+        """Return `refused`, `wrong` and the reason why one of them is None, of the first pass alone."""
         if self.grade is Grade.REFUSED:
             return (True, None, FORCED_NOT_ASKED) if self.needs_forcing else (True, True, None)
         if self.grade is Grade.UNSCORED:
@@ -120,84 +121,66 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
     Raises OutcomeTableError if a question occurs twice in one draw of a model.
 
     - `passes`: the first passes, in the order of the table.
-    - `forced`: what became of forced questions, by `FirstPass.forced_id`.
+    - `forced`: the outcomes of forced questions, by `FirstPass.forced_id`.
     """
-    known, each = forced or {}, tuple(passes)
-    table = outcome_table((one.asked, one.question, one.outcome(known.get(one.forced_id))) for one in each)
-    probabilities = (
-        pl.Series(name, [getattr(one.beyond, name) for one in each], kind) for name, kind in _PROBABILITIES
-    )
+    passes, forced = tuple(passes), forced or {}
+    table = outcome_table((each.asked, each.question, each.outcome(forced.get(each.forced_id))) for each in passes)
+    probabilities = [
+        pl.Series(name, [getattr(each.beyond, name) for each in passes], kind) for name, kind in OPTIONAL.items()
+    ]
     return table.with_columns(
-        pl.col("question", "gold").replace(NOT_KNOWN, None), *(one for one in probabilities if one.is_not_null().any())
+        pl.col("question", "gold").replace(NOT_KNOWN, None),
+        *(column for column in probabilities if column.is_not_null().any()),
     )
 
 
-_PROBABILITIES = tuple(OPTIONAL.items())
-
-
-def without_forced(one: FirstPass) -> FirstPass:
+def without_forced(first: FirstPass) -> FirstPass:
     """Return the first pass as if nobody had asked further: a forced pass of one's own takes the place of the other."""
-    return replace(one, beyond=replace(one.beyond, forced=None, set_aside=None))
+    return replace(first, beyond=replace(first.beyond, forced=None, set_aside=None))
 
 
-def self_contained(one: FirstPass) -> FirstPass:
+def self_contained(first: FirstPass) -> FirstPass:
     """Return the first pass with its context in the question's text, as an outcome table has no column for contexts."""
-    question = one.question
+    question = first.question
     if question.context is None:
-        return one
-    return replace(one, question=replace(question, text=f"{question.context}\n\n{question.text}", context=None))
+        return first
+    return replace(first, question=replace(question, text=f"{question.context}\n\n{question.text}", context=None))
 
 
 def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
     """Return the first passes that an outcome table holds, with the forced answers that are there."""
-    return tuple(_from_row(row) for row in table.iter_rows(named=True))
+    return tuple(map(_from_row, table.iter_rows(named=True)))
 
 
 def _from_row(row: dict[str, Any]) -> FirstPass:
-    gold = None if _has_no_answer(row) else row["gold"] or NOT_KNOWN
-    question = Question(row["question_id"], row["question"] or NOT_KNOWN, gold, topic=row["topic"])
-    grade = _grade_of(row["refused"], row["wrong"])
+    refused, wrong = row["refused"], row["wrong"]
+    # A refused question that is wrong without a forced answer is one to which no answer can be right.
+    is_unanswerable = (
+        refused and row["forced_grade"] == Grade.INCORRECT.value and row["forced_reply"] is None and row["gold"] is None
+    )
+    if refused is None:
+        grade: Grade | None = Grade.UNSCORED
+    elif refused:
+        grade = Grade.REFUSED
+    else:
+        grade = {None: None, True: Grade.INCORRECT, False: Grade.CORRECT}[wrong]
+    forced_grade = None if row["forced_grade"] is None else Grade(row["forced_grade"])
+    forced = None
+    if refused is not None and not is_unanswerable and (forced_grade is not None or (refused and wrong is not None)):
+        reason = row["unscored_reason"] if refused and wrong is None else None
+        forced = Outcome(True, wrong if refused else None, None, forced_grade, reason, None, row["forced_reply"])
+    gold = None if is_unanswerable else row["gold"] or NOT_KNOWN
     return FirstPass(
-        question=question,
+        question=Question(row["question_id"], row["question"] or NOT_KNOWN, gold, topic=row["topic"]),
         model=row["model"],
         dataset=row["dataset"],
         grade=grade,
         reply=row["first_reply"],
         variant=row["variant"],
         draw=row["draw"],
-        reason=row["unscored_reason"] if grade is Grade.UNSCORED else None,
-        beyond=Beyond(_forced(row), None, row.get("p_answering"), row.get("confidence")),
+        reason=row["unscored_reason"] if refused is None else None,
+        beyond=Beyond(forced, None, row.get("p_answering"), row.get("confidence")),
     )
-
-
-def _forced(row: dict[str, Any]) -> Outcome | None:
-    """Return what became of the forced pass; None where nobody asked, or nothing says so."""
-    grade = None if row["forced_grade"] is None else Grade(row["forced_grade"])
-    unasked = grade is None and (not row["refused"] or row["wrong"] is None)
-    if row["refused"] is None or unasked or _has_no_answer(row):
-        return None
-    wrong = row["wrong"] if row["refused"] else None
-    reason = row["unscored_reason"] if row["refused"] and wrong is None else None
-    return Outcome(True, wrong, None, grade, reason, None, row["forced_reply"])
-
-
-def _has_no_answer(row: dict[str, Any]) -> bool:
-    """Whether a refused question was found wrong without a forced answer, as it is where no answer can be right."""
-    judged = row["refused"] and row["forced_grade"] == Grade.INCORRECT.value
-    return bool(judged and row["forced_reply"] is None and row["gold"] is None)
-
-
-def _grade_of(refused: bool | None, wrong: bool | None) -> Grade | None:
-    if refused is None:
-        return Grade.UNSCORED
-    if refused:
-        return Grade.REFUSED
-    if wrong is None:
-        return None
-    return Grade.INCORRECT if wrong else Grade.CORRECT
-
-
-Key = tuple[str | None, ...]
 
 
 def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source: str) -> tuple[FirstPass, ...]:
@@ -212,28 +195,42 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
     - `forced`: the rows of the other file, read as if they were first passes: their grade is that of the forced answer.
     - `source`: the other file, for messages.
     """
-    key = _key(first, forced)
-    found: dict[Key, FirstPass] = {}
-    for one in forced:
-        if found.setdefault(key(one), one) is not one:
+    shared = [
+        name
+        for name in ("model", "variant", "draw")
+        if {getattr(each, name) for each in first} <= {getattr(each, name) for each in forced}
+    ]
+
+    def key(each: FirstPass) -> tuple[Any, ...]:
+        return (each.question.question_id, *(getattr(each, name) for name in shared))
+
+    by_key: dict[tuple[Any, ...], FirstPass] = {}
+    for each in forced:
+        if by_key.setdefault(key(each), each) is not each:
             raise FirstPassError(
-                f"{source}: expected every question once, got {one.question.question_id!r} twice; keep the rows of one "
-                "model in a file, or name the columns that tell them apart with --column model=NAME or draw=NAME"
+                f"{source}: expected every question once, got {each.question.question_id!r} twice; keep the rows of "
+                "one model in a file, or name the columns that tell them apart with --column model=NAME or draw=NAME"
             )
-    joined = tuple(_together(one, found.get(key(one))) for one in first)
-    refused = [one for one in first if one.needs_forcing]
-    if refused and not any(key(one) in found for one in refused):
+    refused = [each for each in first if each.needs_forcing]
+    if refused and not any(key(each) in by_key for each in refused):
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
             f"(first: {refused[0].question.question_id!r}; this file begins with "
             f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
         )
-    return joined
+    joined = []
+    for each in first:
+        if (second := by_key.get(key(each))) is not None:
+            beyond = replace(each.beyond, forced=forced_outcome(second.grade, second.reply), set_aside=None)
+            joined.append(replace(each, beyond=beyond))
+        else:
+            joined.append(each)
+    return tuple(joined)
 
 
 def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
     """Raise FirstPassError if the file of the first pass says of all its rows that they are the forced pass."""
-    if first and all(one.variant == FORCED for one in first):
+    if first and all(each.variant == FORCED for each in first):
         raise FirstPassError(
             f"{file}: expected the first pass, in which a model may refuse, got {len(first):,} rows of the forced "
             f"pass; the first pass comes first: import {forced} --forced {file}"
@@ -245,8 +242,8 @@ def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
 
     Raises FirstPassError as `with_forced`, or if there are no others.
     """
-    first = [one for one in passes if one.variant != FORCED]
-    forced = [one for one in passes if one.variant == FORCED]
+    first = [each for each in passes if each.variant != FORCED]
+    forced = [each for each in passes if each.variant == FORCED]
     if not forced:
         return tuple(passes)
     if not first:
@@ -255,20 +252,3 @@ def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
             "name the file of the first pass too"
         )
     return with_forced(first, forced, "the forced pass")
-
-
-def _key(first: Sequence[FirstPass], forced: Sequence[FirstPass]) -> Callable[[FirstPass], Key]:
-    """Return what tells rows apart: besides the question whatever both files say alike."""
-    parts: tuple[Callable[[FirstPass], str | None], ...] = (
-        lambda one: one.model,
-        lambda one: one.variant,
-        lambda one: str(one.draw),
-    )
-    told = [part for part in parts if {part(one) for one in first} <= {part(one) for one in forced}]
-    return lambda one: (one.question.question_id, *(part(one) for part in told))
-
-
-def _together(one: FirstPass, forced: FirstPass | None) -> FirstPass:
-    if forced is None:
-        return one
-    return replace(one, beyond=replace(one.beyond, forced=forced_outcome(forced.grade, forced.reply), set_aside=None))

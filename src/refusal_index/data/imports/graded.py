@@ -97,10 +97,6 @@ def translated(value: Any, words: tables.Translations) -> Any:
     return words.get(str(value).strip().casefold(), value) if words and value is not None else value
 
 
-def _verbatim(cell: Any) -> str | None:
-    return cell if isinstance(cell, str) else tables.text(cell)
-
-
 def _answers(cell: Any) -> list[str]:
     """Return the accepted answers, the gold one first: a cell may hold a list, also as JSON or Python write it."""
     if isinstance(cell, str) and cell.lstrip().startswith("["):
@@ -123,7 +119,7 @@ COLUMNS: Mapping[str, tables.Column] = {
             *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
             *("model_response", "llm_response", "output", "completion"),
         ),
-        _verbatim,
+        tables.verbatim,
     ),
     "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), GRADE),
     "refused": tables.Column(("refused", "abstained", "is_refusal", "is_not_attempted"), tables.FLAG),
@@ -178,8 +174,8 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
     passes = []
     for row, one, question_id, answer in zip(rows, cells, ids, grades, strict=True):
         if one["refused"] is False and answer is Grade.REFUSED:
-            said = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
-            raise row.wrong(f"{said}correct the row, or name one of the two columns otherwise", found.get("grade"))
+            message = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
+            raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", found.get("grade"))
         grade = _grade(one, answer)
         beside = answer if one["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
         forced = _forced(one, found, beside if both else None)

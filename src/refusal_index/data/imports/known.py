@@ -37,23 +37,22 @@ class ReadOptions:
     dataset: str | None = None
     words: Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
 
-    def applied(self, passes: tuple[FirstPass, ...]) -> tuple[FirstPass, ...]:
+    def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
 
         Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
         """
-        pattern = self._pattern()
-        named = (replace(one, model=self.name or one.model, dataset=self.dataset or one.dataset) for one in passes)
-        return tuple(
-            replace(one, grade=Grade.REFUSED, reason=None) if pattern and _is_refusal(pattern, one) else one
-            for one in named
-        )
-
-    def _pattern(self) -> regex.Pattern[str] | None:
         try:
-            return compiled(self.refusal) if self.refusal else None
+            pattern = compiled(self.refusal) if self.refusal else None
         except PatternError as error:
-            raise FirstPassError(f"--refusal: expected a regular expression, got {self.refusal!r} ({error})") from error
+            message = f"--refusal: expected a regular expression, got {self.refusal!r} ({error})"
+            raise FirstPassError(message) from error
+        named = []
+        for each in passes:
+            if pattern and _is_refusal(pattern, each):
+                each = replace(each, grade=Grade.REFUSED, reason=None)  # noqa: PLW2901
+            named.append(replace(each, model=self.name or each.model, dataset=self.dataset or each.dataset))
+        return tuple(named)
 
 
 def detected_format(file: SourceFile) -> str:
@@ -68,44 +67,39 @@ def detected_format(file: SourceFile) -> str:
 def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
     """Read a file that is no log of Inspect.
 
-    Raises DatasetError or OutcomeTableError if it cannot be used as it is; the message names the line.
+    Raises DatasetError or OutcomeTableError if it cannot be used as it is, or an option has no effect on its kind; the
+    message names the line, or the option.
 
     - `file`: the file.
     - `kind`: one of `FORMATS`.
     - `options`: how it is read.
     """
-    _refuse_idle(file, kind, options)
-    if kind == LM_EVAL:
-        passes = read_lm_eval(file, options.columns, options.scorer, options.words)
-    elif kind == GRADED:
-        passes = read_graded(file, options.columns, options.words)
-    else:
-        passes = from_outcomes(read_outcomes(file.path))
-    return options.applied(passes)
-
-
-def _refuse_idle(file: SourceFile, kind: str, options: ReadOptions) -> None:
-    """Stop where an option was given that this kind of file has no use for: whoever gave it expects something else."""
-    if options.columns and kind == OUTCOMES:
-        raise FirstPassError(f"--column: {file.path} is an outcome table, whose columns have fixed names; leave it out")
-    if options.words and kind == OUTCOMES:
-        raise FirstPassError(f"--map: {file.path} is an outcome table, whose words are fixed; leave it out")
     if options.scorer and kind != LM_EVAL:
         raise FirstPassError(
             f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "
             "grades with --column grade=NAME"
         )
+    if kind == LM_EVAL:
+        return options.applied(read_lm_eval(file, options.columns, options.scorer, options.words))
+    if kind == GRADED:
+        return options.applied(read_graded(file, options.columns, options.words))
+    for option, given in (("--column", options.columns), ("--map", options.words)):
+        if given:
+            raise FirstPassError(
+                f"{option}: {file.path} is an outcome table, whose columns and words are fixed; leave it out"
+            )
+    return options.applied(from_outcomes(read_outcomes(file.path)))
 
 
-def _is_refusal(pattern: regex.Pattern[str], one: FirstPass) -> bool:
-    if one.grade is Grade.CORRECT or one.reply is None:
+def _is_refusal(pattern: regex.Pattern[str], first: FirstPass) -> bool:
+    if first.grade is Grade.CORRECT or first.reply is None:
         return False
     try:
-        return pattern.search(one.reply, timeout=SECONDS) is not None
+        return pattern.search(first.reply, timeout=SECONDS) is not None
     except TimeoutError as error:
         raise FirstPassError(
             f"--refusal: {pattern.pattern!r} takes more than {SECONDS:g} second on the reply to question "
-            f"{one.question.question_id!r}; choose a pattern without nested repetitions"
+            f"{first.question.question_id!r}; choose a pattern without nested repetitions"
         ) from error
 
 
@@ -118,19 +112,20 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     - `source`: the file, for messages.
     - `name`: the model's name in the file; None where it holds but one.
     """
-    models = list(dict.fromkeys(one.model or "(not named)" for one in passes))
+    models = list(dict.fromkeys(each.model or "(not named)" for each in passes))
     if name is None and len(models) > 1:
         raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
     if name is not None and name not in models:
         raise FirstPassError(
             f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
         )
-    found = tuple(one for one in passes if (one.model or "(not named)") == (name or models[0]))
-    datasets = list(dict.fromkeys(one.dataset or "(not named)" for one in found))
+    name = name or models[0]
+    found = tuple(each for each in passes if (each.model or "(not named)") == name)
+    datasets = list(dict.fromkeys(each.dataset or "(not named)" for each in found))
     if len(datasets) > 1:
         raise FirstPassError(
-            f"{source} holds {models[0] if name is None else name} on {len(datasets)} datasets "
-            f"({', '.join(datasets)}); keep the rows of one in a file of its own"
+            f"{source} holds {name} on {len(datasets)} datasets ({', '.join(datasets)}); keep the rows of one in a "
+            "file of its own"
         )
     return found
 
@@ -141,12 +136,11 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
     Raises FirstPassError if nothing was refused, the file lacks what it takes to ask and to grade, or two prompt
     variants have different questions under one id.
     """
-    passes = tuple(passes)
-    refused = [one for one in passes if one.needs_forcing]
-    without = sum(one.grade is Grade.REFUSED for one in passes)
-    if without and not refused:
+    every = [each for each in passes if each.grade is Grade.REFUSED]
+    refused = [each for each in every if each.needs_forcing]
+    if every and not refused:
         raise FirstPassError(
-            f"{source}: expected refused questions that have a right answer, got {without:,} without one: a forced "
+            f"{source}: expected refused questions that have a right answer, got {len(every):,} without one: a forced "
             "answer would be wrong whatever it is; 'refusal-index import' and 'score' take the file as it is"
         )
     if not refused:
@@ -154,29 +148,23 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
             f"{source}: expected refused questions, got none; if its grades know right and wrong only, say with "
             "--refusal REGEX how a refusal is worded"
         )
-    _check_known(refused, source)
-    questions: dict[str, Question] = {}
-    for one in refused:
-        question = replace(one.question, question_id=one.forced_id)
-        if questions.setdefault(one.forced_id, question).text != question.text:
-            raise FirstPassError(
-                f"{source}: expected one question of the id {one.question.question_id!r}, got two with different "
-                "texts; give each an id of its own"
-            )
-    return tuple(questions.values())
-
-
-def _check_known(refused: Sequence[FirstPass], source: str) -> None:
-    for role, lacking in (
-        ("question", [one for one in refused if one.question.text == NOT_KNOWN]),
-        ("answer", [one for one in refused if one.question.gold == NOT_KNOWN]),
-    ):
+    for role, field_ in (("question", "text"), ("answer", "gold")):
+        lacking = [each for each in refused if getattr(each.question, field_) == NOT_KNOWN]
         if lacking:
             raise FirstPassError(
                 f"{source}: expected the {role} of every refused question, got {len(lacking):,} of {len(refused):,} "
                 f"without one (first: question_id {lacking[0].question.question_id!r}); add a column for it, or name "
                 f"the column that holds it with --column {role}=NAME"
             )
+    questions: dict[str, Question] = {}
+    for each in refused:
+        question = replace(each.question, question_id=each.forced_id)
+        if questions.setdefault(each.forced_id, question).text != question.text:
+            raise FirstPassError(
+                f"{source}: expected one question of the id {each.question.question_id!r}, got two with different "
+                "texts; give each an id of its own"
+            )
+    return tuple(questions.values())
 
 
 def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, source: str) -> tuple[FirstPass, ...]:
@@ -191,22 +179,25 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
     - `by_id`: whether ids of the file can be those of the dataset, as `has_ids` tells.
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
-    often = Counter(_plain(question.text) for question in dataset.questions)
-    texts = {text: one for one in dataset.questions if often[text := _plain(one.text)] == 1}
-
-    def known(question: Question) -> Question | None:
-        asked = _plain(question.text)
-        same = ids.get(question.question_id)
-        if same is not None and (not asked or _plain(same.text) in asked):
-            return same
-        return texts.get(asked)
-
-    filled = tuple(
-        replace(one, question=_together(one.question, known(one.question)), dataset=one.dataset or dataset.name)
-        for one in passes
-    )
-    _refuse_lacking(filled, dataset, source)
-    return filled
+    often = Counter(_normal(question.text) for question in dataset.questions)
+    texts = {text: each for each in dataset.questions if often[text := _normal(each.text)] == 1}
+    filled = []
+    for each in passes:
+        asked = _normal(each.question.text)
+        same = ids.get(each.question.question_id)
+        is_same = same is not None and (not asked or _normal(same.text) in asked)
+        question = _filled_in(each.question, same if is_same else texts.get(asked))
+        filled.append(replace(each, question=question, dataset=each.dataset or dataset.name))
+    refused = [each for each in filled if each.needs_forcing]
+    lacking = [each for each in refused if NOT_KNOWN in (each.question.text, each.question.gold)]
+    if lacking:
+        raise FirstPassError(
+            f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
+            f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
+            f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
+            "columns that hold them with --column question_id=NAME or question=NAME"
+        )
+    return tuple(filled)
 
 
 def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
@@ -216,17 +207,18 @@ def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
     return "question_id" in file.resolved(read.columns, COLUMNS)[1]
 
 
-def _plain(text: str) -> str:
+def _normal(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _together(question: Question, known: Question | None) -> Question:
+def _filled_in(question: Question, known: Question | None) -> Question:
+    """Return a question of a file with what it lacks from the same question of a dataset."""
     if known is None:
         return question
     asked = question.text if question.text != NOT_KNOWN else known.text
     answered = known if question.gold == NOT_KNOWN else question
     # A text that is longer than the question may be a whole prompt, with the context and the choices in it.
-    held = _plain(asked)
+    prompt = _normal(asked)
     return replace(
         known,
         question_id=question.question_id,
@@ -234,18 +226,6 @@ def _together(question: Question, known: Question | None) -> Question:
         gold=answered.gold,
         aliases=answered.aliases,
         topic=question.topic or known.topic,
-        context=None if known.context and _plain(known.context) in held else known.context,
-        choices=() if all(_plain(choice) in held for choice in known.choices) else known.choices,
+        context=None if known.context and _normal(known.context) in prompt else known.context,
+        choices=() if all(_normal(choice) in prompt for choice in known.choices) else known.choices,
     )
-
-
-def _refuse_lacking(passes: Sequence[FirstPass], dataset: Dataset, source: str) -> None:
-    refused = [one for one in passes if one.needs_forcing]
-    lacking = [one for one in refused if NOT_KNOWN in (one.question.text, one.question.gold)]
-    if lacking:
-        raise FirstPassError(
-            f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
-            f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
-            f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
-            "columns that hold them with --column question_id=NAME or question=NAME"
-        )

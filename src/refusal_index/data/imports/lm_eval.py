@@ -66,14 +66,15 @@ def read_lm_eval(
     passes = []
     for record in records:
         grade = _of_metric(record, name, words) if name else _of_flags(record)
-        ours = _doc(record).get(OURS)
-        about = ours if isinstance(ours, dict) else {}
+        doc = _doc(record)
+        about = doc.get(OURS)
+        ours: dict[str, Any] = about if isinstance(about, dict) else {}
         passes.append(
             FirstPass(
-                question=_own_question(record) if about and not columns else _question(record, columns),
+                question=_own_question(record, doc) if ours and not columns else _question(record, doc, columns),
                 model=model,
-                dataset=_text(about.get("dataset")) or (task["task"] if task else None),
-                variant=_text(about.get("variant")) or None,
+                dataset=_text(ours.get("dataset")) or (task["task"] if task else None),
+                variant=_text(ours.get("variant")) or None,
                 grade=grade or Grade.UNSCORED,
                 reply=_reply(record),
                 reason=None if grade else NOT_GRADED,
@@ -102,10 +103,10 @@ def _metrics(record: Row) -> list[str]:
 
 
 def _of_flags(record: Row) -> Grade | None:
-    said = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name, {})]
-    if len(said) > 1:
-        raise record.wrong(f"expected one grade, got {' and '.join(said)}")
-    return said[0] if said else None
+    grades = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name, {})]
+    if len(grades) > 1:
+        raise record.wrong(f"expected one grade, got {' and '.join(grades)}")
+    return grades[0] if grades else None
 
 
 def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
@@ -115,25 +116,25 @@ def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
     return grade
 
 
-def _question(record: Row, columns: Mapping[str, str]) -> Question:
-    doc = with_paths(_doc(record), columns.values())
+def _question(record: Row, doc: Mapping[str, Any], columns: Mapping[str, str]) -> Question:
+    doc = with_paths(doc, columns.values())
     found = resolve_columns(record.source, doc, columns, COLUMNS)
-    cells = {role: doc.get(column) for role, column in found.items()}
+    question, answer, topic, context = (
+        doc.get(found[role]) if role in found else None for role in ("question", "answer", "topic", "context")
+    )
     target = record.cells.get("target")
-    gold = cells.get("answer") if target is None or "answer" in columns else target
-    texts = [_text(value) for value in (record.cells["doc_id"], cells.get("question"), gold, cells.get("topic"))]
-    question_id, text, answer, topic = texts
-    return Question(question_id, text, answer, topic=topic or None)
+    gold = _text(answer if target is None or "answer" in columns else target)
+    question_id = _text(record.cells["doc_id"])
+    return Question(question_id, _text(question), gold, topic=_text(topic) or None, context=_text(context) or None)
 
 
-def _own_question(record: Row) -> Question:
+def _own_question(record: Row, doc: Mapping[str, Any]) -> Question:
     """Return the question of a task of this package, with its own id: no gold answer says that there is none."""
-    doc = _doc(record)
-    texts = [_text(doc.get(name)) for name in ("question_id", "question", "answer", "topic", "context")]
-    question_id, text, gold, topic, context = texts
+    names = ("question_id", "question", "answer", "topic", "context")
+    question_id, question, gold, topic, context = (_text(doc.get(name)) for name in names)
     if not question_id:
         raise record.wrong(f"expected a question_id in the 'doc' of a task of this package, got {shortened(doc)}")
-    return Question(question_id, text, gold or None, topic=topic or None, context=context or None)
+    return Question(question_id, question, gold or None, topic=topic or None, context=context or None)
 
 
 def _text(value: Any) -> str:
@@ -155,13 +156,13 @@ def _doc(record: Row) -> dict[str, Any]:
 
 
 def _reply(record: Row) -> str | None:
-    """Return what the model said, before any filter; of several repetitions the first."""
-    said = record.cells.get("resps") or record.cells.get("filtered_resps")
-    while isinstance(said, Sequence) and not isinstance(said, str):
-        said = said[0] if said else None
-    if isinstance(said, int | float):
+    """Return the reply before any filter; of several repetitions the first."""
+    reply = record.cells.get("resps") or record.cells.get("filtered_resps")
+    while isinstance(reply, Sequence) and not isinstance(reply, str):
+        reply = reply[0] if reply else None
+    if isinstance(reply, int | float):
         raise record.wrong(
-            f"expected what the model said, got {shortened(said)}: the task compares probabilities of choices, and a "
+            f"expected the text of a reply, got {shortened(reply)}: the task compares probabilities of choices, and a "
             "model that is not asked for words cannot refuse"
         )
-    return said
+    return reply

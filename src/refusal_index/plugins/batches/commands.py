@@ -45,8 +45,7 @@ def requests(
     results to 'refusal-index replies'; then write the next wave. A file holds requests to one model, and as many as
     the format allows. Exit status: 0 done, 2 bad input.
     """
-    from refusal_index.plugins.batches.request_files import write_requests
-    from refusal_index.runs.plan import reopened
+    from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
 
     written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
@@ -94,8 +93,7 @@ def replies(
     done, 1 something is still due or was left out, 2 bad input.
     """
     from refusal_index.cli.runs import show_run
-    from refusal_index.plugins.batches.request_files import take_replies
-    from refusal_index.runs.plan import reopened
+    from refusal_index.plugins.batches.request_files import reopened, take_replies
     from refusal_index.runs.settings import Settings
 
     received = take_replies(reopened(run, Settings(), prompts), files)

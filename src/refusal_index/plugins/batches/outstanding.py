@@ -14,8 +14,8 @@ from refusal_index.plugins.batches import wave
 from refusal_index.plugins.batches.spool import refuse_left
 from refusal_index.plugins.batches.wave import describe_in_flight, in_flight, journal_of
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import LONGEST_WAIT, HasNews
 from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import MAX_WAIT, HasResults
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.registry import BATCH
 from refusal_index.runs.settings import Settings
@@ -81,10 +81,11 @@ def is_waited_for(plan: Plan, budget: Budget) -> bool:
     return bool(journal_of(plan.folder).entries)
 
 
-def news(tell: Callable[[Plan, str], object]) -> HasNews:
+def poller(report: Callable[[Plan, str], object]) -> HasResults:
     """Return what says whether a run has results to collect.
 
-    It raises RunFailedError once a provider has not answered for `OUTAGE` seconds; `tell` hears of the first failure.
+    It raises RunFailedError once a provider has not answered for `OUTAGE` seconds; `report` is called at the first
+    failure.
     """
     from refusal_index.plugins.batches.batch_lane import OUTAGE  # noqa: PLC0415 - of one engine only
 
@@ -97,7 +98,7 @@ def news(tell: Callable[[Plan, str], object]) -> HasNews:
         except RunFailedError as error:
             if path not in since:
                 since[path] = time.monotonic()
-                tell(plan, str(error))
+                report(plan, str(error))
             elif time.monotonic() - since[path] > OUTAGE:
                 raise
             return False
@@ -112,7 +113,7 @@ def first_wait(plans: Iterable[Plan]) -> float:
     from refusal_index.plugins.batches.batch_executor import Options  # noqa: PLC0415 - of one engine only
 
     polls = (Options.of(plan.settings).poll for plan in plans if _outlives_the_command(plan))
-    return min(polls, default=LONGEST_WAIT)
+    return min(polls, default=MAX_WAIT)
 
 
 def _batches(plan: Plan, settings: Settings) -> BatchExecutor:

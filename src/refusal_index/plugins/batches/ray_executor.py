@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
+import os
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
@@ -187,6 +189,8 @@ FOLDER = Path("waves") / "shards"
 TOGETHER = 2.0  # seconds within which finished shards are entered together
 LAST_WORDS = 10.0  # seconds for what is on its way when the command is interrupted
 
+DISK_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+
 Row = Mapping[str, Any]
 
 
@@ -274,7 +278,9 @@ class RayExecutor:
                 self._account_for(rows, assignment)
                 assignment.progress(Underway(f"{finished:,} of {shards:,} shards have come back"))
         except Exception as error:
-            raise RunFailedError(f"{name}: Ray: {describe_error(error)}; {RESUMES}") from error
+            full = next((one for one in DISK_FULL if one in str(error)), None)  # Ray wraps what an actor raised
+            reason = f"Ray: {describe_error(error)}" if full is None else f"{full} where shards are written: make room"
+            raise RunFailedError(f"{name}: {reason}; {RESUMES}") from error
         finally:
             stopping.cancel()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from refusal_index.data.files import replacing
+from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import called
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
@@ -17,11 +18,84 @@ from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
 from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
-from refusal_index.plugins.batches.wave import Pending, describe_in_flight, in_flight, wave
-from refusal_index.runs.plan import Reopened, open_store
+from refusal_index.plugins.batches.wave import (
+    Pending,
+    QuestionState,
+    describe_in_flight,
+    in_flight,
+    wave,
+)
+from refusal_index.protocol import FORCED, Conversation, ForcedPass, Placement, Procedure, Protocol, Role, TwoPass
+from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.registry import FILES
+from refusal_index.runs.results import procedure_of
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import Run, write_results
+
+
+@dataclass(frozen=True)
+class Reopened:
+    """A run that was begun before.
+
+    Attributes
+    ----------
+    folder, settings
+        Where it lies, and what was asked; how it is sent is as given now.
+    procedures
+        What is asked in each variant.
+    names
+        Whom it asks, the model first.
+    """
+
+    folder: RunFolder
+    settings: Settings
+    procedures: Mapping[str, Procedure]
+    names: Mapping[Role, str]
+
+    def talks(self, store: ReplyStore) -> Iterator[QuestionState]:
+        """Yield the talk about each question, in the order of ids, whatever is put into the store meanwhile."""
+        for one in store.each_question():
+            conversations = [
+                Conversation(one.question, variant, procedure, one.draws[variant])
+                for variant, procedure in self.procedures.items()
+                if variant in one.draws and (procedure.asks_model or one.completions(variant))
+            ]
+            yield QuestionState(conversations, one.replies, one.retired)
+
+
+def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
+    """Read a run's folder.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    settings
+        How requests are sent; all else is the run's.
+    prompts
+        The file of the run's prompt set, where it is none that is shipped.
+
+    Raises
+    ------
+    RefusalIndexError
+        If it is no run's folder, or the prompt set is not that of the run.
+    """
+    folder = RunFolder(path)
+    before = folder.read_complete_settings()
+    kind, graders = grader_before(before)
+    names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
+    settings = settings_before(before, settings)
+    procedure = procedure_of(before)
+    if not procedure.asks_model:
+        return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
+    chosen = prompts_before(before, prompts, path)
+    how = Placement(settings.prompting.placement), settings.prompting.think
+    words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
+    procedures: dict[str, Procedure] = {name: TwoPass(kind, one) for name, one in words.items()}
+    if not procedure.asks_first:
+        procedures = {FORCED: ForcedPass(kind, next(iter(words.values())))}
+    return Reopened(folder, settings, procedures, {Role.MODEL: settings.model, **names})
 
 
 @dataclass

@@ -19,11 +19,18 @@ from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.requests import Response, to_completions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import Result, ResultError, failed, in_batch, read_result
-from refusal_index.plugins.batches.wave import Pending, ResultMerger, custom_id, most_draws, one_by_one, stored_ids
+from refusal_index.plugins.batches.wave import (
+    Pending,
+    QuestionState,
+    ResultMerger,
+    custom_id,
+    most_draws,
+    one_by_one,
+    stored_ids,
+)
 from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, StopReason
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Assignment, Event, Finished, Progress, Replied, unwatched
-from refusal_index.runs.plan import QuestionState
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, as_stored
 

@@ -16,7 +16,6 @@ from refusal_index.models.requests import ModelRequest, model_request, variant_o
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.journal import Entry, Journal
 from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, forced_variant, next_requests
-from refusal_index.runs.plan import QuestionState
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -61,6 +60,23 @@ class Pending:
 
     custom_id: str
     ask: ModelRequest
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionState:
+    """One question under every variant, and all replies about it.
+
+    Attributes
+    ----------
+    conversations
+        The question under each variant.
+    said, retired
+        Every reply about it, and those that were set aside to be asked for again.
+    """
+
+    conversations: Sequence[Conversation]
+    said: Sequence[Completion] = ()
+    retired: Sequence[Completion] = ()
 
 
 @dataclass

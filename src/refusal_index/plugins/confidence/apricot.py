@@ -147,7 +147,8 @@ def _train(
     # The schedule is a tenth longer than the training, so that the last steps still learn.
     rate = get_cosine_schedule_with_warmup(optimiser, min(recipe.steps // 10, 100), recipe.steps * 11 // 10)
     model.train()
-    order = np.concatenate([rng.permutation(len(texts)) for _ in range(_epochs(recipe, len(texts)))])
+    epochs = -(-recipe.steps * recipe.batch_size // len(texts))
+    order = np.concatenate([rng.permutation(len(texts)) for _ in range(epochs)])
     for step in range(recipe.steps):
         batch = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
         given = _probabilities(model, tokenizer, [texts[one] for one in batch], recipe)
@@ -157,10 +158,6 @@ def _train(
         optimiser.step()
         rate.step()
         optimiser.zero_grad()
-
-
-def _epochs(recipe: Recipe, size: int) -> int:
-    return -(-recipe.steps * recipe.batch_size // size)
 
 
 def _predict(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> FloatArray:

@@ -151,7 +151,7 @@ def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str], n_folds
 
 
 ROUNDING = 1e-9
-"""How far beyond 0 or 1 a prediction may lie by rounding."""
+"""How far beyond 0 or 1 a prediction may lie by rounding; one that is farther out is an error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,18 +204,19 @@ class Folds:
         _check(right[graded], len(set(self.groups)), self.n_folds, method)
         for number in range(self.n_folds):
             train, held_out = graded & (self.fold != number), usable & (self.fold == number)
-            _check_kinds(right[train], number, method)
+            if np.unique(right[train]).size < 2:
+                kind = "right" if right[train].all() else "wrong"
+                raise TrainingError(
+                    f"{method}: needs right and wrong answers in every training part, and with fold {number} held out "
+                    f"all {train.sum()} that are left are {kind}; group the questions otherwise, or not at all"
+                )
             if held_out.any():
                 found[held_out] = predictor(np.flatnonzero(train), np.flatnonzero(held_out))
+        nearest = np.clip(found, 0, 1)
+        found = np.where(np.abs(found - nearest) < ROUNDING, nearest, found)
         for question_id, answer, fold, score in zip(self.ids, self.answers, self.fold, found, strict=True):
-            confidence = None if np.isnan(score) else _rounded(float(score))
+            confidence = None if np.isnan(score) else float(score)
             yield Score(question_id, method, confidence, answer.wrong, fold=int(fold))
-
-
-def _rounded(score: float) -> float:
-    """Bring a score that is beyond 0 or 1 by rounding alone to it; any other stays as it is, and is refused later."""
-    nearest = min(max(score, 0.0), 1.0)
-    return nearest if abs(score - nearest) < ROUNDING else score
 
 
 def folds_of(evidence: Evidence, method: str) -> Folds:
@@ -264,15 +265,6 @@ def _check(graded: FloatArray, groups: int, n_folds: int, method: str) -> None:
     lacking = shortage(right, graded.size - right, groups, n_folds)
     if lacking is not None:
         raise TrainingError(f"{method}: {lacking}")
-
-
-def _check_kinds(trained: FloatArray, number: int, method: str) -> None:
-    if np.unique(trained).size < 2:
-        kind = "right" if trained.all() else "wrong"
-        raise TrainingError(
-            f"{method}: needs right and wrong answers in every training part, and with fold {number} held out all "
-            f"{trained.size} that are left are {kind}; group the questions otherwise, or not at all"
-        )
 
 
 def logistic_fit(features: Any, targets: FloatArray, strength: float) -> Any:

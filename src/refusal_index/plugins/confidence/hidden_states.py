@@ -184,8 +184,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # whatever it raises for a wrong name, a damaged file or a kind that it does not know
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise WeightsError(f"hf/{name}: transformers cannot load it: {said}") from error
+        raise WeightsError(f"hf/{name}: transformers cannot load it: {_reason(error)}") from error
     return tokenizer, model.base_model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -208,9 +207,12 @@ def _tokens(name: str, tokenizer: Any, conversation: Sequence[Message]) -> list[
     try:
         found: list[int] = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     except Exception as error:  # templates raise what they like, and a model without one has ValueError
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise WeightsError(f"hf/{name}: its chat template cannot word a conversation: {said}") from error
+        raise WeightsError(f"hf/{name}: its chat template cannot word a conversation: {_reason(error)}") from error
     return found
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _of_one_length(prompts: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:

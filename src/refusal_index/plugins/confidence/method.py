@@ -176,15 +176,17 @@ def lacking(packages: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in packages if find_spec(name) is None)
 
 
-def score_each(evidence: Evidence, name: str, confidence: Callable[[str, Answer], float | None]) -> Iterable[Score]:
+def score_each(
+    answers: Mapping[str, Answer], name: str, confidence: Callable[[str, Answer], float | None]
+) -> Iterable[Score]:
     """Yield a score for every answer, in the order of the questions' ids.
 
     Parameters
     ----------
-    evidence, name
-        Whose answers, and the method.
+    answers, name
+        The answers by question id, and the method.
     confidence
         Of a question id and its answer.
     """
-    for question_id, answer in sorted(evidence.answers.items()):
+    for question_id, answer in sorted(answers.items()):
         yield Score(question_id, name, confidence(question_id, answer), answer.wrong)

@@ -23,10 +23,9 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import resources
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from refusal_index.data.confidence import Score
 from refusal_index.data.outcome import Question
@@ -91,8 +90,9 @@ def answer_entropy(evidence: Evidence) -> Iterable[Score]:
         drawn = [answer, *_readable(evidence, question_id)]
         if not answer.text or len(drawn) < 2:
             return None
-        share = _entropy(cluster_sizes([one.text for one in drawn])) / math.log(len(drawn))
-        return 1 - min(share, 1.0)  # beyond 1 by rounding alone
+        shares = [size / len(drawn) for size in cluster_sizes([one.text for one in drawn])]
+        entropy = -sum(share * math.log(share) for share in shares)
+        return 1 - min(entropy / math.log(len(drawn)), 1.0)  # beyond 1 by rounding alone
 
     return score_each(_with_draws(evidence), "answer-entropy", certainty)
 
@@ -112,20 +112,14 @@ def cluster_sizes(answers: Sequence[str]) -> list[int]:
     return list(found.values())
 
 
-def _entropy(sizes: Sequence[int]) -> float:
-    total = sum(sizes)
-    return -sum(size / total * math.log(size / total) for size in sizes)
-
-
 def _readable(evidence: Evidence, question_id: str) -> list[Answer]:
     """Return the further answers of a question; a reply that was cut or empty neither agrees nor differs."""
     return [one for one in evidence.further.get(question_id, ()) if one.text]
 
 
-def _with_draws(evidence: Evidence) -> Evidence:
-    """Leave the questions that were drawn once: of a run, often only some are repeated."""
-    drawn = {one: answer for one, answer in evidence.answers.items() if evidence.further.get(one)}
-    return replace(evidence, answers=drawn)
+def _with_draws(evidence: Evidence) -> dict[str, Answer]:
+    """Return the answers to questions that were drawn again: often only some of a run are."""
+    return {one: answer for one, answer in evidence.answers.items() if evidence.further.get(one)}
 
 
 Reduce = Callable[[Sequence[float]], float]
@@ -149,7 +143,7 @@ def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]
         # Providers round, some to a logarithm above 0.
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
-    return score_each(replace(evidence, answers=reported), name, probability)
+    return score_each(reported, name, probability)
 
 
 def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
@@ -171,13 +165,9 @@ def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[Token
     start = answer_start("".join(one.token for one in tokens), answer)
     if start is None:
         return tokens
-    found, place = [], 0
-    for one in tokens:
-        ends = place + len(one.token)
-        if ends > start and place < start + len(answer):
-            found.append(one)
-        place = ends
-    return found
+    ends = accumulate(len(one.token) for one in tokens)
+    stop = start + len(answer)
+    return [one for one, end in zip(tokens, ends, strict=True) if end > start and end - len(one.token) < stop]
 
 
 P_TRUE = "p-true"
@@ -212,7 +202,7 @@ def p_true(evidence: Evidence) -> Iterable[Score]:
     """
     replies = evidence.probes.get(P_TRUE, {})
     asked = {one: answer for one, answer in evidence.answers.items() if replies.get(one)}
-    return score_each(replace(evidence, answers=asked), P_TRUE, lambda one, _: believed(replies[one]))
+    return score_each(asked, P_TRUE, lambda one, _: believed(replies[one]))
 
 
 def believed(replies: Sequence[Answer]) -> float | None:
@@ -439,6 +429,7 @@ def _verbalised(name: str, about: str, read: Read) -> Method:
 
 _FIRST, _FORCED = frozenset({Need.FIRST_DRAWS}), frozenset({Need.FORCED_DRAWS})
 _JUDGED = "probability of 'true' when the model judges its own answer"
+_NUMBER, _PHRASE = "number from 0 to 100 that the model gives", "one of seven phrases that the model gives"
 _AGREE = "share of further forced answers that agree with the answer"
 
 METHODS = (
@@ -453,12 +444,8 @@ METHODS = (
     ),
     _likelihood("likelihood-min", "probability of the answer's least likely token", min),
     Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
-    _verbalised("verbalised-number", "number from 0 to 100 that the model gives along with an answer", read_number),
-    _verbalised("verbalised-words", "one of seven phrases that the model gives along with an answer", read_phrase),
-    _verbalised(
-        "verbalised-number-after", "number from 0 to 100 that the model gives its answer afterwards", read_number
-    ),
-    _verbalised(
-        "verbalised-words-after", "one of seven phrases that the model gives its answer afterwards", read_phrase
-    ),
+    _verbalised("verbalised-number", f"{_NUMBER} along with an answer", read_number),
+    _verbalised("verbalised-words", f"{_PHRASE} along with an answer", read_phrase),
+    _verbalised("verbalised-number-after", f"{_NUMBER} its answer afterwards", read_number),
+    _verbalised("verbalised-words-after", f"{_PHRASE} its answer afterwards", read_phrase),
 )

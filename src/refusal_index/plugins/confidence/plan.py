@@ -12,10 +12,8 @@ import polars as pl
 from refusal_index.data.outcome import Question
 from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence import hidden_states
 from refusal_index.plugins.confidence.folds import training_shortage
-from refusal_index.plugins.confidence.hidden_states import EXTRA as STATES_EXTRA
-from refusal_index.plugins.confidence.hidden_states import FILE, States, states_of
-from refusal_index.plugins.confidence.hidden_states import PACKAGES as STATES_PACKAGES
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking
 from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
@@ -23,7 +21,6 @@ from refusal_index.protocol import (
     FORCED,
     Completion,
     Conversation,
-    ForcedPass,
     Pass,
     PendingRequest,
     Probing,
@@ -33,10 +30,10 @@ from refusal_index.protocol import (
     next_requests,
 )
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import Wave, ask_waves, outstanding
 from refusal_index.runs.checks import check_code
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress
+from refusal_index.runs.execute import Wave, ask_waves, outstanding
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.settings import Settings
@@ -124,7 +121,8 @@ class ConfidencePlan:
         answers, first = self.missing_answers(replies), self.takes_logprobs and self.provider != EMBEDDED
         if Need.LOGPROBS in self.needs and first:
             yield FORCED, answers[:1]
-            _check_logprobs(self, replies, answers[:1])
+            for one in answers[:1]:
+                _check_logprobs(self, replies.scored(one.question), one.question)
         yield FORCED, answers
         for prompt in self.prompts:
             if prompt.draws > 1 and first:
@@ -133,9 +131,8 @@ class ConfidencePlan:
 
     def missing_answers(self, replies: Replies) -> list[Conversation]:
         """Return the forced passes that methods ask for, where the run's own do not do."""
-        procedure = ForcedPass(self.wording.grader, self.wording)
         return [
-            Conversation(question, FORCED_ANSWER, procedure)
+            Conversation(question, FORCED_ANSWER, self.run.procedures[FORCED])
             for question in self.questions.values()
             if question.gold is not None and self._lacks_answer(question, replies)
         ]
@@ -146,10 +143,14 @@ class ConfidencePlan:
         own = replies.forced(question).get(0)
         return own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
 
+    def answers(self, replies: Replies) -> dict[str, Answer]:
+        """Return the forced answers that are scored, by question id."""
+        found = {one: replies.scored(question) for one, question in self.questions.items()}
+        return {one: answer for one, answer in found.items() if answer is not None}
+
     def probes(self, prompt: Prompt, replies: Replies) -> list[Conversation]:
         """Return the conversations of a method's prompt: about every question, or about those that have an answer."""
-        found = {one: replies.scored(question) for one, question in self.questions.items()}
-        answers = {one: answer.text for one, answer in found.items() if answer is not None and answer.text}
+        answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
         asked = [question for one, question in self.questions.items() if prompt.is_graded or one in answers]
         return self.probes_of(prompt, asked, replies, answers)
 
@@ -170,46 +171,42 @@ class ConfidencePlan:
         A judgement on another answer than the one that is scored now is none on this one, nor is one that was asked
         for in other words; and a forced answer without log probabilities is none where a method needs these.
         """
-        said = store.completions(conversation.question.question_id, conversation.variant)
-        own = [one for one in said if one.reply.role is Role.MODEL]
+        completions = store.completions(conversation.question.question_id, conversation.variant)
+        own = [one for one in completions if one.reply.role is Role.MODEL]
         if conversation.variant == FORCED_ANSWER:
             is_current = Need.LOGPROBS not in self.needs or all(one.logprobs is not None for one in own)
         else:
             is_current = all(self._is_reply_to(conversation, one, store) for one in own)
-        return said if is_current else []
+        return completions if is_current else []
 
     def _is_reply_to(self, conversation: Conversation, one: Completion, store: ReplyStore) -> bool:
+        if one.request_sha256 is None:
+            return True
         place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
-        # A draw that came as a choice of a response has the request of the first of them.
-        return one.request_sha256 is None or any(
-            one.request_sha256
-            == model_request(
-                self.settings, conversation, PendingRequest(step, draw), store.times_retired(*place, draw)
-            ).sha256
-            for draw in dict.fromkeys((one.draw, *range(one.draw)))
-        )
+        for draw in (one.draw, *range(one.draw)):  # what came as a choice of a response has the request of the first
+            again = store.times_retired(*place, draw)
+            asked = model_request(self.settings, conversation, PendingRequest(step, draw), again)
+            if one.request_sha256 == asked.sha256:
+                return True
+        return False
 
-    def next_requests(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
+    def unfinished(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
         """Return the conversations in which something is still to be asked."""
         return [one for one in conversations if next_requests(one, self.current(one, store))]
 
     def evidence(self, replies: Replies) -> Evidence:
         """Return all that the methods make scores of."""
-        scored = {one: replies.scored(question) for one, question in self.questions.items()}
-        further = {one: _further(replies.forced(question)) for one, question in self.questions.items()}
-        probes = {
-            prompt.name: {
-                one.question.question_id: list(
-                    replies.answers(one.question, one.procedure, self.current(one, replies.store)).values()
-                )
-                for one in self.probes(prompt, replies)
-            }
-            for prompt in self.prompts
-        }
+        forced = {one: replies.forced(question) for one, question in self.questions.items()}
+        further = {one: [found[draw] for draw in found if draw > 0] for one, found in forced.items()}
+        probes: dict[str, dict[str, list[Answer]]] = {prompt.name: {} for prompt in self.prompts}
+        for prompt in self.prompts:
+            for one in self.probes(prompt, replies):
+                found = replies.answers(one.question, one.procedure, self.current(one, replies.store))
+                probes[prompt.name][one.question.question_id] = list(found.values())
         return Evidence(
             self.settings.model,
             self.questions,
-            {one: answer for one, answer in scored.items() if answer is not None},
+            self.answers(replies),
             further={one: answers for one, answers in further.items() if answers},
             refusals=further_refusals(self.outcomes),
             probes=probes,
@@ -219,15 +216,12 @@ class ConfidencePlan:
             seed=self.settings.seed,
         )
 
-    def states(self, ids: Sequence[str]) -> States:
+    def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
-        procedure, step = ForcedPass(self.wording.grader, self.wording), Step(Pass.FORCED, Role.MODEL)
+        procedure, step = self.run.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
         prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
-        return states_of(self.settings.model, prompts, self.run.folder.path / FILE, ids)
-
-
-def _further(forced: Mapping[int, Answer]) -> list[Answer]:
-    return [answer for draw, answer in forced.items() if draw > 0]
+        path = self.run.folder.path / hidden_states.FILE
+        return hidden_states.states_of(self.settings.model, prompts, path, ids)
 
 
 def further_refusals(outcomes: pl.DataFrame) -> dict[str, dict[str, list[bool]]]:
@@ -254,24 +248,22 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
         yield f"needs log probabilities, and {model} gives none"
     if Need.STATES in needs and plan.provider not in HAS_STATES:
         yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
-    if Need.STATES in needs and plan.provider == "hf" and lacking(STATES_PACKAGES):
-        yield f"needs {', '.join(lacking(STATES_PACKAGES))}; pip install 'refusal-index[{STATES_EXTRA}]'"
+    if Need.STATES in needs and plan.provider == "hf" and lacking(hidden_states.PACKAGES):
+        yield f"needs {', '.join(lacking(hidden_states.PACKAGES))}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
     if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
         yield "needs topics, and no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
         yield short
 
 
-def _check_logprobs(plan: ConfidencePlan, replies: Replies, asked: Sequence[Conversation]) -> None:
-    for one in asked:
-        answer = replies.scored(one.question)
-        if answer is not None and answer.logprobs is None:
-            without = (method for method in METHODS.values() if Need.LOGPROBS not in method.needs)
-            left = ", ".join(method.name for method in without if unmet(plan, method) is None)
-            raise SettingError(
-                f"{plan.settings.model} gave no log probabilities with its reply to {one.question.question_id}; "
-                f"without them this run allows {left or 'none'}"
-            )
+def _check_logprobs(plan: ConfidencePlan, answer: Answer | None, question: Question) -> None:
+    if answer is not None and answer.logprobs is None:
+        without = (method for method in METHODS.values() if Need.LOGPROBS not in method.needs)
+        left = ", ".join(method.name for method in without if unmet(plan, method) is None)
+        raise SettingError(
+            f"{plan.settings.model} gave no log probabilities with its reply to {question.question_id}; "
+            f"without them this run allows {left or 'none'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -302,14 +294,14 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
     """
     with open_store(plan.run.folder, made=False) as store:
         replies = plan.replies(store)
-        answers = plan.next_requests(plan.missing_answers(replies), store)
+        answers = plan.unfinished(plan.missing_answers(replies), store)
         to_come = {one.question.question_id: one.question for one in answers}
         found = [_pending(plan, FORCED, answers, 0, 1, store)]
         for prompt in plan.prompts:
             probes = plan.probes(prompt, replies)
             there = {one.question.question_id for one in probes}
             new = plan.probes_of(prompt, [one for name, one in to_come.items() if name not in there], replies, {})
-            now = [*plan.next_requests(probes, store), *new]
+            now = [*plan.unfinished(probes, store), *new]
             judged = to_come.keys() & there - {one.question.question_id for one in now}
             found.append(_pending(plan, prompt.name, now, 0 if prompt.is_graded else len(judged), prompt.draws, store))
     return [one for one in found if one.most]
@@ -349,7 +341,7 @@ def _set_aside(plan: ConfidencePlan, store: ReplyStore, wave: Wave) -> Wave:
     """Set aside the replies of a wave that are to other requests than it has now, and keep what is to be asked."""
     name, conversations = wave
     for one in conversations:
-        said = store.completions(one.question.question_id, one.variant)
-        if said and not plan.current(one, store):
-            store.retire(said)
-    return name, plan.next_requests(conversations, store)
+        completions = store.completions(one.question.question_id, one.variant)
+        if completions and not plan.current(one, store):
+            store.retire(completions)
+    return name, plan.unfinished(conversations, store)

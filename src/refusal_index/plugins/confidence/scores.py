@@ -31,7 +31,7 @@ from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
-from refusal_index.plugins.confidence.method import Evidence, Method, Need
+from refusal_index.plugins.confidence.method import Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
 from refusal_index.plugins.confidence.record import method_records
 from refusal_index.plugins.confidence.registry import METHODS, methods_of
@@ -60,7 +60,7 @@ class Allowed:
 
 def allowed(run: Path, settings: Settings, *, prompts: str | None = None, group: str = "auto") -> list[Allowed]:
     """Return every method with what a run lacks for it; it raises as `prepare_confidence` does."""
-    plan = _plan(run, (), settings, prompts, {}, group)
+    plan = _plan(run, settings, prompts, {}, group)
     return [Allowed(method, unmet(plan, method)) for method in METHODS.values()]
 
 
@@ -103,8 +103,8 @@ def prepare_confidence(
         If the run cannot be used, there is no such method, or one lacks what it needs.
     """
     methods = () if ALL in names else methods_of(names)
-    plan = _plan(run, methods, settings, prompts, objects or {}, group)
-    plan = replace(plan, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
+    plan = _plan(run, settings, prompts, objects or {}, group)
+    plan = replace(plan, methods=methods, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
     usable = [one for one in METHODS.values() if unmet(plan, one) is None]
     if ALL in names:
         # Weights that are downloaded, and trained for hours, are used only where the method is named.
@@ -132,12 +132,7 @@ def _given(run: Plan, kind: GraderKind, model: str | None, grader: str | None) -
 
 
 def _plan(
-    run: Path,
-    methods: tuple[Method, ...],
-    settings: Settings,
-    prompts: str | None,
-    objects: Mapping[str, object],
-    group: str,
+    run: Path, settings: Settings, prompts: str | None, objects: Mapping[str, object], group: str
 ) -> ConfidencePlan:
     folder = RunFolder(run)
     before = folder.read_complete_settings()
@@ -169,7 +164,7 @@ def _plan(
     prompting = settings.prompting
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
     plan = Plan(settings, dataset, graders, folder, before, {}, {FORCED: ForcedPass(kind, wording)}, {}, objects)
-    return ConfidencePlan(plan, methods, wording, outcomes, groups=groups_of(outcomes, questions, group))
+    return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
 
 
 @dataclass(frozen=True)
@@ -216,8 +211,12 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         usage = total((one for one in store.paid(auxiliary=True) if one not in before), prices)
         earlier, replies = folder.read_confidence(), plan.replies(store)
         every = _with_earlier(plan, earlier)
-        evidence = every.evidence(replies)
-        scores, failed = _scored(every.methods, evidence, wanted=plan.methods)
+        evidence, scores, failed = every.evidence(replies), dict[Method, list[Score]](), None
+        for method in every.methods:  # one that fails leaves the scores of the others
+            try:
+                scores[method] = list(method.score(evidence))
+            except RefusalIndexError as error:
+                failed = failed or (error if method in plan.methods else None)
         table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
         write_confidence(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
@@ -239,20 +238,6 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     known = [METHODS[name] for name in names if name in METHODS and METHODS[name] not in plan.methods]
     again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
     return replace(plan, methods=(*plan.methods, *again))
-
-
-def _scored(
-    methods: Sequence[Method], evidence: Evidence, wanted: Sequence[Method]
-) -> tuple[dict[Method, list[Score]], RefusalIndexError | None]:
-    """Return the scores of each method, and why one that is wanted has none: the others are kept nevertheless."""
-    scores: dict[Method, list[Score]] = {}
-    failed: RefusalIndexError | None = None
-    for method in methods:
-        try:
-            scores[method] = list(method.score(evidence))
-        except RefusalIndexError as error:
-            failed = failed or (error if method in wanted else None)
-    return scores, failed
 
 
 def _in_order(table: pl.DataFrame) -> pl.DataFrame:

@@ -32,7 +32,6 @@ from refusal_index.plugins.confidence.folds import (
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
 from refusal_index.plugins.confidence.model_scores import likelihood
 
-Scorer = Callable[[Evidence], Iterable[Score]]
 Calibrator = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """From scores and whether right, and the scores held out, to the probability that the latter are right."""
 
@@ -305,43 +304,22 @@ def topic_shares(topics: Sequence[str | None], right: FloatArray, held_out: Sequ
     return np.array([shares.get(one or "", float(right.mean())) for one in held_out])
 
 
-def _trained(name: str, about: str, score: Scorer, *needs: Need, is_of_model: bool = True) -> Method:
-    return Method(
-        name,
-        about,
-        score,
-        frozenset({Need.TRAINING, *needs}),
-        is_of_model=is_of_model,
-        packages=("sklearn",),
-        extra="confidence",
-    )
+_Trained = partial(Method, packages=("sklearn",), extra="confidence")
+_TOPIC = "share of right answers to the other folds' questions of the same topic: the baseline of all that is trained"
+_PROBE = "linear probe, trained on the other folds, on the model's hidden states before the answer"
+_TEXT = "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights"
 
 
 def _calibrated(name: str, about: str, calibrator: Calibrator) -> Method:
-    return _trained(name, about, partial(calibrated, name=name, calibrator=calibrator), Need.LOGPROBS)
+    score = partial(calibrated, name=name, calibrator=calibrator)
+    return _Trained(name, about, score, frozenset({Need.LOGPROBS, Need.TRAINING}))
 
 
-TOPIC = _trained(
-    "topic",
-    "share of right answers to the other folds' questions of the same topic: the baseline of all that is trained",
-    topic,
-    Need.TOPICS,
-    is_of_model=False,
-)
+TOPIC = _Trained("topic", _TOPIC, topic, frozenset({Need.TOPICS, Need.TRAINING}), is_of_model=False)
 METHODS = (
     _calibrated("likelihood-platt", "the likelihood, scaled by a logistic regression on the other folds", platt),
     _calibrated("likelihood-isotonic", "the likelihood, scaled by isotonic regression on the other folds", isotonic),
     TOPIC,
-    _trained(
-        P_IK,
-        "linear probe, trained on the other folds, on the model's hidden states before the answer",
-        p_ik,
-        Need.STATES,
-    ),
-    _trained(
-        TEXT_CLASSIFIER,
-        "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights",
-        text_classifier,
-        is_of_model=False,
-    ),
+    _Trained(P_IK, _PROBE, p_ik, frozenset({Need.STATES, Need.TRAINING})),
+    _Trained(TEXT_CLASSIFIER, _TEXT, text_classifier, frozenset({Need.TRAINING}), is_of_model=False),
 )

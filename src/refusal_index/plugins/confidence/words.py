@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refusal_index.data.confidence import JoinedScores
-from refusal_index.data.errors import listed, shortened
+from refusal_index.data.confidence import place_of
+from refusal_index.data.errors import listed
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.plugins.confidence.plan import PendingRequests
 from refusal_index.plugins.confidence.scores import AddedScores, Allowed, Confidence
@@ -72,8 +72,10 @@ def added_blocks(added: AddedScores) -> Iterator[Block]:
 
 
 def _remarks(added: AddedScores) -> Iterator[str]:
-    if added.joined.unknown.height:
-        yield _unknown(added.joined)
+    if count := added.joined.unknown.height:
+        are = "1 score is of an answer" if count == 1 else f"{count:,} scores are of answers"
+        first = place_of(added.joined.unknown.row(0, named=True))
+        yield f"{are} that the run does not have, and left out (first: {first})."
     if added.joined.by_text:
         yield f"{added.joined.by_text:,} questions were found by their text."
     if added.left_out:
@@ -88,15 +90,6 @@ def _remarks(added: AddedScores) -> Iterator[str]:
             "A score without a pass is taken to be of the answer that counts: the first pass's where that answered, "
             "else the forced one. If it is of another answer, say whether that is right in a column 'correct'."
         )
-
-
-def _unknown(joined: JoinedScores) -> str:
-    row, count = joined.unknown.row(0, named=True), joined.unknown.height
-    place = ", ".join(
-        f"{name} {shortened(row[name])}" for name in ("question_id", "variant", "draw") if row[name] is not None
-    )
-    are = "1 score is of an answer" if count == 1 else f"{count:,} scores are of answers"
-    return f"{are} that the run does not have, and left out (first: {place})."
 
 
 def added_document(added: AddedScores) -> dict[str, Any]:

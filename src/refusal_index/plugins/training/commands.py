@@ -75,9 +75,9 @@ def watch(
 
 async def _carried_out(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.plugins.training.watch import carry_out_watch
+    from refusal_index.plugins.training.watch import execute_watch
 
-    async for one in carry_out_watch(planned, _watching, budget):
+    async for one in execute_watch(planned, _watching, budget):
         found.append(one)
         if one.error is not None:
             console.error(f"{one.checkpoint.path}: {one.error}")

@@ -53,9 +53,8 @@ from refusal_index.plugins.training.generating import GeneratingModel, is_sharde
 from refusal_index.redaction import redacted
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.carrying import pause
 from refusal_index.runs.engine import Progress, WaitingError
-from refusal_index.runs.gate import bring_to_end
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.registry import DIRECT
 from refusal_index.runs.settings import Settings
@@ -528,7 +527,7 @@ def model_of(template: str, one: Checkpoint) -> str:
     return name
 
 
-async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> AsyncIterator[CheckpointResult]:
+async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> AsyncIterator[CheckpointResult]:
     """Evaluate each checkpoint once as it comes, and yield what became of it; at the end, those that were not whole.
 
     Parameters
@@ -561,7 +560,7 @@ async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> Asy
             settling = any(one.lacks is None for one in waiting)
             if watch.until_idle is not None and idle >= watch.until_idle and not settling:
                 break
-            await pause(watch.every, budget)
+            await budget.sleep(watch.every)
             idle += watch.every
             if budget.is_over:
                 return
@@ -579,7 +578,7 @@ async def _evaluated(
         return CheckpointResult(one, None, str(error))
     try:
         with watched(plan) as progress:
-            result = CellResult(plan, await bring_to_end(plan, progress, budget))
+            result = CellResult(plan, await execute(plan, progress, budget))
     except WaitingError as error:
         result = CellResult(plan, waits=str(error))
     except RefusalIndexError as error:
@@ -727,7 +726,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
     def _carried_out(self, plan: Plan, step: int) -> Run:
         with held(self._panel.path):
             try:
-                run = run_to_end(bring_to_end(plan))
+                run = run_to_end(execute(plan))
             except RefusalIndexError as error:
                 self._panel.put(CellResult(plan, error=redacted(str(error))), step)
                 raise

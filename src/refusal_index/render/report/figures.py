@@ -1,32 +1,159 @@
-"""Where things lie in the two pictures of a run: its 2x2 tables as tiles, and the accuracy-refusal plane.
+"""Where things lie in the pictures of a run: its metrics on axes, its 2x2 tables as tiles, the accuracy-refusal plane.
 
-Both are drawn as SVG by the templates. Places are in per cent, so that text keeps its size at any width; curves are
+All are drawn as SVG by the templates. Places are in per cent, so that text keeps its size at any width; curves are
 polygons in a box of 1,000 by 1,000 that is stretched beneath them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import numpy as np
 
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.summary import VariantSummary
+from refusal_index.render import format as formats
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import Scale, percent
-from refusal_index.stats import CELL_NAMES, accuracy_refusal_curve
+from refusal_index.render.sentences import description, phrase, typesetting
+from refusal_index.stats import CELL_NAMES, Estimate, accuracy_refusal_curve
+from refusal_index.stats.baseline import Payoffs
 
-CELLS = {
-    "answered_right": "answered, right",
-    "answered_wrong": "answered, wrong",
-    "refused_right": "refused, though right when forced",
-    "refused_wrong": "refused, and wrong when forced",
+number, percent = typesetting(formats.number), typesetting(formats.percent)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from `low` to `high`.
+
+    >>> axis = Scale(-1.0, 1.0)
+    >>> axis.at(0), axis.at(2), axis.length(-0.5, 0.5)
+    ('50.00%', '100.00%', '50.00%')
+    """
+
+    low: float
+    high: float
+
+    def share(self, value: float) -> float:
+        """Place of a value, in [0, 1]; what lies outside is drawn at the end."""
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def at(self, value: float) -> str:
+        """Place of a value, as SVG takes it."""
+        return f"{100 * self.share(value):.2f}%"
+
+    def down(self, value: float) -> str:
+        """Place of a value from the top."""
+        return f"{100 * (1 - self.share(value)):.2f}%"
+
+    def length(self, start: float, end: float) -> str:
+        """Length between two values."""
+        return f"{100 * (self.share(end) - self.share(start)):.2f}%"
+
+
+@dataclass(frozen=True)
+class IndexScale(Scale):
+    """The axis of the Refusal Index, with the values to be marked on it."""
+
+    ticks: tuple[float, ...] = ()
+
+
+def index_scale(values: Iterable[float | None]) -> IndexScale:
+    """Return an axis from 0 to 1 that reaches below 0 as far as the values do.
+
+    >>> index_scale([0.3, None, -0.08])
+    IndexScale(low=-0.25, high=1.0, ticks=(-0.25, 0.0, 0.25, 0.5, 0.75, 1.0))
+    """
+    lowest = min([0.0, *(value for value in values if value is not None)])
+    quarters = max(math.floor(lowest * 4), -4)
+    return IndexScale(quarters / 4, 1.0, tuple(quarter / 4 for quarter in range(quarters, 5)))
+
+
+NOT_KNOWN = Estimate(None, reason="no_forced_grade")
+"""Stands for a range that would rest on which forced answers were refused again, where nothing says so."""
+
+ORDER = (INDEX, CORRECTED, *(name for name in METRICS if name not in (INDEX, CORRECTED)))
+"""The metrics in the order of the page."""
+
+KINDS = {
+    INDEX: "",
+    CORRECTED: "",
+    "forced_for_all": "other",
+    "missing": "range",
+    "scoring_rules": "range",
+    "refused_again_right": "rule",
+    "refused_again_dropped": "rule",
+    "within_topics": "other",
 }
-"""What the cells are called on the page, in the order of its legend."""
+"""What may be decided otherwise, in the order of the page, and how it looks there."""
 
-SHORT = {"answered_right": "right", "answered_wrong": "wrong", "refused_right": "right", "refused_wrong": "wrong"}
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric, or the index under one decision, of every variant on one axis."""
+
+    # name, meaning, scale: what it is, and its axis
+    name: str
+    meaning: str
+    scale: Scale
+    # One a variant; None where there is nothing to say. A range has ends and no estimate.
+    cells: tuple[Estimate | None, ...]
+    kind: str = ""  # for the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``
+    digits: int = 3  # that its numbers are shown to
+
+
+def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
+    """Put the metrics of all variants side by side."""
+    has_corrected = any(variant.corrected is not None for variant in run.variants)
+    payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
+    return tuple(_metric_row(run, name, payoffs) for name in ORDER if name != CORRECTED or has_corrected)
+
+
+def _metric_row(run: ReportRun, name: str, payoffs: Payoffs) -> MetricRow:
+    metric, cells = METRICS[name], tuple(variant.metric(name) for variant in run.variants)
+    scale = _index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(payoffs))
+    return MetricRow(metric.label, description(name, payoffs), scale, cells, digits=metric.digits)
+
+
+def _index_scale(cells: Iterable[Estimate]) -> IndexScale:
+    return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
+
+
+def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
+    """List what other decisions, and repeated draws, would make of every variant's index; all rows on one axis."""
+    found = [dict(_decisions(variant)) for variant in run.variants]
+    scale = _index_scale(cell for decisions in found for cell in decisions.values())
+    return tuple(
+        MetricRow(
+            *(phrase(code, "decision"), phrase(code, "decision_meaning"), scale),
+            tuple(decisions.get(code) for decisions in found),
+            kind,
+        )
+        for code, kind in KINDS.items()
+        if any(code in decisions for decisions in found)
+    )
+
+
+def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
+    sensitivity, missing = variant.sensitivity, variant.missing
+    yield INDEX, variant.index
+    if variant.corrected is not None:
+        yield CORRECTED, variant.corrected
+    if variant.draws is not None:
+        yield "forced_for_all", Estimate(variant.draws.forced_for_all)
+    if missing is not None:
+        yield "missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
+    rules = sensitivity.range_of(INDEX)
+    known = sensitivity.knows_refused_again
+    yield "scoring_rules", Estimate(None, rules.low, rules.high, reason=rules.reason) if known else NOT_KNOWN
+    for rule in sensitivity.rules:
+        if rule.rule in KINDS and variant.forced_refusals.refused:
+            yield rule.rule, Estimate(rule.estimate, reason=rule.reason)
+    if sensitivity.topics is not None:
+        yield "within_topics", sensitivity.topics.within
+
 
 BOX = 1000
 
@@ -63,22 +190,18 @@ class Mosaic:
     n: int
     tiles: tuple[Tile, ...]
     refused: float
-    description: str
 
 
 def mosaics(run: ReportRun, number: int) -> tuple[Mosaic, ...]:
     """Lay out the 2x2 table of every variant; `number` tells the run from others on the page."""
-    return tuple(_mosaic(name, variant, number) for name, variant in zip(run.names, run.variants, strict=True))
+    return tuple(_mosaic(variant, number) for variant in run.variants)
 
 
-def _mosaic(name: str, variant: VariantSummary, run: int) -> Mosaic:
+def _mosaic(variant: VariantSummary, run: int) -> Mosaic:
     table = variant.table
-    counts = dict(zip(CELL_NAMES, table.counts, strict=True))
-    told = ", ".join(
-        f"{words} {counts[cell]:,} ({percent(counts[cell] / max(table.n, 1), 0)})" for cell, words in CELLS.items()
-    )
     refused = table.n_refused / table.n if table.n else 0.0
-    return Mosaic(name, table.n, tuple(_tiles(counts, name, run)), refused, f"{name}: {told}.")
+    counts = dict(zip(CELL_NAMES, table.counts, strict=True))
+    return Mosaic(variant.name, table.n, tuple(_tiles(counts, variant.name, run)), refused)
 
 
 def _tiles(counts: dict[str, int], variant: str, run: int) -> Iterator[Tile]:
@@ -123,44 +246,35 @@ class Plane:
     coin: str
     perfect: str
     right: float
-    description: str  # for those who do not see it
 
 
 def plane(run: ReportRun) -> Plane | None:
     """Lay out the plane; None where no question was scored."""
-    scored = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if v.table.n]
+    scored = [variant for variant in run.variants if variant.table.n]
     if not scored:
         return None
-    right = 1 - sum(variant.table.error_rate for _, variant in scored) / len(scored)
-    top, ticks = _axis(max(right, *(variant.metric("correct_rate").high or 0 for _, variant in scored)))
-    x, y = Scale(0, 1), Scale(0, top)
-    level = run.summary.confidence_level
-    points = tuple(_point(name, place, variant, (x, y), level) for place, (name, variant) in enumerate(scored))
-    told = "; ".join(
-        f"{p.name}: refused {percent(p.refusal[0], 0)}, correct {percent(p.correct[0], 0)}" for p in points
-    )
+    right = 1 - sum(variant.table.error_rate for variant in scored) / len(scored)
+    top, ticks = _axis(max(right, *(variant.metric("correct_rate").high or 0 for variant in scored)))
+    x, y, level = Scale(0, 1), Scale(0, top), run.summary.confidence_level
     return Plane(
-        points,
-        x,
-        y,
-        ticks,
-        _path([(max(1 - top, 0), top), (1, top), (1, 0)], x, y),
-        _path([(0, right), (1, 0)], x, y),
-        _path([(0, right), (1 - right, right), (1, 0)], x, y),
-        right,
-        f"Correct rate against refusal rate. {told}. All curves start at {percent(right, 0)} correct without refusals.",
+        tuple(_point(place, variant, (x, y), level) for place, variant in enumerate(scored)),
+        *(x, y, ticks),
+        impossible=_path([(max(1 - top, 0), top), (1, top), (1, 0)], x, y),
+        coin=_path([(0, right), (1, 0)], x, y),
+        perfect=_path([(0, right), (1 - right, right), (1, 0)], x, y),
+        right=right,
     )
 
 
-def _point(name: str, place: int, variant: VariantSummary, axes: tuple[Scale, Scale], level: float) -> PlanePoint:
+def _point(place: int, variant: VariantSummary, axes: tuple[Scale, Scale], level: float) -> PlanePoint:
     refusal, correct = variant.metric("refusal_rate"), variant.metric("correct_rate")
     curve = accuracy_refusal_curve(variant.table)
     low, high = curve.confidence_band(level, simultaneous=True)
-    there = list(zip(curve.refusal_rate.tolist(), curve.correct_rate.tolist(), strict=True))
-    upper = list(zip(curve.refusal_rate.tolist(), high.tolist(), strict=True))
-    lower = list(zip(curve.refusal_rate.tolist(), low.tolist(), strict=True))
+    there, upper, lower = (
+        list(zip(curve.refusal_rate.tolist(), each.tolist(), strict=True)) for each in (curve.correct_rate, high, low)
+    )
     return PlanePoint(
-        name,
+        variant.name,
         place,
         (refusal.estimate or 0.0, refusal.low or 0.0, refusal.high or 0.0),
         (correct.estimate or 0.0, correct.low or 0.0, correct.high or 0.0),

@@ -29,11 +29,10 @@ from refusal_index.render.format import count
 from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
 from refusal_index.render.report.confidence import UNIT
-from refusal_index.render.report.figures import CELLS, SHORT
 from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.report.views import RunView, overview, run_view
-from refusal_index.render.sentences import filters, sentence
+from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.version import __version__
 
 KEPT = frozenset("\n\t\u200c\u200d")
@@ -225,5 +224,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
-    environment.globals.update(version=__version__, cells=CELLS, short=SHORT, unit=UNIT, generator=GENERATOR)
+    environment.globals.update(version=__version__, cells=sentences()["cell_name"], unit=UNIT, generator=GENERATOR)
     return environment

@@ -12,8 +12,8 @@ from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.render.format import count, listed, reason_text
+from refusal_index.render.report.figures import Scale, number, percent
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.report.tables import Scale, number, percent
 from refusal_index.render.sentences import description
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs

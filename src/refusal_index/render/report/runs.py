@@ -20,6 +20,8 @@ from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
 from refusal_index.findings.draws import PooledSummary
 from refusal_index.findings.summary import SCORED, Summary, VariantSummary, recorded_usage, summarise, with_confidence
+from refusal_index.render.format import percent, reason_text, typeset
+from refusal_index.render.sentences import sentences
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
 from refusal_index.stats.baseline import Weights
 from refusal_index.version import __version__
@@ -60,12 +62,12 @@ class ReportRun:
     @property
     def names(self) -> tuple[str, ...]:
         """What to call its variants; a table need not say."""
-        return tuple(variant.variant or "all" for variant in self.variants)
+        return tuple(variant.name for variant in self.variants)
 
     @property
     def level(self) -> str:
         """The confidence level of every interval, as text."""
-        return f"{self.summary.confidence_level * 100:g}\u00a0%"
+        return typeset(percent(self.summary.confidence_level))
 
 
 @dataclass(frozen=True)
@@ -183,20 +185,6 @@ def _with_summary(
     return ReportRun(run, summary, shown, left_out, about)
 
 
-_TITLES = {
-    "model": "Model",
-    "dataset": "Dataset",
-    "grader": "Grader",
-    "prompts": "Prompt set",
-    "placement": "Instruction in",
-    "decoding": "Decoding",
-    "seed": "Seed",
-    "comparability_version": "Comparability version",
-    "versions": "Versions",
-    "price": "Price",
-}
-
-
 @dataclass(frozen=True)
 class Fact:
     """One line: a name and what it was, the parts of which have names of their own where there are several."""
@@ -220,9 +208,8 @@ def facts(run: ReportRun) -> tuple[Fact, ...]:
     source = run.about.get("dataset")
     if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
         known["dataset"] = {**known["dataset"], **source}
-    named = [
-        Fact(_TITLES.get(key, key.replace("_", " ").capitalize()), tuple(_parts(value))) for key, value in known.items()
-    ]
+    titles = sentences()["fact"]
+    named = [Fact(titles.get(key, reason_text(key).capitalize()), tuple(_parts(value))) for key, value in known.items()]
     where = Fact("Made from", (("", str(run.run.source)),))
     level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights "
     level += ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)

@@ -18,9 +18,18 @@ from refusal_index.findings.matching import CompareOptions, settings_statements
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.statement import Statement
 from refusal_index.render.report.confidence import ConfidenceView, confidence_view
-from refusal_index.render.report.figures import Mosaic, Plane, mosaics, plane
+from refusal_index.render.report.figures import (
+    IndexScale,
+    MetricRow,
+    Mosaic,
+    Plane,
+    index_scale,
+    metric_rows,
+    mosaics,
+    plane,
+    sensitivity_rows,
+)
 from refusal_index.render.report.runs import Fact, Prompt, ReportRun, facts, prompts
-from refusal_index.render.report.tables import IndexScale, MetricRow, index_scale, metric_rows, sensitivity_rows
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate
 

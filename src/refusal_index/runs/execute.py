@@ -1,0 +1,410 @@
+"""Executing a plan within its folder: requests are sent, at once or in parts, and the results are written.
+
+A run that stops early asks nested samples of its questions and looks at the results after each: after a look at 400
+questions its folder holds what a run with ``limit=400`` of the same seed would. Such a run is complete for fewer
+questions, records that it stopped, and continues when it is run with another end, or with none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from refusal_index import entry_points
+from refusal_index.data.datasets import sample
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_json import STOPPED, UNTIL, Stop, Until
+from refusal_index.findings.summary import half_width_of
+from refusal_index.models.failures import CircuitBreaker
+from refusal_index.protocol import Conversation
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.engine import (
+    Assignment,
+    Begun,
+    Engine,
+    Event,
+    Finished,
+    Opened,
+    Progress,
+    RunFailedError,
+    WaitingError,
+    unwatched,
+)
+from refusal_index.runs.plan import Plan, open_store
+from refusal_index.runs.registry import engine_of, note_on
+from refusal_index.runs.results import UnfinishedError
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+from refusal_index.runs.tracking import tracked
+from refusal_index.runs.writing import Run, write_results
+from refusal_index.stats import GroupSequential
+
+Wave = tuple[str, Sequence[Conversation]]
+"""Conversations that an engine executes together, and their name."""
+
+Decide = Callable[[Run, int], str | None]
+"""Given the results at a look and its number of questions, returns why the run may stop, or None."""
+
+
+async def execute(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
+    """Send the requests that a plan still needs, and write the results into its folder.
+
+    Parameters
+    ----------
+    plan
+        The run. If its settings say ``until``, it stops once its results are certain enough.
+    progress
+        Called with every event; what it raises ends the run, and is raised again.
+    budget
+        Shared by several runs; None for the run's own.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a model or the folder cannot be used, or the run could not be completed: replies are kept.
+    KeyboardInterrupt
+        If it was interrupted; replies are kept.
+    """
+    stopping = plan.settings.stopping
+    if stopping.until is not None:
+        decide = narrow_enough(stopping.until)
+        return await execute_in_looks(plan, sizes_of(plan, stopping.looks), decide, progress, budget)
+    with open_plan(plan, progress, budget) as run:
+        return run.results(await run.ask([plan]))
+
+
+@contextmanager
+def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Iterator[OpenRun]:
+    """Lock a run's folder and open its store, ready to ask all of its questions or parts of them.
+
+    It takes the arguments of `execute`, and raises the same errors.
+    """
+    folder, settings = plan.folder, plan.settings
+    if plan.begin is not None:
+        with folder.lock():
+            folder.create_or_resume(plan.identity, about=plan.about)
+            plan.begin()
+    with open_store(folder, made=False) as store:
+        is_pending = plan.pending(store) or plan.asked_again(store)
+    # A wrong name or a missing key is reported before a folder is made.
+    engine = engine_of(settings.sending.engine)(settings, plan.names, plan.objects) if is_pending else None
+    with tracked(plan, progress) as tracking, folder.lock():
+        folder.create_or_resume(plan.identity, about=plan.about)
+        until = None if settings.stopping.until is None else settings.stopping.until.to_document()
+        if folder.read_about().get(UNTIL) != until:
+            folder.change_about({UNTIL: until})
+        with open_store(folder) as store:
+            _check_own(plan, store)
+            if engine is not None:
+                outstanding().check(plan, store)
+            store.retire(plan.asked_again(store))
+            budget = budget or Budget(settings.limits)
+            if engine is not None:
+                budget.count_earlier(folder.path, store.paid(), plan.prices)
+            pending = plan.pending(store)
+            finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+            tracking(Opened(finished, note_on(settings.sending, plan.graders) if engine else None))
+            tracking.watch(store)
+            yield OpenRun(plan, store, engine, tracking, budget)
+
+
+def _check_own(plan: Plan, store: ReplyStore) -> None:
+    """Raise StoreError if the folder holds another run's store, whose questions would count among this run's."""
+    own = {question.question_id for draws in plan.draws.values() for question in draws}
+    others = {question_id for draws in store.draws().values() for question_id in draws} - own
+    if others:
+        raise StoreError(
+            f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
+            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or run into another folder"
+        )
+
+
+HasResults = Callable[[Plan], Awaitable[bool]]
+"""Whether a run has results to collect."""
+
+
+class Outstanding(Protocol):
+    """Requests of earlier commands whose results are still to come, as those in a provider's batches.
+
+    The plugin that sends requests in batches registers it among the hooks.
+    """
+
+    def check(self, plan: Plan, store: ReplyStore) -> None:
+        """Give up what is to be asked anew; raise SettingError where a run would pay again for what is outstanding."""
+
+    def refuse_in_flight(self, folder: RunFolder, store: ReplyStore) -> None:
+        """Raise SettingError where another engine would pay again for what is in flight."""
+
+    def check_forgotten(self, plans: Sequence[Plan]) -> None:
+        """Raise SettingError where a batch is to be given up that no run has."""
+
+    def settings_alone(self, plan: Plan) -> Settings:
+        """Return the settings of one run of a set: it waits for no batch, and gives up only batches of its own."""
+
+    def is_waited_for(self, plan: Plan, budget: Budget) -> bool:
+        """Whether a run that ended early has requests in flight that this command waits for."""
+
+    def first_wait(self, plans: Iterable[Plan]) -> float:
+        """Return the seconds between the first check for results and the second."""
+
+    def poller(self, report: Callable[[Plan, str], object]) -> HasResults:
+        """Return what checks whether a run has results; `report` is called when a provider cannot be reached."""
+
+
+def outstanding() -> Outstanding:
+    """Return the hook that knows of outstanding requests."""
+    found: Outstanding = entry_points.load(entry_points.own("hooks")["outstanding"])
+    return found
+
+
+MAX_WAIT = 60.0
+"""Seconds between checks for results, at most."""
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run whose folder is locked and whose store is open.
+
+    Attributes
+    ----------
+    plan, store
+        The whole run, and the replies so far.
+    engine
+        What sends requests; None where no request was pending when it was opened.
+    progress, budget
+        What is called with events, and what the run may use.
+    """
+
+    plan: Plan
+    store: ReplyStore
+    engine: Engine | None
+    progress: Progress
+    budget: Budget
+
+    async def ask(self, parts: Iterable[Plan]) -> str | None:
+        """Send the requests that are still pending, and return why it ended before all were sent, if it did.
+
+        Parameters
+        ----------
+        parts
+            The plan, or parts of it as `Plan.part` returns them: the next one is taken once the one before is complete,
+            so that it may depend on the results.
+
+        Raises
+        ------
+        RefusalIndexError
+            If a model cannot be asked, or a part could not be completed: replies are kept.
+        """
+        waves = (wave for part in parts for wave in self._waves(part))
+        if self.engine is None:
+            for _ in waves:
+                pass
+            return None
+        # Requests in flight are collected whatever is left of the budget.
+        ended = None if self.engine.together else self.budget.used_up()
+        if ended is not None:
+            return ended
+        plan = self.plan
+        context = (plan.settings, plan.folder, self.engine, self.store, self.progress, self.budget, plan.dataset.name)
+        return await ask_waves(waves, *context)
+
+    def _waves(self, part: Plan) -> Iterator[Wave]:
+        """Yield the pending conversations of a part, once the store holds its questions."""
+        for variant in part.procedures:
+            self.store.require(variant, part.draws[variant])
+        pending = part.pending(self.store)
+        if pending and part.folder.read_about().get(STOPPED):
+            part.folder.change_about({STOPPED: None})  # it continues, and may stop elsewhere
+        if self.engine is not None and self.engine.together:
+            yield "", part.by_question(pending, self.store)
+        else:
+            for variant in pending:
+                yield variant, list(part.conversations(variant, self.store))
+
+    def results(self, ended: str | None = None) -> Run:
+        """Write the results so far, and return them.
+
+        Parameters
+        ----------
+        ended
+            Why asking ended early, as `ask` returns it.
+
+        Raises
+        ------
+        RunFailedError
+            If there is no reply yet; WaitingError if that is as planned.
+        """
+        accounts = self.plan.settings.accounts
+        try:
+            run = write_results(
+                self.plan.folder,
+                self.store,
+                self.plan.prices,
+                penalty=accounts.penalty,
+                truthfulness_weights=accounts.truthfulness_weights,
+            )
+        except UnfinishedError as error:
+            if ended is None:
+                raise RunFailedError(str(error)) from error
+            raise WaitingError(ended) from error
+        return replace(run, ended=ended)
+
+
+async def ask_waves(
+    waves: Iterable[Wave],
+    settings: Settings,
+    folder: RunFolder,
+    engine: Engine,
+    store: ReplyStore,
+    progress: Progress,
+    budget: Budget,
+    dataset: str = "",
+) -> str | None:
+    """Execute one wave after the other, each made when those before it are complete.
+
+    Parameters
+    ----------
+    waves
+        What to ask.
+    settings, folder, engine, store, dataset
+        What sends the requests, where replies and other files go, and the name of the questions.
+    progress, budget
+        What is called with events, and what may be used.
+
+    Returns
+    -------
+    str or None
+        Why it ended as planned before all requests were sent.
+
+    Raises
+    ------
+    RunFailedError
+        If a wave could not be completed.
+    """
+    breaker = CircuitBreaker()
+    budget.on_end = partial(breaker.open, planned=True)
+    errors: list[Exception] = []
+
+    def watch(event: Event) -> None:
+        """Pass an event on; an error of the callback ends the run in order, so that no reply is lost."""
+        if not errors:
+            try:
+                progress(event)
+            except Exception as error:
+                errors.append(error)
+                breaker.open("the progress callback failed")
+
+    async with engine.open(store):
+        for name, conversations in waves:
+            if not conversations:
+                continue
+            watch(Begun(name))
+            await engine.execute(
+                Assignment(dataset, name, conversations, settings, store, folder, watch, breaker, budget)
+            )
+            if errors:
+                raise errors[0]
+            if breaker.planned:
+                return breaker.reason
+            if breaker.reason is not None:
+                place = "-".join(filter(None, (dataset, name)))
+                raise RunFailedError(f"{place}: {breaker.reason}" if place else breaker.reason)
+    return None
+
+
+def sizes_of(plan: Plan, looks: int) -> tuple[int, ...]:
+    """Return the number of questions at each look: equal portions, the last look after all questions."""
+    return GroupSequential.planned(len(plan.dataset.questions), looks).sizes
+
+
+async def execute_in_looks(
+    plan: Plan,
+    sizes: tuple[int, ...],
+    decide: Decide,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+) -> Run:
+    """Ask the questions of a plan in portions, until `decide` returns at a look why that is enough.
+
+    A run that has asked more before begins with the first look after that.
+
+    Parameters
+    ----------
+    plan, progress, budget
+        The arguments of `execute`.
+    sizes
+        The number of questions at each look, increasing, as `sizes_of` returns them.
+    decide
+        Called at every look that is complete, the last included.
+    about
+        What the run's folder records of the looks, before the first of them.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `execute` does, or as `decide` does.
+    KeyboardInterrupt
+        If it was interrupted; replies are kept.
+    """
+    found: Run | None = None
+    stop: Stop | None = None
+
+    def parts() -> Iterator[Plan]:
+        nonlocal found, stop
+        before = len({question_id for draws in run.store.draws().values() for question_id in draws})
+        for look, size in enumerate(sizes, 1):
+            if size < before:
+                continue
+            yield plan.part(frozenset(sample(plan.dataset, size, plan.settings.seed).questions))
+            found = run.results()
+            why = decide(found, size)
+            if why is not None and size < sizes[-1]:
+                stop = Stop(size, sizes[-1], look, len(sizes), why)
+                return
+
+    with open_plan(plan, _report_once(progress), budget) as run:
+        if about:
+            plan.folder.change_about(about)
+        ended = await run.ask(parts())
+        if stop is not None:
+            plan.folder.change_about({STOPPED: stop.to_document()})
+        elif ended is None and found is not None:
+            return found
+        return run.results(ended)
+
+
+def narrow_enough(until: Until) -> Decide:
+    """Return a function that says why the interval of a run's Refusal Index is narrow enough.
+
+    The interval is the ordinary one: its width carries next to no information about the error of the estimate, so its
+    coverage at the stop is the nominal one. A run without an index, at its boundary, or with grades missing, has no
+    such interval.
+    """
+
+    def decide(run: Run, _asked: int) -> str | None:
+        half_width = half_width_of(run.summary) if run.is_complete else None
+        if half_width is None or half_width > until.half_width:
+            return None
+        return f"the interval of RI has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
+
+    return decide
+
+
+def _report_once(progress: Progress) -> Progress:
+    """Report each finished question once: those of earlier looks are part of later ones too."""
+    seen: set[tuple[str, str]] = set()
+
+    def report(event: Event) -> None:
+        if isinstance(event, Finished):
+            key = event.variant, event.question_id
+            if key in seen:
+                return
+            seen.add(key)
+        progress(event)
+
+    return report
