@@ -844,7 +844,7 @@ MUTANTS = (
            "models/batches/test_wave_engine.py"),
     Mutant("a run.json chooses neither engine nor command", "runs/plan.py",
            ' if name in vars(settings.decoding)}', "}", "models/batches/test_command.py"),
-    Mutant("a function that a folder names is asked only if the user names it", "runs/checks.py",
+    Mutant("a function that a folder names is asked only if the user names it", "runs/plan.py",
            "if is_function_name(name) and name not in given:", "if False:", "cli/test_code_from_a_folder.py"),
     Mutant("a name of the folder alone is none of the user's", "plugins/confidence/scores.py",
            "[run.settings.model] if model else ()", "[run.settings.model]", "cli/test_code_from_a_folder.py"),

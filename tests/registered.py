@@ -47,7 +47,7 @@ from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.wiki import commands as wiki_commands
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
-from refusal_index.runs.first_passes import Importer
+from refusal_index.runs.force import Importer
 from refusal_index.runs.trackers import TrackerClass
 from refusal_index.runs.writing import RefreshScores
 

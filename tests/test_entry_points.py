@@ -21,8 +21,8 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.protocol import GraderKind
-from refusal_index.runs.checks import grader_of
-from refusal_index.runs.first_passes import import_file
+from refusal_index.runs.force import import_file
+from refusal_index.runs.plan import grader_of
 from tests import registered
 
 PREFIX = "refusal_index."

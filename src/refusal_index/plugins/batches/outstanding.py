@@ -14,10 +14,9 @@ from refusal_index.plugins.batches import wave
 from refusal_index.plugins.batches.spool import refuse_left
 from refusal_index.plugins.batches.wave import describe_in_flight, in_flight, journal_of
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.engine import BATCH, RunFailedError
 from refusal_index.runs.execute import MAX_WAIT, HasResults
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.registry import BATCH
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import run_to_end

@@ -26,8 +26,8 @@ from refusal_index.plugins.batches.wave import (
     wave,
 )
 from refusal_index.protocol import FORCED, Conversation, ForcedPass, Placement, Procedure, Protocol, Role, TwoPass
+from refusal_index.runs.engine import FILES
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
-from refusal_index.runs.registry import FILES
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
