@@ -678,7 +678,7 @@ MUTANTS = (
     Mutant("what lacks further draws is incomplete", "findings/summary.py",
            "(self.further_draws is None or self.further_draws.is_enough)", "True", "findings/test_missing.py"),
     Mutant("more than is tolerated is too much, and that much is not", "data/rates.py",
-           "self.missing_share <= MISSING_LIMIT", "self.missing_share < MISSING_LIMIT", "findings/test_missing.py"),
+           "missing > MISSING_LIMIT * asked", "missing >= MISSING_LIMIT * asked", "findings/test_missing.py"),
     Mutant("few further draws may be missing without a caution", "findings/cautions.py",
            "    if not further.is_enough:", "    if further.unscored:", "findings/test_missing.py"),
     Mutant("draws without a grade are no reason for the index to be unknown", "findings/cautions.py",

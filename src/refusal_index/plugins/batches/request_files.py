@@ -16,13 +16,13 @@ from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
+from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
 from refusal_index.plugins.batches.wave import (
     Pending,
     QuestionState,
     describe_in_flight,
     in_flight,
-    refuse_in_flight,
     wave,
 )
 from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role
