@@ -305,7 +305,7 @@ class TestErrors:
         [
             ({"question_id": "q", "confidence": True}, "row 1, column 'confidence'.*got True"),
             ({"question_id": "q", "confidence": [0.5]}, "row 1, column 'confidence'.*decimal fraction"),
-            ({"question_id": ["q"], "confidence": 0.5}, "row 1, column 'question_id': expected one text"),
+            ({"question_id": ["q"], "confidence": 0.5}, "row 1, column 'question_id': expected a single value"),
             ({"question_id": "q", "confidence": 0.5, "method": ""}, "column 'method': expected the name of a method"),
             ({"question": "", "confidence": 0.5}, "column 'question': expected the text of a question"),
             ({"confidence": 0.5}, "expected a column 'question_id', or 'question'"),
