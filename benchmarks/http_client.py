@@ -174,7 +174,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, Measured]:
             for client in arguments.client or MODELS:
                 take(f"refusal-index run, {client}", run(client, arguments, url, folder / client))
                 path.write_text("\n".join(map(json.dumps, same_requests(folder / client))))
-            for client in BARE:
+            for client in ["openai", *(one for one in arguments.client or MODELS if one != "openai")]:
                 take(f"bare {client}", bare(client, path, url, arguments.connections))
     assert len({one.requests for one in found.values()}) == 1, found
     return found

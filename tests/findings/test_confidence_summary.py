@@ -21,19 +21,13 @@ from refusal_index.findings.confidence_summary import (
     MethodSummary,
     compare_confidence,
     confidence_document,
+    shared_remarks,
     summarise_confidence,
 )
 from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.render.blocks import to_text
-from refusal_index.render.confidence import (
-    confidence_blocks,
-    measures_blocks,
-    order_sentence,
-    remarks,
-    shared_remarks,
-    told,
-    verdict_sentence,
-)
+from refusal_index.render.confidence import confidence_blocks, measures_blocks
+from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
 
@@ -138,14 +132,16 @@ def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
     assert (found.questions, found.without_score, found.without_grade) == (N - 10, 7, 3)
     assert found.auroc == rest.auroc
     assert found.against == rest.against
-    (said,) = remarks(found)
+    (said,) = map(sentence, found.remarks)
     assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are left out")
 
 
 def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
     (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
     assert found.auroc.reason == "no_questions"
-    assert list(remarks(found)) == ["no score in 400 of 400 replies; they are left out, and not filled in."]
+    assert list(map(sentence, found.remarks)) == [
+        "no score in 400 of 400 replies; they are left out, and not filled in."
+    ]
     text = to_text(measures_blocks([found]))
     assert "no score in 400 of 400 replies" in text
     assert "refusals under" not in text
@@ -183,19 +179,19 @@ def _found(
 )
 def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words, conclusion):
     one = replace(summary, against=(found,))
-    assert verdict_sentence(one) == f"likelihood {words}."
-    assert order_sentence(one).startswith(f"likelihood {words}")
-    assert told(found, "likelihood").endswith(conclusion)
+    assert sentence(one.verdict()) == f"likelihood {words}."
+    assert sentence(one.verdict(numbers=True)).startswith(f"likelihood {words}")
+    assert sentence(found.in_full("likelihood")).endswith(conclusion)
 
 
 def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
-    assert order_sentence(one) == (
+    assert sentence(one.verdict(numbers=True)) == (
         "likelihood orders errors better than the refusals under low (RI +0.400 [0.300, 0.500], errors "
         "among the answers given -0.100 [-0.150, -0.050]); it cannot be told from the refusals under high (RI "
         "+0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
     )
-    assert told(one.against[0], "likelihood") == (
+    assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing instead the 100 with the lowest likelihood turns "
         "RI from 0.300 into 0.700 (+0.400 [0.300, 0.500]), and the share of errors among the answers given "
         "from 40.0 % into 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
@@ -213,7 +209,7 @@ def test_verdicts_follow_from_the_numbers_in_every_direction(table):
     assert {one.method: one.against[0].verdict for one in found} == {
         "exact": "better", "against": "worse", "same": "undefined",
     }  # fmt: skip
-    assert "both refuse the same questions" in verdict_sentence(found[2])
+    assert "both refuse the same questions" in sentence(found[2].verdict())
 
 
 def test_where_the_index_is_at_its_limit_the_error_rates_decide():
@@ -229,14 +225,14 @@ def test_where_the_index_is_at_its_limit_the_error_rates_decide():
     assert against.refusal_index.difference.status == "boundary"
     assert against.answered_error_rate.difference.high < 0
     assert against.verdict == "better"
-    assert "(at its limit, where there is no interval)" in told(against, "s")
+    assert "(at its limit, where there is no interval)" in sentence(against.in_full("s"))
 
 
 def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(table, scores):
     wrong = answers(table, "low")
     few = [one for one in scores if not one.wrong][:100] + [one for one in scores if one.wrong][:5]
     (found,) = summarise_confidence(confidence_table(few), table)
-    said = list(remarks(found))
+    said = list(map(sentence, found.remarks))
     assert said == [
         "it scored 105 of the 400 questions that were asked, and speaks for these alone.",
         "5 of its 105 answers are wrong: too few to settle much.",
@@ -244,7 +240,7 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     others = [replace(one, wrong=False) if place < 40 else one for place, one in enumerate(scores)]
     own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
-    (said,) = remarks(found)
+    (said,) = map(sentence, found.remarks)
     assert said.startswith(f"under low, the run's own answers to these questions are right in {own:.1f} %, the answers")
     assert f"scored here in {given:.1f} %" in said
 
@@ -255,7 +251,7 @@ def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table,
     assert [one.is_trained for one in found] == [False, True, True]
     ((names, said),) = shared_remarks(found)
     assert names == ("p-ik", "topic")
-    assert said.startswith("trained on right and wrong answers")
+    assert said.code == "trained"
 
 
 def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_where_not(table, scores, summary):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise, with_confidence
-from refusal_index.render.confidence import verdict_sentence
 from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.confidence import MOST_POINTS, confidence_view, roc_points
 from refusal_index.render.report.figures import number
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import auroc
 from tests.render.chromium import Page
 from tests.render.making import HOSTILE, report_run, rows
@@ -88,7 +88,7 @@ def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, pa
     text = shown(page)
     assert '<a href="#run-1-confidence">Confidence</a>' in page
     for one in run.summary.confidence:
-        assert verdict_sentence(one) in text
+        assert sentence(one.verdict()) in text
         assert f"AUROC {one.auroc.estimate:.2f} [{one.auroc.low:.2f}, {one.auroc.high:.2f}]" in text
         for value in (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr):
             assert f"{value:.3f}" in text

@@ -102,17 +102,6 @@ def listed(names: Iterable[str], most: int = 12) -> str:
     return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "none"
 
 
-def other_separator(header: str) -> str | None:
-    """Tell what separates the cells of a CSV header that was expected to use commas and came out as one cell.
-
-    Spreadsheets of many languages write semicolons.
-
-    >>> other_separator("refused;wrong")
-    ';'
-    """
-    return next((separator for separator in (";", "\t", "|") if separator in header), None)
-
-
 def shortened(value: object, width: int = 60) -> str:
     """Show a value in a message without letting a long one drown the rest.
 

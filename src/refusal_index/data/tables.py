@@ -38,7 +38,6 @@ from refusal_index.data.errors import (
     TableError,
     listed,
     nearest,
-    other_separator,
     shortened,
     suggestion,
 )
@@ -457,7 +456,9 @@ def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
-    if len(header) == 1 and (separator := other_separator(header[0])):
+    # Spreadsheets of many languages write semicolons.
+    separator = next((mark for mark in (";", "\t", "|") if mark in header[0]), None)
+    if len(header) == 1 and separator:
         raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
     return _each_once(source, header)
 
@@ -532,10 +533,12 @@ def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], fi
 
 def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
     value = row.cells.get(column)
+    if row.source.kind == "csv":
+        return value or None
     if first_of_lists and isinstance(value, list):
         value = value[0] if value else None
     try:
-        return verbatim(value) or (None if row.source.kind == "csv" else verbatim(value))
+        return verbatim(value)
     except ValueError as error:
         raise row.wrong(str(error), column) from None
 
@@ -571,11 +574,13 @@ class Column:
 
 def verbatim(cell: Any) -> str | None:
     """Return a cell as one text; None for an empty one."""
+    if isinstance(cell, str):
+        return sound_text(cell)
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return None
-    if not isinstance(cell, str | int | float):
+    if not isinstance(cell, int | float):
         raise ValueError(f"expected a single value, got {shortened(cell)}; write text, a number, true, false or null")
-    return sound_text(str(cell).lower() if isinstance(cell, bool) else str(cell))
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
 def text(cell: Any) -> str | None:

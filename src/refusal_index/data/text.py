@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 import regex
@@ -42,13 +41,6 @@ def wrong_id(question_id: str) -> str | None:
     else:
         return None
     return f"expected an id without {what}, got {shortened(question_id)}; remove that character"
-
-
-def check_ids(ids: Iterable[str], name: str, error: type[RefusalIndexError]) -> None:
-    """Raise if some id could not be written down, so that nothing is paid for what could not be kept."""
-    for question_id in ids:
-        if (message := wrong_id(question_id)) is not None:
-            raise error(f"{name}, question_id: {message}")
 
 
 SECONDS = 1.0

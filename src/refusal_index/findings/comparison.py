@@ -285,8 +285,9 @@ class PairComparison(Shown):
     def _about_scores(self) -> Iterator[Statement]:
         if self.confidence:
             paired = sorted({one.paired for one in self.confidence}, reverse=True)
-            sampled = bool(self.variants[0].match.matrix.design)
-            yield Statement("scores_compared", "scope", {"paired": paired, "sampled": sampled})
+            yield Statement("scores_compared", "scope", {"paired": paired})
+            if self.variants[0].match.matrix.design:
+                yield Statement("one_by_one", "scope")
 
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from refusal_index.data.confidence import is_trained
 from refusal_index.data.files import plain
-from refusal_index.data.rates import variant_groups
+from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     Estimate,
     RefusalComparison,
@@ -45,6 +46,14 @@ TARGETS = (0.5, 0.75, 0.9)
 """Confidence that an answer must have to be given, of the scores that reward a right one and punish a wrong one."""
 
 Verdict = Literal["better", "worse", "not_told_apart", "undefined"]
+
+VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not_told_apart", "undefined")
+
+FEW_OF_A_KIND = 20
+"""Fewer right, or fewer wrong answers settle little of how a score orders them."""
+
+OTHER_ANSWERS = 0.02
+"""Difference in the share of right answers from which on the answers that were scored are said to be others."""
 
 GROUP = ("method", "variant", "pass")
 """The columns that share one summary."""
@@ -93,6 +102,29 @@ class AgainstRefusals:
     verdict: Verdict
     refusal_index: Difference
     answered_error_rate: Difference
+
+    @property
+    def no_comparison(self) -> Statement | None:
+        """Why the two cannot be compared, by the margin, or the cells of either that have no question."""
+        if self.verdict != "undefined":
+            return None
+        reason = self.refusal_index.difference.reason or self.answered_error_rate.difference.reason or ""
+        parts = [part.partition(":zero_cell:") for part in reason.split(";") if ":zero_cell:" in part]
+        cells = [(who, cell) for who, _, each in parts for cell in each.split("+")]
+        return Statement("no_comparison", "grave", {"reason": reason, "cells": cells})
+
+    def brief(self, *, numbers: bool) -> Statement:
+        """Name the variant, with why there is no comparison, or with the differences."""
+        values = {"variant": self.variant or "", "no_comparison": self.no_comparison, "numbers": numbers}
+        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
+        return Statement("verdict_under", "conclusion", {**values, **differences})
+
+    def in_full(self, method: str) -> Statement:
+        """Say what was compared, and what came out."""
+        values = {"variant": self.variant, "no_comparison": self.no_comparison, "verdict": self.verdict}
+        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
+        counts = {"method": method, "refused": self.refused, "questions": self.questions}
+        return Statement("refusals_replaced", "conclusion", {**values, **differences, **counts})
 
 
 @dataclass(frozen=True)
@@ -158,9 +190,62 @@ class MethodSummary:
         return self.method, self.variant, self.of
 
     @property
+    def name(self) -> str:
+        """The method, with the variant that its scores belong to, and the pass where it is the first."""
+        beside = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
+        return f"{self.method} ({', '.join(beside)})" if beside else self.method
+
+    @property
+    def remarks(self) -> tuple[Statement, ...]:
+        """What to know beside its numbers: whose they are, what is missing, and what they rest on."""
+        return tuple(self._remarks())
+
+    def _remarks(self) -> Iterator[Statement]:
+        if self.is_trained:
+            yield Statement("trained")
+        if self.over_topic is not None and self.over_topic.low is not None:
+            yield Statement("over_topic", values={"difference": self.over_topic})
+        replies = self.questions + self.without_score + self.without_grade
+        if self.without_score or self.without_grade:
+            values = {"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade}
+            yield Statement("method_left_out", values=values)
+        if self.questions and too_many_missing(self.asked - replies, self.asked):
+            yield Statement("scored_in_part", "grave", {"questions": self.questions, "asked": self.asked})
+        count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))
+        if self.questions and count < FEW_OF_A_KIND:
+            yield Statement("few_of_a_kind", "grave", {"count": count, "kind": kind, "questions": self.questions})
+        for one in self.against:
+            own, scored = one.own_accuracy, one.accuracy
+            if own is not None and scored is not None and abs(own - scored) >= OTHER_ANSWERS:
+                yield Statement("other_answers", values={"variant": one.variant, "own": own, "scored": scored})
+
+    def verdict(self, *, numbers: bool = False) -> Statement:
+        """Say whether the score orders errors better than the refusals do, the variants of each verdict together.
+
+        - `numbers`: with the differences and their intervals.
+        """
+        grouped = [(verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS]
+        verdicts = [(verdict, [one.brief(numbers=numbers) for one in each]) for verdict, each in grouped if each]
+        named = any(one.variant for one in self.against)
+        return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})
+
+    @property
     def right(self) -> int:
         """Right answers among those that the numbers rest on."""
         return round((self.accuracy or 0.0) * self.questions)
+
+
+def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
+    """Return every remark once, with the names of all the methods that it holds for."""
+    shared: list[tuple[list[str], Statement]] = []
+    for one in found:
+        for remark in one.remarks:
+            names = next((names for names, known in shared if known == remark), None)
+            if names is None:
+                shared.append(([one.name], remark))
+            else:
+                names.append(one.name)
+    return tuple((tuple(names), remark) for names, remark in shared)
 
 
 def summarise_confidence(

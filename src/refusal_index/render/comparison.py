@@ -30,7 +30,7 @@ def pair_blocks(found: PairComparison) -> Iterator[Block]:
         yield from ("", line)
     if found.confidence:
         yield from ("", scores_table(found))
-        yield from selected(found, "scores_compared")
+        yield " ".join(selected(found, "scores_compared", "one_by_one"))
     for line in selected(found, "settings_differ"):
         yield from ("", line)
 

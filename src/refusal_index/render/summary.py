@@ -15,7 +15,7 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
 from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.confidence import ONE_BY_ONE, measures_blocks
+from refusal_index.render.confidence import measures_blocks
 from refusal_index.render.format import NOT_KNOWN, UNDEFINED, count, interval_of, number, percent, span, title
 from refusal_index.render.sentences import sentence
 
@@ -92,7 +92,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
             yield from ("", f"{summary.label(variant)}: {sentence(one)}")
     yield from measures_blocks(summary.confidence)
     if summary.confidence and summary.is_sampled:
-        yield from ("", ONE_BY_ONE)
+        yield from ("", sentence(Statement("one_by_one", "scope")))
 
 
 def summary_table(summary: Summary) -> Table:

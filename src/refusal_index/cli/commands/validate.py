@@ -32,8 +32,7 @@ def validate(
     Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
     status: 0 all is well, 2 problems or bad input.
     """
-    from refusal_index.data.datasets.own import reading
-    from refusal_index.data.datasets.registry import Survey
+    from refusal_index.data.datasets.own import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from refusal_index.data.errors import TableError
 from refusal_index.data.outcome import Question
-from refusal_index.data.text import check_ids
+from refusal_index.data.text import wrong_id
 
 FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
@@ -42,7 +42,9 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what is worth knowing about it before it is asked
 
     def __post_init__(self) -> None:
-        check_ids((question.question_id for question in self.questions), self.name, DatasetError)
+        for question in self.questions:  # so that nothing is paid for what could not be kept
+            if (message := wrong_id(question.question_id)) is not None:
+                raise DatasetError(f"{self.name}, question_id: {message}")
 
     @property
     def questions_sha256(self) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
+import os
 import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
@@ -19,10 +21,8 @@ import ray.data
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
+from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import unknown
-from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.models import model_names
 from refusal_index.plugins.batches.engine import LARGEST_WAVE
 from refusal_index.plugins.batches.formats import LONGEST_REPLY, Result
 from refusal_index.plugins.batches.ray_actors import FINISHED, result_line
@@ -189,6 +189,8 @@ FOLDER = Path("waves") / "shards"
 TOGETHER = 2.0  # seconds within which finished shards are entered together
 LAST_WORDS = 10.0  # seconds for what is on its way when the command is interrupted
 
+DISK_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
+
 Row = Mapping[str, Any]
 
 
@@ -276,7 +278,9 @@ class RayExecutor:
                 self._account_for(rows, assignment)
                 assignment.progress(Underway(f"{finished:,} of {shards:,} shards have come back"))
         except Exception as error:
-            raise RunFailedError(f"{name}: Ray: {describe_error(error)}; {RESUMES}") from error
+            full = next((one for one in DISK_FULL if one in str(error)), None)  # Ray wraps what an actor raised
+            reason = f"Ray: {describe_error(error)}" if full is None else f"{full} where shards are written: make room"
+            raise RunFailedError(f"{name}: {reason}; {RESUMES}") from error
         finally:
             stopping.cancel()
 
@@ -324,10 +328,9 @@ def _account(name: str, settings: Settings) -> Account | None:
     if _provider(name) == VLLM:
         check_settings(name, settings)
         return None
-    if _provider(name) == ALMANAC:
-        known = [f"{ALMANAC}/{one}" for one in model_names()]
-        if name not in known:
-            raise unknown("model", name, known)
+    provider, model = provider_of(name)
+    if provider is not None and provider.is_embedded:
+        provider.check(model)
         return None
     return account_of(name)
 

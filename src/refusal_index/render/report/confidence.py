@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method
-from refusal_index.render.confidence import ONE_BY_ONE, TRAINED, name_of, shared_remarks, told, verdict_sentence
-from refusal_index.render.format import count, listed, typeset
+from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method, shared_remarks
+from refusal_index.findings.statement import Statement
+from refusal_index.render.format import count, listed
 from refusal_index.render.report.figures import BOX, MetricRow, Scale, number, percent
 from refusal_index.render.report.runs import ReportRun
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 
@@ -141,12 +142,12 @@ def _method(
 ) -> MethodView:
     bins = tuple(_bins(reliability_table(score, right, n_bins=N_BINS, confidence_level=level), score.size))
     roc = _path(*roc_points(score, right)) if one.auroc.estimate is not None else ""
-    name = name_of(one)
+    name = one.name
     points = ", ".join(f"{number(bin_.score, 2)} to {percent(bin_.rate, 0)} ({bin_.count:,})" for bin_ in bins)
     whose = [count(one.questions, "answer")] + ([f"pass {one.of}"] if several and one.of else [])
     return MethodView(
         name=name,
-        about=", ".join([*whose, *([TRAINED] if one.is_trained else [])]),
+        about=", ".join([*whose, *(["trained on right and wrong answers"] if one.is_trained else [])]),
         summary=one,
         bins=bins,
         curve=curve if roc else "",
@@ -195,14 +196,14 @@ def _finding(one: MethodSummary) -> Finding:
     verdicts = {each.verdict for each in one.against}
     settled = verdicts & {"better", "worse"} or verdicts & {"not_told_apart"} or {"undefined"}
     kind = "mixed" if len(settled) > 1 else next(iter(settled)).replace("not_told_apart", "open")
-    sentence = verdict_sentence(one).removeprefix(name_of(one)).strip()
-    return Finding(kind, name_of(one), sentence, tuple(typeset(told(each, one.method)) for each in one.against))
+    said = sentence(one.verdict(), "page").removeprefix(one.name).strip()
+    return Finding(kind, one.name, said, tuple(sentence(each.in_full(one.method), "page") for each in one.against))
 
 
 def _remarks(run: ReportRun) -> Iterator[tuple[str, str]]:
-    yield from ((listed(names), typeset(remark)) for names, remark in shared_remarks(run.summary.confidence))
+    yield from ((listed(names), sentence(remark, "page")) for names, remark in shared_remarks(run.summary.confidence))
     if run.summary.is_sampled:
-        yield "", ONE_BY_ONE
+        yield "", sentence(Statement("one_by_one", "scope"), "page")
 
 
 def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:
