@@ -21,8 +21,9 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.protocol import GraderKind
-from refusal_index.runs.checks import grader_of
-from refusal_index.runs.first_passes import import_file
+from refusal_index.runs.force import import_file
+from refusal_index.runs.plan import grader_of
+from tests import registered
 
 PREFIX = "refusal_index."
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -46,7 +47,9 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_what_pyproject_registers_is_installed_and_can_be_imported(kind):
     assert {name: one.value for name, one in entry_points.own(kind).items()} == REGISTERED[kind]
-    assert all(entry_points.load(one) is not None for one in entry_points.own(kind).values())
+    loaded = {name: entry_points.load(one) for name, one in entry_points.own(kind).items()}
+    if kind != "task_files":
+        assert registered.REGISTERED[kind] == loaded, "mypy checks these against their interfaces"
 
 
 def test_every_command_is_of_the_core_or_registered_and_none_is_both():

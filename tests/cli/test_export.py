@@ -11,7 +11,8 @@ import pytest
 from inspect_ai.log import read_eval_log
 
 from refusal_index.render.summary import SUMMARY_VERSION
-from refusal_index.runs import checks, trackers
+from refusal_index.runs import plan as plan_module
+from refusal_index.runs import trackers
 from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
@@ -129,7 +130,7 @@ def test_a_full_disk_is_no_bad_input(ran, command: Command, monkeypatch):
 
 
 def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: Command, monkeypatch):
-    monkeypatch.setattr(checks, "is_installed", lambda _name: False)
+    monkeypatch.setattr(plan_module, "is_installed", lambda _name: False)
     result = command(*LOW, "--out", "r", "--log-to", "wandb")
     assert result.exit_code == 2
     assert result.output == "error: --log-to: wandb is not installed; pip install 'refusal-index[wandb]'\n"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from refusal_index.data.datasets import dataset_names
-from refusal_index.runs.checks import check_name, grader_of
+from refusal_index.runs.plan import check_name, grader_of
 from refusal_index.runs.sweep import Config, config_names, read_config
 
 ROWS = (  # of the paper's table on SimpleQA

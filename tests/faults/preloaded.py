@@ -6,7 +6,7 @@ from importlib import import_module
 for _name in (
     "refusal_index.cli.commands.run",
     "refusal_index.cli.runs",
-    "refusal_index.runs.direct",
+    "refusal_index.runs.execute",
     "refusal_index.models.inspect.client",
     "refusal_index.plugins.batches.batch_executor",
     "refusal_index.runs.dry_run",

@@ -24,8 +24,7 @@ from refusal_index.models.functions import plain_ask
 from refusal_index.models.inspect.client import inspect_client
 from refusal_index.models.requests import ModelError
 from refusal_index.protocol import Role, read_logprobs
-from refusal_index.runs.direct import DirectEngine
-from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.engine import DirectEngine, RunFailedError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings

@@ -15,7 +15,7 @@ from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.run_json import as_json
-from refusal_index.runs import checks, plan
+from refusal_index.runs import plan
 from refusal_index.runs.force import prepare_force
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.settings import COMPARABILITY_VERSION, SETTINGS, Settings
@@ -74,7 +74,7 @@ HARMLESS = {
 
 @pytest.fixture(autouse=True)
 def every_tracker_is_installed(monkeypatch):
-    monkeypatch.setattr(checks, "is_installed", lambda _name: True)
+    monkeypatch.setattr(plan, "is_installed", lambda _name: True)
 
 
 def planned(**values: Any) -> Plan:

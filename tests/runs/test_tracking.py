@@ -13,7 +13,8 @@ import pytest
 
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Completion, Pass, Reply, Role
-from refusal_index.runs import checks, trackers, tracking
+from refusal_index.runs import plan as plan_module
+from refusal_index.runs import trackers, tracking
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
 from refusal_index.runs.store import ReplyStore
@@ -229,7 +230,7 @@ def test_logging_is_no_part_of_what_a_run_is(recorder):
 
 
 def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkeypatch, tmp_path):
-    monkeypatch.setattr(checks, "is_installed", lambda _name: False)
+    monkeypatch.setattr(plan_module, "is_installed", lambda _name: False)
     with pytest.raises(SettingError, match=r"log_to: mlflow is not installed; pip install 'refusal-index\[mlflow\]'"):
         run_with(log_to="mlflow")
     assert models.ASKED.total() == 0

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import polars as pl
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import MISSING_LIMIT, Completeness, ForcedRefusals
+from refusal_index.data.rates import Completeness, ForcedRefusals, too_many_missing
 from refusal_index.data.sampling import SamplingSummary
 from refusal_index.findings.draws import DrawsSummary
 from refusal_index.findings.sensitivity import LEVEL, MissingRange, failures_by_refusal
@@ -114,7 +114,7 @@ def _incomplete(estimate: Estimate, completeness: Completeness) -> Iterator[Stat
     only_first = estimate.reason == FORCED_NOT_ASKED
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
     missing = sum(reasons.values())
-    if missing > MISSING_LIMIT * completeness.asked:
+    if too_many_missing(missing, completeness.asked):
         counts = {"missing": missing, "asked": completeness.asked, "reasons": reasons}
         yield Statement("incomplete", "grave", {**counts, "only_first": only_first})
 

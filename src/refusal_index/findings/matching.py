@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import MISSING_LIMIT, never_forced
+from refusal_index.data.rates import never_forced, too_many_missing
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, chosen_variant, differing_settings, match, shared_variants
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe, first_draws
@@ -180,7 +180,7 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
             }
             for variant, one in missing_ranges(run.variants).items()
         ]
-        many = any(one["questions"] > MISSING_LIMIT * one["asked"] for one in missing)
+        many = any(too_many_missing(one["questions"], one["asked"]) for one in missing)
         if missing:
             values = {"run": run.label, "missing": missing, "many": many}
             yield Statement("missing_grades", "grave" if many else "note", values)

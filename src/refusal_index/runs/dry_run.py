@@ -30,9 +30,8 @@ from refusal_index.protocol import (
 )
 from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
 from refusal_index.render.blocks import escape
-from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY
+from refusal_index.runs.engine import BATCH, DIRECT, IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.registry import BATCH, DIRECT
 from refusal_index.runs.store import ReplyStore
 
 REFUSAL_SHARE = 0.5

@@ -1,30 +1,56 @@
-"""The interface of an engine: it takes settings and conversations, and stores replies.
+"""Engines: they take settings and conversations, send requests and store replies.
 
-Everything else follows from the store, so that one engine may finish what another began.
+Everything else follows from the store, so that one engine may finish what another began. The direct engine sends
+requests one by one: the name of a model selects the client that sends them. Plugins register other engines by name.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from refusal_index import entry_points
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
+from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.failures import (
     RESUMES,
     CircuitBreaker,
     EndedError,
     Failure,
     RequestFailedError,
+    classify_error,
+    describe_error,
     send_with_retries,
 )
-from refusal_index.models.requests import ModelRequest, Send, model_request, to_completions, variant_of
+from refusal_index.models.functions import (
+    RETRIES,
+    FunctionError,
+    checked,
+    function_failure,
+    function_sender,
+    is_function_name,
+    plain_ask,
+    unanswered,
+)
+from refusal_index.models.providers import provider_of
+from refusal_index.models.requests import (
+    Client,
+    ModelError,
+    ModelRequest,
+    Response,
+    Send,
+    model_request,
+    to_completions,
+    variant_of,
+)
+from refusal_index.models.settings import Sending, SettingError, unknown
 from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, next_requests
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.settings import Limits, Settings
@@ -341,3 +367,258 @@ def seldom_collecting() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+DIRECT = "direct"
+"""The engine that sends requests one by one."""
+
+BATCH, FILES = "batch", "files"
+"""The engine whose requests outlive a command, and the one that sends none."""
+
+RAY, COMMAND = "ray", "command"
+"""The engine whose opening may start a cluster, and the one that runs a program of the user's."""
+
+
+def engine_names() -> list[str]:
+    """Name all engines: the one of the core, then those that plugins register as ``refusal_index.executors``."""
+    return [DIRECT, *sorted(entry_points.installed("executors"))]
+
+
+def engine_of(name: str) -> MakeEngine:
+    """Return what makes an engine.
+
+    Raises
+    ------
+    SettingError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> engine_of("direct").__name__
+    'DirectEngine'
+    """
+    check_engine(name)
+    plugin = None if name == DIRECT else entry_points.find("executors", name)
+    if plugin is None:
+        return DirectEngine
+    found: MakeEngine = entry_points.load(plugin)
+    return found
+
+
+def check_engine(name: str) -> None:
+    """Raise if there is no engine of that name.
+
+    Raises
+    ------
+    SettingError
+        The message names the known ones.
+    """
+    if name in ("local", "http", "inspect"):
+        raise SettingError(f"engine {name!r} is now 'direct', the default: the model's name selects the client")
+    if name == "vllm":
+        raise SettingError(
+            "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {{requests}} -o {{replies}} "
+            "--model {{model}}'"
+        )
+    if name != DIRECT and entry_points.find("executors", name) is None:
+        raise unknown("engine", name, engine_names())
+
+
+ONLY_OF = {"detach": (BATCH,), "command": (COMMAND,), "ray_address": (RAY,), "engine_option": (BATCH, RAY)}
+"""Settings that some engines alone know: with another one they would be passed over in silence."""
+
+TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
+"""Engines that ask no grader about a plain case first, which would take a wave of its own."""
+
+UNTRIED = (
+    "note: this engine does not try the grader on a plain case first, as --engine direct does: what a wrong one says "
+    "is seen once its first wave is back"
+)
+
+
+def check_engines_own(sending: Sending) -> None:
+    """Raise if a setting is given that the engine does not have.
+
+    Raises
+    ------
+    SettingError
+        The message names the engines that have it.
+
+    Examples
+    --------
+    >>> check_engines_own(Sending(engine="direct", detach=True))
+    Traceback (most recent call last):
+    refusal_index.models.settings.SettingError: detach: expected engine batch beside it, got direct, which ...
+    """
+    check_engine(sending.engine)
+    for name, engines in ONLY_OF.items():
+        given = sending.own_options if name == "engine_option" else getattr(sending, name)
+        if given and sending.engine not in engines:
+            raise SettingError(
+                f"{{{name}}}: expected {{engine}} {' or '.join(engines)} beside it, got {sending.engine}, which knows "
+                "nothing of it; leave it out, or name the engine"
+            )
+
+
+def check_sends(sending: Sending) -> None:
+    """Raise if nobody would be asked, where only a run's requests can be written into files.
+
+    Raises
+    ------
+    SettingError
+        The message names the engines that ask.
+    """
+    if sending.engine == FILES:
+        others = ", ".join(one for one in engine_names() if one != FILES)
+        raise SettingError(f"{{engine}}: files carries a run's own requests only; choose one of {others}")
+
+
+def check_limits(settings: Settings) -> None:
+    """Raise if an engine that sends nothing is to keep within a budget.
+
+    Raises
+    ------
+    SettingError
+        The message says how else less is asked.
+    """
+    given = [name for name, value in vars(settings.limits).items() if value is not None]
+    if given and settings.sending.engine == FILES:
+        raise SettingError(
+            f"{{{given[0]}}}: {{engine}} files sends nothing, and what others send is not known to it; leave it out: "
+            "have as many lines of the files answered as you like, the others stay due"
+        )
+
+
+def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
+    """Return what must be said of how requests are carried, and of the models that grade; None where nothing must."""
+    if sending.engine in TRY_NO_GRADER and not all(map(is_function_name, graders)):
+        return UNTRIED
+    return None
+
+
+IN_PROCESS_CONCURRENCY = 64
+
+
+def client_for(asked: Role, name: str, given: object, settings: Settings) -> Client:
+    """Return the client of a model.
+
+    Functions answer in this process, ``openai-api/NAME/MODEL`` is asked with OpenAI's client, models of a plugin's
+    provider as that does it, such as ``almanac/base``, and any other model as a provider of Inspect.
+
+    Parameters
+    ----------
+    asked, name
+        The role of the model, and its name.
+    given
+        A function or a model of Inspect that goes by this name; None where there is only the name.
+    settings
+        Those of the run.
+
+    Raises
+    ------
+    ModelError
+        If the model cannot be asked.
+    """
+    send = function_sender(asked, name, given)
+    if send is not None:
+        return Client(send, lambda error: _function_failure(error, name), IN_PROCESS_CONCURRENCY, is_checked=False)
+    # Each client is imported where it is needed: Inspect takes a second, OpenAI's client half of one.
+    if given is None and name.startswith(f"{COMPATIBLE}/"):
+        from refusal_index.models.openai_client import openai_client  # noqa: PLC0415
+
+        return openai_client(name, settings)
+    provider, model = provider_of(name)
+    if given is None and provider is not None:
+        return provider.client(model, settings)
+    from refusal_index.models.inspect.client import inspect_client  # noqa: PLC0415
+
+    return inspect_client(asked, name, given, settings)
+
+
+def _function_failure(error: Exception, name: str) -> Failure:
+    return (
+        function_failure(error)
+        if isinstance(error, FunctionError)
+        else classify_error(error, describe_error(error), name)
+    )
+
+
+class DirectEngine:
+    """Sends requests one by one, so many questions at a time.
+
+    Parameters
+    ----------
+    settings, names, objects
+        As any engine takes them.
+
+    Raises
+    ------
+    ModelError
+        If a model cannot be asked.
+    """
+
+    together = False
+
+    def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:
+        self._settings, self._names = settings, names
+        self._clients = {asked: self._client(asked, name, objects.get(name)) for asked, name in names.items()}
+
+    def _client(self, asked: Role, name: str, given: object) -> Client:
+        try:
+            return client_for(asked, name, given, self._settings)
+        except ModelError as error:
+            if asked is Role.MODEL:
+                raise
+            message = error.args[0].rstrip(".")
+            raise ModelError(
+                f"grader: {message}; choose another one, or {{grader}} exact, which asks nobody"
+            ) from error
+
+    @asynccontextmanager
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
+        """Connect, check the graders that have not replied before, and close all connections at the end.
+
+        Raises
+        ------
+        ModelError
+            If a grader does not grade a plain case rightly.
+        """
+        async with AsyncExitStack() as stack:
+            for client in self._clients.values():
+                if client.connection is not None:
+                    await stack.enter_async_context(client.connection)
+            for asked, client in self._clients.items():
+                is_new = store is None or not store.has_reply_from(asked)
+                if asked is not Role.MODEL and client.is_checked and is_new:
+                    verdict = await self._check_grader(asked)
+                    if store is not None:
+                        store.put([verdict])
+            yield
+
+    async def execute(self, assignment: Assignment) -> None:
+        """Ask whatever is due, so many questions at a time."""
+        concurrency = max(client.concurrency for client in self._clients.values())
+        at_once = self._settings.sending.max_connections or concurrency
+        await carry_concurrently(assignment, self.send, self.classify_error, at_once)
+
+    async def send(self, ask: ModelRequest) -> Response:
+        """Send a request to the model that it is for."""
+        return await self._clients[ask.request.role].send(ask)
+
+    def classify_error(self, error: Exception, asked: Role) -> Failure:
+        """Classify the error that a request to a model ended in."""
+        return self._clients[asked].classify_error(error)
+
+    async def _check_grader(self, asked: Role) -> Completion:
+        name, ask, client, breaker = self._names[asked], plain_ask(asked), self._clients[asked], CircuitBreaker()
+
+        async def once() -> Completion:
+            return to_completions(ask, await client.send(ask))[0]
+
+        try:
+            verdict = await send_with_retries(
+                once, client.classify_error, breaker, role=asked, about=name, max_retries=RETRIES
+            )
+        except RequestFailedError as error:
+            raise unanswered(name, error.failure.message) from error
+        return checked(name, asked, verdict.reply.text, verdict.input_tokens, verdict.output_tokens)

@@ -31,10 +31,11 @@ from refusal_index.runs.engine import (
     Progress,
     RunFailedError,
     WaitingError,
+    engine_of,
+    note_on,
     unwatched,
 )
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.registry import engine_of, note_on
 from refusal_index.runs.results import UnfinishedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -92,13 +93,14 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
     # A wrong name or a missing key is reported before a folder is made.
     engine = engine_of(settings.sending.engine)(settings, plan.names, plan.objects) if is_pending else None
     with tracked(plan, progress) as tracking, folder.lock():
+        is_new = not folder.run_json.exists()
         folder.create_or_resume(plan.identity, about=plan.about)
         until = None if settings.stopping.until is None else settings.stopping.until.to_document()
         if folder.read_about().get(UNTIL) != until:
             folder.change_about({UNTIL: until})
         with open_store(folder) as store:
             _check_own(plan, store)
-            if engine is not None:
+            if engine is not None and (settings.sending.forget or not is_new):
                 outstanding().check(plan, store)
             store.retire(plan.asked_again(store))
             budget = budget or Budget(settings.limits)

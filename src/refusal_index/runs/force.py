@@ -5,18 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from typing import Protocol as Interface
 
+from refusal_index import entry_points
 from refusal_index.data.datasets import Dataset, load_dataset
 from refusal_index.data.datasets.registry import ALMANAC
+from refusal_index.data.errors import suggestion
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.imports import FirstPass, ReadOptions, to_outcomes
-from refusal_index.data.imports.first_pass import without_forced
-from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
+from refusal_index.data.imports import (
+    FORMATS,
+    FirstPass,
+    FirstPassError,
+    ReadOptions,
+    detected_format,
+    read_first_passes,
+    to_outcomes,
+)
+from refusal_index.data.imports.first_pass import with_forced, without_forced
+from refusal_index.data.imports.known import INSPECT, filled_in, has_ids, of_one_model, questions_to_force
+from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
+from refusal_index.data.tables import present_columns
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     FORCED,
@@ -26,9 +39,7 @@ from refusal_index.protocol import (
     check_gradable,
     load_prompt_set,
 )
-from refusal_index.runs.checks import function_sources, grader_of, placement_of
-from refusal_index.runs.first_passes import Imported, import_file
-from refusal_index.runs.plan import RUNS, Plan, about, identity, make_plan
+from refusal_index.runs.plan import RUNS, Plan, about, function_sources, grader_of, identity, make_plan, placement_of
 from refusal_index.runs.results import first_pass_table, mixture
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 
@@ -137,3 +148,71 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset 
         "answers_sha256": hashlib.sha256(read.encode()).hexdigest(),
         **({"filled_in_from": {"name": known.name, "sha256": known.sha256}} if known else {}),
     }
+
+
+class Importer(Interface):
+    """Reads a format; a plugin registers one in the group ``refusal_index.importers``."""
+
+    def __call__(self, path: Path, options: ReadOptions, /) -> tuple[FirstPass, ...]:
+        """Return the first passes in a file; raises FirstPassError if it cannot be read."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A file, what kind it is, and the first passes in it."""
+
+    file: SourceFile
+    kind: str
+    passes: tuple[FirstPass, ...]
+
+
+def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Return first passes with the forced answers that another file holds, in rows that are read alike.
+
+    A column that was named counts for this file where it is there. Raises what `import_file` and `with_forced` do.
+    """
+    file = SourceFile.read(forced)
+    if not file.is_inspect_log:
+        present = present_columns(file.with_paths(options.columns.values()))
+        options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
+    # whose answers they are, the first file says
+    found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
+    return with_forced(passes, _under_their_names(passes, found), str(forced))
+
+
+def _under_their_names(passes: Sequence[FirstPass], found: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
+    """Name forced answers of one model like the only model of the first passes: two files have two names."""
+    models, others = ({one.model for one in each} for each in (passes, found))
+    if len(models) == len(others) == 1:
+        return tuple(replace(one, model=passes[0].model) for one in found)
+    return tuple(found)
+
+
+def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
+    """Read a file of first passes.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        One of `FORMATS`, or a plugin's; None to tell it by the content.
+    options
+        How it is read.
+
+    Raises
+    ------
+    ValueError
+        One of this package's own, if it cannot be used; the message names the line.
+    """
+    file = SourceFile.read(path)
+    found = kind or detected_format(file)
+    if found in FORMATS and found != INSPECT:
+        return Imported(file, found, read_first_passes(file, found, options))
+    plugin = entry_points.find("importers", found)
+    if plugin is None:
+        known = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
+        guess = suggestion(found, known)
+        raise FirstPassError(f"--format: expected one of {', '.join(known)}, got {found!r}{guess}")
+    read: Importer = entry_points.load(plugin)
+    return Imported(file, found, options.applied(read(path, options)))

@@ -27,7 +27,7 @@ from refusal_index.render.display import used_blocks
 from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
-from refusal_index.runs.registry import BATCH, FILES
+from refusal_index.runs.engine import BATCH, FILES
 from refusal_index.runs.sweep import CellResult, index_of
 from refusal_index.runs.writing import Run
 

@@ -26,8 +26,7 @@ from refusal_index.protocol import (
     check_gradable,
     used_completions,
 )
-from refusal_index.runs.checks import grader_of
-from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, make_plan, open_store
+from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, grader_of, make_plan, open_store
 from refusal_index.runs.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore

@@ -30,10 +30,9 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, Underway, WaitingError
+from refusal_index.runs.engine import RAY, Progress, Underway, WaitingError, engine_of
 from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
-from refusal_index.runs.registry import RAY, engine_of
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
 from refusal_index.runs.writing import Run
 

@@ -21,8 +21,7 @@ from refusal_index.plugins.batches.request_files import reopened
 from refusal_index.plugins.batches.wave import question_states, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
-from refusal_index.runs.engine import Assignment, RunFailedError
-from refusal_index.runs.registry import check_engine, check_engines_own
+from refusal_index.runs.engine import Assignment, RunFailedError, check_engine, check_engines_own
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import store_of, talks
 from tests.models.batches.cut_off import kill_once, start

@@ -16,8 +16,7 @@ from refusal_index.plugins.batches.formats import Result, is_singly
 from refusal_index.plugins.batches.spool import Watch, take
 from refusal_index.plugins.batches.wave import Pending, question_states, wave
 from refusal_index.protocol import Completion, Conversation, Role, next_requests
-from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY, DirectEngine
-from refusal_index.runs.engine import Assignment, Finished, Underway
+from refusal_index.runs.engine import IN_PROCESS_CONCURRENCY, Assignment, DirectEngine, Finished, Underway
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 

@@ -16,18 +16,18 @@ from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
+from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
 from refusal_index.plugins.batches.wave import (
     Pending,
     QuestionState,
     describe_in_flight,
     in_flight,
-    refuse_in_flight,
     wave,
 )
 from refusal_index.protocol import FORCED, Conversation, ForcedPass, Placement, Procedure, Protocol, Role, TwoPass
+from refusal_index.runs.engine import FILES
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
-from refusal_index.runs.registry import FILES
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore

@@ -30,12 +30,10 @@ from refusal_index.protocol import (
     next_requests,
 )
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.checks import check_code
 from refusal_index.runs.dry_run import request_tokens
-from refusal_index.runs.engine import Opened, Progress
+from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
 from refusal_index.runs.execute import Wave, ask_waves, outstanding
-from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.registry import engine_of, note_on
+from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 

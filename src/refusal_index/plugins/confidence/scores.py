@@ -38,10 +38,16 @@ from refusal_index.plugins.confidence.registry import METHODS, methods_of
 from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.checks import check_name, check_sending
-from refusal_index.runs.engine import Progress, unwatched
-from refusal_index.runs.plan import Plan, grader_before, open_store, prompts_before, settings_before
-from refusal_index.runs.registry import check_sends
+from refusal_index.runs.engine import Progress, check_sends, unwatched
+from refusal_index.runs.plan import (
+    Plan,
+    check_name,
+    check_sending,
+    grader_before,
+    open_store,
+    prompts_before,
+    settings_before,
+)
 from refusal_index.runs.results import total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import ComparabilityError, check_comparable, write_results

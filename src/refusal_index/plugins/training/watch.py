@@ -53,10 +53,9 @@ from refusal_index.plugins.training.generating import GeneratingModel, is_sharde
 from refusal_index.redaction import redacted
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, WaitingError
+from refusal_index.runs.engine import DIRECT, Progress, WaitingError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
-from refusal_index.runs.registry import DIRECT
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
 from refusal_index.runs.trackers import numbers

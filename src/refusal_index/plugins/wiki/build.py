@@ -25,10 +25,9 @@ from refusal_index.plugins.wiki.frozen import (
 )
 from refusal_index.plugins.wiki.pages import Pages, read_pages
 from refusal_index.plugins.wiki.verdicts import build_prompts
-from refusal_index.runs.engine import Engine, RunFailedError
+from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends
 from refusal_index.runs.execute import outstanding
 from refusal_index.runs.plan import versions
-from refusal_index.runs.registry import BATCH, check_engines_own, check_sends
 from refusal_index.runs.store import ReplyStore
 
 BUILD_VERSION = 1

@@ -35,8 +35,17 @@ from refusal_index.protocol import (
     next_requests,
 )
 from refusal_index.protocol.replies import without_reasoning
-from refusal_index.runs.engine import Assignment, Engine, Event, Replied, RunFailedError, Underway, WaitingError
-from refusal_index.runs.registry import engine_of, note_on
+from refusal_index.runs.engine import (
+    Assignment,
+    Engine,
+    Event,
+    Replied,
+    RunFailedError,
+    Underway,
+    WaitingError,
+    engine_of,
+    note_on,
+)
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
