@@ -76,6 +76,20 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
     return shortened(settings[key], 40) if key in settings else "nothing"
 
 
+def refusal_setting(settings: Mapping[str, Any]) -> str | None:
+    """Return what a rule recognised refusals by, of a run's settings; None where models or functions grade.
+
+    Runs of before there was such a setting went by the tag.
+
+    >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
+    ('tag', None)
+    """
+    grader = settings.get("grader") or {"name": "exact"}
+    name = grader.get("name") or "exact"
+    by_rule = "/" not in name and not name.startswith("python:")
+    return grader.get("refusal", "tag") if by_rule else None
+
+
 STOPPED = "stopped"
 """Where `run.json` and `summary.json` say it."""
 
@@ -377,6 +391,7 @@ SETTINGS: Mapping[str, Check] = {
     "grader": OBJECT_OR_NULL,
     "grader.name": A_TEXT,
     "grader.second": A_TEXT_OR_NULL,
+    "grader.refusal": A_TEXT,
     "prompts": OBJECT,
     "prompts.variants": ("a list of names", _is_names),
     "seed": WHOLE,
