@@ -36,7 +36,7 @@ from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
-from refusal_index.plugins.confidence.registry import METHODS, methods_of
+from refusal_index.plugins.confidence.registry import METHODS, method_of, methods_of
 from refusal_index.plugins.confidence.replies import Replies, method_records
 from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
@@ -245,7 +245,7 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     One that needs weights, and takes long, is left as it is.
     """
     names = () if earlier is None else earlier["method"].unique().to_list()
-    known = [METHODS[name] for name in names if name in METHODS and METHODS[name] not in plan.methods]
+    known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
     again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
     return replace(plan, methods=(*plan.methods, *again))
 
@@ -289,9 +289,10 @@ def refresh_scores(
     kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
-        if name not in METHODS or not group["pass"].is_in(["forced", "probe"]).all():
+        method = method_of(name)
+        if method is None or not group["pass"].is_in(["forced", "probe"]).all():
             kept.append(_regraded(folder, group, outcomes))
-        elif not _agrees(group, wrong) or (redrawn and METHODS[name].needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
+        elif not _agrees(group, wrong) or (redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
             outdated.append(name)
         else:
             kept.append(group)
