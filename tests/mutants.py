@@ -1051,7 +1051,7 @@ MUTANTS = (
            "self.is_complete or one.estimate is None", "True", "exporters/test_csv_table.py"),
     Mutant("a study marks a run that is incomplete", "plugins/studies/study.py",
            "        if shown and short:", "        if False:", "studies/test_many_models.py"),
-    Mutant("a text that looks like an escape is not read back as one", "data/tables.py",
+    Mutant("a text that looks like an escape is not read back as one", "data/table_files.py",
            "found[1] * 2 +", "found[1] +", "data/test_table.py"),
     Mutant("samples of a further draw do not count in the correct rate", "plugins/trackers/every_eval_ever.py",
            'one["pass"] == FIRST and row["draw"] == 0', 'one["pass"] == FIRST', "exporters/test_every_eval_ever.py"),
