@@ -15,14 +15,17 @@ from typer.testing import CliRunner
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.cli.groups import CORE, GROUPS
+from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence import registry
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.force import import_file
 from refusal_index.runs.plan import grader_of
+from tests import registered
 
 PREFIX = "refusal_index."
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -46,7 +49,9 @@ def fresh() -> Iterator[None]:
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_what_pyproject_registers_is_installed_and_can_be_imported(kind):
     assert {name: one.value for name, one in entry_points.own(kind).items()} == REGISTERED[kind]
-    assert all(entry_points.load(one) is not None for one in entry_points.own(kind).values())
+    loaded = {name: entry_points.load(one) for name, one in entry_points.own(kind).items()}
+    if kind != "task_files":
+        assert registered.REGISTERED[kind] == loaded, "mypy checks these against their interfaces"
 
 
 def test_every_command_is_of_the_core_or_registered_and_none_is_both():
@@ -90,6 +95,7 @@ PLUGIN = """
 from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.imports import FirstPass
 from refusal_index.data.outcome import Grade, Question
+from refusal_index.plugins.confidence.method import Method
 
 SUFFIX = ".txt"
 
@@ -100,6 +106,11 @@ def questions(data):
 
 def passes(path, options):
     return (FirstPass(ASKED, None, None, Grade.CORRECT),)
+
+def scores(evidence):
+    return ()
+
+COIN = Method("coin", "the toss of a coin", scores)
 
 def export(runs, out):
     out.write_text("".join(run.title for run in runs))
@@ -118,6 +129,7 @@ def another(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "importers": "atlas = another_plugin:passes",
         "graders": "lenient = another_plugin:grade",
         "exporters": "titles = another_plugin",
+        "confidence_methods": "coin = another_plugin:COIN",
         "commands": "study = another_plugin:questions",
     }
     lines = (f"[{PREFIX}{kind}]\n{line}\n" for kind, line in kinds.items())
@@ -146,6 +158,14 @@ def test_a_grader_of_a_plugin_is_its_function():
     assert grader_of("lenient,openai/a")[1] == ("python:another_plugin:grade", "openai/a")
     with pytest.raises(SettingError, match=r"expected one of .*lenient.*did you mean 'lenient'"):
         grader_of("lenien")
+
+
+@pytest.mark.usefixtures("another")
+def test_a_confidence_method_of_a_plugin_is_found(monkeypatch):
+    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
+    assert [one.name for one in registry.methods_of(["coin", "likelihood"])] == ["likelihood", "coin"]
+    with pytest.raises(ConfidenceError, match="got 'coins'; did you mean 'coin'"):
+        registry.methods_of(["coins"])
 
 
 @pytest.mark.usefixtures("another")

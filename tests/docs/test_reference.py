@@ -21,7 +21,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import summarise, with_confidence
 from refusal_index.plugins.studies.study import study_specs
-from refusal_index.protocol.graders import RULES, Rule
+from refusal_index.protocol.graders import RULES
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.replies import REPLY_REASONS
 from refusal_index.render.summary import summary_document
@@ -112,8 +112,7 @@ def test_reasons_for_unscored_are_those_of_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
     written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED, NO_SCORE}
     written |= {NOT_GRADED.removeprefix("first_")}
-    # No rule of ours has the one that stands for a rule without a reason of its own.
-    written |= {rule.unscored_reason for rule in RULES.values()} - {Rule.unscored_reason}
+    written |= {rule.unscored_reason for rule in RULES.values()}
     assert named == written
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Question
 from refusal_index.data.outcome import LETTERS
-from refusal_index.protocol.graders import LABEL, choice_grade, named_choices
+from refusal_index.protocol.graders import LABEL, GraderKind, choice_grade, grade_by_rule, named_choices
 
 CAPITAL = Question(
     "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")
@@ -63,7 +64,7 @@ def test_a_choice_is_named_by_letter_text_or_both(said):
     ],
 )
 def test_contradictions_are_unscored_only_where_one_side_is_right(said, grade):
-    assert choice_grade(CAPITAL, said) is grade
+    assert grade_by_rule(GraderKind.CHOICE, CAPITAL, said) is grade
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,18 @@ def test_choices_that_look_like_labels_are_told_apart(choices, said, named):
 def test_without_a_right_answer_every_choice_is_wrong_and_none_is_ambiguous():
     question = Question("q", "?", None, choices=CAPITAL.choices)
     assert {choice_grade(question, said) for said in ("A", "B) Lima", "A) Lima", "Bonn")} == {Grade.INCORRECT}
-    assert choice_grade(question, "I cannot say.") is Grade.REFUSED
+    assert grade_by_rule(GraderKind.CHOICE, question, "I cannot say.") is Grade.REFUSED
+
+
+def test_a_choice_that_declines_is_a_refusal_unless_it_is_the_right_one_or_only_tags_refuse():
+    question = Question("q", "?", "Lima", choices=("Cuzco", "Lima", "Insufficient information to answer the question"))
+    assert grade_by_rule(GraderKind.CHOICE, question, "C") is Grade.REFUSED
+    assert (
+        grade_by_rule(GraderKind.CHOICE, question, "C) Insufficient information to answer the question")
+        is Grade.REFUSED
+    )
+    assert grade_by_rule(GraderKind.CHOICE, question, "C", None) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.CHOICE, replace(question, gold=question.choices[2]), "C") is Grade.CORRECT
 
 
 WORDS = st.lists(

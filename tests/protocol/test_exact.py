@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Question
-from refusal_index.protocol.grading import FOLDED, NUMBER, TOKEN, _quantity, _words, exact_grade, normalise
+from refusal_index.protocol import GraderKind, grade_by_rule
+from refusal_index.protocol.grading import FOLDED, NUMBER, TOKEN, _quantity, _words, normalise
 
 
 def grade(gold: str, prediction: str, *aliases: str) -> Grade:
-    return exact_grade(Question("q", "What is it?", gold, aliases), prediction)
+    return grade_by_rule(GraderKind.EXACT, Question("q", "What is it?", gold, aliases), prediction)
 
 
 SAME = [
@@ -316,5 +317,5 @@ def test_property_a_quantity_is_the_only_number_of_a_text(text):
 def test_a_megabyte_is_graded_in_no_time_however_many_answers_are_accepted(piece):
     question = Question("q", "?", "Lima", aliases=tuple(f"Lima {number}" for number in range(50)))
     started = time.process_time()
-    exact_grade(question, piece * (2**20 // len(piece)))
+    grade_by_rule(GraderKind.EXACT, question, piece * (2**20 // len(piece)))
     assert time.process_time() - started < 10

@@ -19,6 +19,7 @@ from refusal_index.protocol import (
     next_step,
 )
 from refusal_index.protocol.graders import RULES, Rule, pattern_grade, unscored_reason
+from refusal_index.protocol.refusals import FUNCTIONS, detector_of
 
 PLAIN = Question("plain", "Who?", "Ann")
 CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))
@@ -39,7 +40,7 @@ NO_GOLD = Question("none", "Who?", None)
     ],
 )
 def test_a_pattern_matches_from_end_to_end_whatever_the_case_and_the_punctuation_around(said, grade):
-    assert pattern_grade(PATTERN, said) is grade
+    assert grade_by_rule(GraderKind.REGEX, PATTERN, said) is grade
 
 
 def test_a_pattern_may_let_more_through():
@@ -61,6 +62,27 @@ def test_exact_goes_by_choices_where_there_are_such_and_regex_by_patterns():
     assert grade_by_rule(GraderKind.EXACT, PLAIN, "A") is Grade.INCORRECT
     assert grade_by_rule(GraderKind.REGEX, PATTERN, "in 1945") is Grade.CORRECT
     assert grade_by_rule(GraderKind.EXACT, PATTERN, "in 1945") is Grade.INCORRECT
+
+
+def test_what_recognises_refusals_can_be_replaced(monkeypatch):
+    said = "The passage does not say."
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("wording")) is Grade.REFUSED
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("tag")) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("NOT say")) is Grade.REFUSED
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("no comment")) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, "Ann", detector_of("ann")) is Grade.CORRECT
+    for refused in ("(", "python:mine:declines"):
+        with pytest.raises(text.PatternError):
+            detector_of(refused)
+    monkeypatch.setitem(FUNCTIONS, "python:mine:declines", lambda reply: reply.endswith("say."))
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("python:mine:declines")) is Grade.REFUSED
+
+
+def test_a_pattern_of_refusals_that_takes_for_ever_leaves_the_question_unscored(monkeypatch):
+    monkeypatch.setattr("refusal_index.protocol.refusals.SECONDS", 0.1)
+    said = Reply(Pass.FIRST, Role.MODEL, "a" * 60 + "!")
+    outcome = next_step(PLAIN, [said], GraderKind.EXACT, detector=detector_of("(a|aa)+$"))
+    assert (outcome.refused, outcome.unscored_reason) == (None, "first_rule_undecided")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in GraderKind if not kind.models])

@@ -15,7 +15,7 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.figures import sensitivity_rows
-from refusal_index.render.report.views import overview, run_view
+from refusal_index.render.report.page import overview, run_view
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.render.making import counts_table, report_run, rows

@@ -13,9 +13,18 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.panel import Chart, details, headline, panel_views, vertical
+from refusal_index.render.report.panel import Chart, panel_views, vertical
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate
 from tests.render.making import HOSTILE, report_run, rows
+
+
+def headline(found: PanelOfSteps) -> str:
+    return sentence(found.headline, "page")
+
+
+def details(found: PanelOfSteps) -> list[str]:
+    return [sentence(one, "page") for one in found.statements]
 
 
 def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = None, seed: int = 1) -> list[ReportRun]:
@@ -46,7 +55,7 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     assert headline(found) == (
         "It refuses more since step 2,000; that it knows better, or worse, what it does not know is not shown."
     )
-    refusals, errors, index, rests_on = details(found, "95 %")
+    refusals, errors, index, rests_on = details(found)
     assert refusals.startswith("The refusal rate is ")
     assert "before step 2,000" in refusals
     assert errors.startswith("No change is shown in how often it is wrong when it must answer: from step 2,000 on")
@@ -58,7 +67,7 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
 def test_a_steady_rise_is_no_jump():
     found = panel_of(of_steps([-1.5, -1.1, -0.7, -0.3, 0.1, 0.5]))
     assert headline(found).startswith("It refuses more since about step ")
-    assert "this is no single jump" in next(details(found, "95 %"))
+    assert "this is no single jump" in details(found)[0]
 
 
 def test_refusals_that_lose_touch_with_knowledge_are_said():
@@ -69,7 +78,7 @@ def test_refusals_that_lose_touch_with_knowledge_are_said():
 def test_where_nothing_is_shown_nothing_is_said():
     found = panel_of(of_steps([-0.8] * 5))
     assert headline(found) == "No change is shown over these 5 steps."
-    assert all(said.startswith("No change is shown in ") for said in list(details(found, "95 %"))[:3])
+    assert all(said.startswith("No change is shown in ") for said in details(found)[:3])
 
 
 def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
@@ -86,10 +95,7 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
 
 def test_where_no_step_has_an_index_that_is_said():
     found = panel_of(of_steps([-50.0] * 3))
-    assert (
-        "Nothing can be said of how closely its refusals follow its knowledge: 0 of 3 steps"
-        in list(details(found, ""))[2]
-    )
+    assert "Nothing can be said of how closely its refusals follow its knowledge: 0 of 3 steps" in details(found)[2]
 
 
 def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
@@ -97,13 +103,13 @@ def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared(
     assert headline(found) == (
         "It refuses more since step 2,000; whether it knows better what it does not know cannot be said."
     )
-    assert next(details(found, "95 %")).startswith("The refusal rate is 0\u00a0% on average before step 2,000 and ")
+    assert details(found)[0].startswith("The refusal rate is 0\u00a0% on average before step 2,000 and ")
 
 
 def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_has_one():
     found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
     assert found.metrics["refusal_rate"].change.row == 2
-    assert "from step 2,000 on it differs by" in list(details(found, "95 %"))[2]
+    assert "from step 2,000 on it differs by" in details(found)[2]
     assert headline(found).endswith("; that it knows better, or worse, what it does not know is not shown.")
 
 

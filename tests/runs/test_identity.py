@@ -26,6 +26,7 @@ from tests.runs.models import LOCAL, ROWS
 HARMFUL = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
+    "refusal": "tag",
     "seed": 1,
     "dataset": "own",
     "limit": 5,
@@ -159,7 +160,7 @@ def test_what_settings_are_given_in_makes_no_difference(names, random):
 
 def test_the_same_settings_always_name_the_same_folder():
     plan = prepare(Settings.of(model="almanac/small", limit=12))
-    assert plan.folder.path.name == "almanac-small-almanac-1dce1d02"
+    assert plan.folder.path.name == "almanac-small-almanac-8c1e6286"
 
 
 def test_every_field_of_a_question_counts():
@@ -189,7 +190,7 @@ def test_a_sample_of_another_seed_is_another_run_and_a_smaller_one_lies_within()
 
 def test_the_comparability_version_is_part_of_it(monkeypatch):
     before = planned()
-    monkeypatch.setattr(plan, "COMPARABILITY_VERSION", 2)
+    monkeypatch.setattr(plan, "COMPARABILITY_VERSION", COMPARABILITY_VERSION + 1)
     assert planned().folder.path != before.folder.path
 
 
@@ -221,7 +222,7 @@ def test_a_folder_graded_by_other_rules_is_kept_as_it_is(of_another_version):
     with pytest.raises(ComparabilityError, match=r"run was made under comparability version 0.*kept as they are"):
         rebuild(Path("run"))
     assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
-    with pytest.raises(RunFolderError, match="comparability_version: there 0, here 1"):
+    with pytest.raises(RunFolderError, match=f"comparability_version: there 0, here {COMPARABILITY_VERSION}"):
         ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
 
 
@@ -229,7 +230,7 @@ def test_it_is_graded_anew_on_request_and_is_of_this_version_then(of_another_ver
     models.ASKED.clear()
     run = rebuild(Path("run"), regrade=True)
     assert run.outcomes.equals(of_another_version.outcomes)
-    assert run.folder.read_settings()["comparability_version"] == 1
+    assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION
     assert ri.evaluate(models.answer, ROWS, out="run", **LOCAL).outcomes.equals(run.outcomes)
     assert not models.ASKED
 

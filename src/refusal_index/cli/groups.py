@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
@@ -63,6 +63,9 @@ CORE = (
 )
 """The commands that are modules of `commands/`; plugins register all others as ``refusal_index.commands``."""
 
+Command = Callable[..., None] | typer.Typer
+"""What a plugin registers as a command: a function with Typer's annotations, or several commands in a group."""
+
 
 class LazyCommands(Mapping[str, Any]):
     """Every command by its name, imported when it is looked up; a name that is not listed may be another plugin's."""
@@ -114,18 +117,20 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(name.ljust(width), text) for name, text in group.items()])
 
 
-def _load(name: str) -> Any:
+def _load(name: str) -> Command:
     if name in CORE:
         module = f"{name}_" if iskeyword(name) else name
-        return getattr(import_module(f"refusal_index.cli.commands.{module}"), module)
+        core: Command = getattr(import_module(f"refusal_index.cli.commands.{module}"), module)
+        return core
     plugin = entry_points.find("commands", name)
     if plugin is None:
         is_ours = any(name in group for group in GROUPS.values())
         raise entry_points.not_registered("commands") if is_ours else KeyError(name)
-    return entry_points.load(plugin)
+    found: Command = entry_points.load(plugin)
+    return found
 
 
-def _as_command(name: str, found: Any) -> Any:
+def _as_command(name: str, found: Command) -> Any:
     holder = new_group()
     holder.callback()(lambda: None)
     if isinstance(found, typer.Typer):

@@ -187,6 +187,8 @@ HELP = {
     "repeat_questions": "Ask only this many of the questions more than once. [default: all with --draws]",
     "grader": "'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as "
     "python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]",
+    "refusal": "What a rule takes for a refusal: 'wording' knows twelve languages, 'tag' only the UNANSWERED tag; or a "
+    "regular expression found in it, or a function as python:MODULE:FUNCTION.",
     "seed": "Seed of the sample of questions and of every request.",
     "prompts": "Prompt set: a name, or a TOML file.",
     "placement": "Where the instruction stands: 'user' or 'system' message.",

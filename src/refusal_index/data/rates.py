@@ -181,6 +181,11 @@ SHORT = {
 _SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
 
 
+def too_many_missing(missing: float, asked: int) -> bool:
+    """Whether more is missing of what was asked than is tolerated."""
+    return missing > MISSING_LIMIT * asked
+
+
 @dataclass(frozen=True)
 class Completeness:
     """How much of what was asked could be scored."""
@@ -195,7 +200,7 @@ class Completeness:
     @property
     def is_enough(self) -> bool:
         """Whether something was asked, and no more of it is missing than is tolerated."""
-        return self.missing_share is not None and self.missing_share <= MISSING_LIMIT
+        return self.asked > 0 and not too_many_missing(self.unscored, self.asked)
 
 
 @dataclass(frozen=True)
@@ -299,7 +304,7 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
     ungraded = answered.filter(_WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
-    lacking = str(ungraded.mode().sort()[0]) if ungraded.len() > MISSING_LIMIT * rows.height else None
+    lacking = str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
 
     def shown(found: Estimate) -> Estimate:
         if found.name in NEED_FORCED_ANSWERS:

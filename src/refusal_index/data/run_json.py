@@ -76,6 +76,20 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
     return shortened(settings[key], 40) if key in settings else "nothing"
 
 
+def refusal_setting(settings: Mapping[str, Any]) -> str | None:
+    """Return what a rule recognised refusals by, of a run's settings; None where models or functions grade.
+
+    Runs of before there was such a setting went by the tag.
+
+    >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
+    ('tag', None)
+    """
+    grader = settings.get("grader") or {"name": "exact"}
+    name = grader.get("name") or "exact"
+    by_rule = "/" not in name and not name.startswith("python:")
+    return grader.get("refusal", "tag") if by_rule else None
+
+
 STOPPED = "stopped"
 """Where `run.json` and `summary.json` say it."""
 
@@ -168,16 +182,6 @@ class Stop(_Noted):
     look: int
     looks: int
     why: str
-
-    @property
-    def sentence(self) -> str:
-        """Say it.
-
-        >>> Stop(400, 2000, 1, 5, "its interval is narrow enough").sentence
-        'Asked 400 of 2,000 questions: stopped as planned at look 1 of 5, since its interval is narrow enough.'
-        """
-        counted = f"Asked {self.asked:,} of {self.of:,} questions"
-        return f"{counted}: stopped as planned at look {self.look} of {self.looks}, since {self.why}."
 
 
 class TruthfulnessWeights(NamedTuple):
@@ -377,6 +381,7 @@ SETTINGS: Mapping[str, Check] = {
     "grader": OBJECT_OR_NULL,
     "grader.name": A_TEXT,
     "grader.second": A_TEXT_OR_NULL,
+    "grader.refusal": A_TEXT,
     "prompts": OBJECT,
     "prompts.variants": ("a list of names", _is_names),
     "seed": WHOLE,

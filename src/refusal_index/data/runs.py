@@ -11,10 +11,11 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.confidence import scores_of_outcomes
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, suggestion
+from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.data.folder import Asked, RunFolder, member_of_set, set_members
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.rates import variant_groups
+from refusal_index.data.run_json import refusal_setting
 from refusal_index.data.sampling import OWN_COLUMNS, OutcomeMatrix, Sampling, outcome_matrix
 
 NEARLY_ALL = 0.9
@@ -173,6 +174,18 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     known = [run.settings for run in runs if run.settings]
     keys = ("dataset", "grader", "prompts", "placement", "decoding", "comparability_version")
     return tuple(key for key in keys if any(settings.get(key) != known[0].get(key) for settings in known))
+
+
+def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
+    """Raise OutcomeTableError if rules recognised refusals in different ways: what they count is not the same."""
+    ways = [(run.label, refusal_setting(run.settings)) for run in runs if run.settings]
+    by_rule = [(label, way) for label, way in ways if way is not None]
+    if len({way for _, way in by_rule}) > 1:
+        listed = "; ".join(f"{label}: {shortened(way)}" for label, way in by_rule)
+        raise OutcomeTableError(
+            f"expected runs whose refusals are recognised in one way, got several ({listed}); grade one anew with "
+            "'refusal-index regrade' and the --refusal of the other"
+        )
 
 
 def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 import polars as pl
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import MISSING_LIMIT, Completeness, ForcedRefusals
+from refusal_index.data.rates import Completeness, ForcedRefusals, too_many_missing
 from refusal_index.data.sampling import SamplingSummary
 from refusal_index.findings.draws import DrawsSummary
 from refusal_index.findings.sensitivity import LEVEL, MissingRange, failures_by_refusal
@@ -24,6 +24,18 @@ KNOWLEDGE_LIMIT = 0.01
 
 SMALL_CELL = 5
 """Questions in a cell, found or expected, below which the interval need not have its nominal coverage."""
+
+REPEATED_LIMIT = 0.03
+"""Share of the wrong answers above which one that begins with the same sentence may be a refusal."""
+
+FEWEST_REPEATED = 5
+"""Wrong answers that begin with the same sentence below which it may be chance."""
+
+FEWEST_WORDS = 4
+"""Words that make a sentence; the same name may be a wrong answer to many questions."""
+
+LONGEST_QUOTED = 200
+"""Characters of a sentence that are quoted."""
 
 FEW_REPEATED = 50
 """Questions sampled more than once below which their reliabilities are mostly chance."""
@@ -60,6 +72,39 @@ def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Statement]:
         yield Statement(ONE_CLUSTER, "grave", values)
     elif sampling.few:
         yield Statement("few_clusters", "grave", values)
+
+
+def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
+    """Yield the cautions that a rule may have missed refusals: it found none, or wrong answers share a sentence.
+
+    - `rows`: one variant, one row a question, with ``first_reply``.
+    - `refusals`: how many were recognised by what; without ``wording`` no rule graded.
+    """
+    if refusals is None or "wording" not in refusals:
+        return
+    answered = rows.filter(pl.col("refused").not_())
+    if answered.height and not rows["refused"].any():
+        yield Statement("no_refusals_found", "note", {"answered": answered.height})
+    wrong = answered.filter("wrong")
+    sentences = wrong.select(sentence=_first_sentence(pl.col("first_reply"))).filter(_is_sentence(pl.col("sentence")))
+    same = sentences.group_by(pl.col("sentence").str.to_lowercase().alias("key")).agg(pl.len(), pl.first("sentence"))
+    most = same.sort("len", "key", descending=[True, False]).head(1)
+    for _, count, sentence in most.iter_rows():
+        if count >= FEWEST_REPEATED and count > REPEATED_LIMIT * wrong.height:
+            yield Statement("repeated_sentence", "grave", {"sentence": sentence, "count": count, "wrong": wrong.height})
+
+
+def _first_sentence(reply: pl.Expr) -> pl.Expr:
+    """Return how a reply begins, without tags and reasoning and on one line."""
+    plain = reply.str.replace_all(
+        r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>", ""
+    )
+    plain = plain.str.replace_all(r"\s+", " ").str.strip_chars()
+    return pl.coalesce(plain.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), plain).str.slice(0, LONGEST_QUOTED)
+
+
+def _is_sentence(text: pl.Expr) -> pl.Expr:
+    return text.str.count_matches(" ").ge(FEWEST_WORDS - 1) | text.str.contains(r"\x{3002}")
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
@@ -114,7 +159,7 @@ def _incomplete(estimate: Estimate, completeness: Completeness) -> Iterator[Stat
     only_first = estimate.reason == FORCED_NOT_ASKED
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
     missing = sum(reasons.values())
-    if missing > MISSING_LIMIT * completeness.asked:
+    if too_many_missing(missing, completeness.asked):
         counts = {"missing": missing, "asked": completeness.asked, "reasons": reasons}
         yield Statement("incomplete", "grave", {**counts, "only_first": only_first})
 

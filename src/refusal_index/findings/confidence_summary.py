@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from refusal_index.data.confidence import is_trained
 from refusal_index.data.files import plain
-from refusal_index.data.rates import MISSING_LIMIT, variant_groups
+from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.statement import Statement
@@ -209,7 +209,7 @@ class MethodSummary:
         if self.without_score or self.without_grade:
             values = {"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade}
             yield Statement("method_left_out", values=values)
-        if self.questions and self.asked - replies > MISSING_LIMIT * self.asked:
+        if self.questions and too_many_missing(self.asked - replies, self.asked):
             yield Statement("scored_in_part", "grave", {"questions": self.questions, "asked": self.asked})
         count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))
         if self.questions and count < FEW_OF_A_KIND:

@@ -245,11 +245,10 @@ def pool(
     - `groups`: with the columns `POOLED` at least; those of a model and dataset follow each other.
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     """
-    for (model, dataset), members in groupby(groups, key=lambda group: (group.model, group.dataset)):
+    for source, members in groupby(groups, key=lambda group: (group.model, group.dataset)):
         found = _joint_indices(members, confidence_level, is_deterministic)
         if found is not None:
-            names, joint, corrected = found
-            yield replace(_pooled(names, joint, corrected, confidence_level), model=model, dataset=dataset)
+            yield _pooled(source, *found, confidence_level)
 
 
 def _joint_indices(
@@ -257,7 +256,7 @@ def _joint_indices(
 ) -> tuple[tuple[str, ...], JointIndex, Estimate | None] | None:
     """Return names of variants, their joint index, and the corrected one; None for fewer than two.
 
-    What comes after it needs no table: all of them together are held here and nowhere else.
+    The tables of all variants are held here and nowhere else.
     """
     variants = tuple(groups)
     tables = [group.outcomes for group in variants]
@@ -271,20 +270,23 @@ def _joint_indices(
     return tuple(str(group.variant) for group in variants), joint, corrected
 
 
-def _pooled(names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None, level: float) -> PooledSummary:
+def _pooled(
+    source: tuple[str | None, str | None],
+    names: tuple[str, ...],
+    joint: JointIndex,
+    corrected: Estimate | None,
+    level: float,
+) -> PooledSummary:
     result, between = joint.result, joint.result.between_prompts
-    new_prompt = None if between.estimate is None else result.estimate
+    new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
     return PooledSummary(
-        model=None,
-        dataset=None,
+        *source,
         variants=names,
         refusal_index=joint.index,
         standard_error=result.standard_error,
         corrected_refusal_index=corrected,
         between_prompts=Estimate.of(between, between.confidence_interval(level)),
-        new_prompt=Estimate(
-            new_prompt, *result.prediction_interval(level).or_none(), status=between.status, reason=between.reason
-        ),
+        new_prompt=Estimate(*new, status=between.status, reason=between.reason),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
     )

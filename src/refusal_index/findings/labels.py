@@ -22,7 +22,9 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, variant_groups
 from refusal_index.data.sampling import first_draws
-from refusal_index.data.tables import Kind, TextTable, csv_text, read_text, undo_safe
+from refusal_index.data.table_files import csv_text, undo_safe
+from refusal_index.data.tables import Kind, TextTable, read_text
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
@@ -103,8 +105,8 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     return chosen.with_columns(inclusion_probability=pl.len().over(cell) / pl.col("_size")).select(SHEET)
 
 
-def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float) -> tuple[int, str]:
-    """Return how many labels an interval of each variant's index takes, in all, and say so.
+def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float) -> Statement:
+    """State how many labels an interval of each variant's index takes, in all.
 
     First answers are labelled for each variant, forced ones for all of them at once.
 
@@ -135,10 +137,8 @@ def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float
         needed[source] = needed.get(source, 0) + plan.n
     # The sheet deals answers to all models and datasets alike.
     total = max(needed.values(), default=0) * len(needed)
-    return total, (
-        f"{total:,} labels: by them RI is expected to be known to +-{half_width:g} at 95 %, if "
-        f"{100 * grader_error:.3g} % of right and of wrong answers are misgraded"
-    )
+    values = {"labels": total, "half_width": half_width, "grader_error": grader_error}
+    return Statement("labels_needed", "conclusion", values)
 
 
 def labelled_arrays(outcomes: pl.DataFrame, labels: Labels, variant: str | None) -> dict[str, np.ndarray]:

@@ -10,9 +10,17 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import MISSING_LIMIT, never_forced
+from refusal_index.data.rates import never_forced, too_many_missing
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match, chosen_variant, differing_settings, match, shared_variants
+from refusal_index.data.runs import (
+    ComparedRun,
+    Match,
+    check_same_refusals,
+    chosen_variant,
+    differing_settings,
+    match,
+    shared_variants,
+)
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe, first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import INDEX
@@ -101,8 +109,10 @@ def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[s
     """Match the questions of each variant to compare, by its name.
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
-    without variants, as one that answers by a score, stands beside each variant of the others.
+    without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
+    if they share no variant, or their refusals were recognised in different ways.
     """
+    check_same_refusals(runs)
     return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
 
 
@@ -180,7 +190,7 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
             }
             for variant, one in missing_ranges(run.variants).items()
         ]
-        many = any(one["questions"] > MISSING_LIMIT * one["asked"] for one in missing)
+        many = any(too_many_missing(one["questions"], one["asked"]) for one in missing)
         if missing:
             values = {"run": run.label, "missing": missing, "many": many}
             yield Statement("missing_grades", "grave" if many else "note", values)

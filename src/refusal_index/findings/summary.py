@@ -39,7 +39,7 @@ from refusal_index.data.sampling import (
     sampled_table,
     sampling_summary,
 )
-from refusal_index.findings.cautions import cautions, draws_cautions, sampling_cautions
+from refusal_index.findings.cautions import cautions, draws_cautions, refusal_cautions, sampling_cautions
 from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX
@@ -110,6 +110,9 @@ class VariantSummary:
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
     sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
     further_draws: Completeness | None = None  # what is missing of the draws behind the first; None without such
+    # how many refusals were recognised by tag, wording, choice or judge, of which only a rule counts wordings; None
+    # where that is not known
+    refusals: Mapping[str, int] | None = None
 
     @property
     def name(self) -> str:
@@ -210,6 +213,7 @@ def summarise(
     table: pl.DataFrame | pl.LazyFrame,
     *,
     usage: Mapping[str | None, Usage] | None = None,
+    refusals: Mapping[str | None, Mapping[str, int]] | None = None,
     prices: Prices = UNPRICED,
     penalty: float = DEFAULT_PENALTY,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
@@ -221,6 +225,7 @@ def summarise(
 
     - `table`: an outcome table, in memory or in a file; rows of different models and datasets are kept apart.
     - `usage`: what each variant took, by its name.
+    - `refusals`: how many refusals of each variant were recognised by what, by its name.
     - `prices`: that the costs in `usage` were computed with.
     - `penalty`: of the weighted score.
     - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
@@ -235,12 +240,19 @@ def summarise(
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
     (0.0, 'refusal_index', 'nobody_refused')
     """
-    known, worth = usage or {}, checked_payoffs(penalty, truthfulness_weights)
+    known, ways, worth = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
+    columns = (*COUNTED, "first_reply") if any("wording" in one for one in ways.values()) else COUNTED
     variants = tuple(
         _variant_summary(
-            group, known.get(group.variant), worth, confidence_level, sampling, is_deterministic=is_deterministic
+            group,
+            known.get(group.variant),
+            ways.get(group.variant),
+            worth,
+            confidence_level,
+            sampling,
+            is_deterministic=is_deterministic,
         )
-        for group in each_group(table, COUNTED)
+        for group in each_group(table, columns)
     )
     pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
@@ -273,6 +285,7 @@ def is_complete(summary: Summary) -> bool:
 def _variant_summary(
     group: VariantGroup,
     usage: Usage | None,
+    refusals: Mapping[str, int] | None,
     worth: Payoffs,
     level: float,
     sampling: Sampling,
@@ -296,6 +309,7 @@ def _variant_summary(
         forced_refusals=forced,
         warnings=(
             *sampling_cautions(sampling_found),
+            *refusal_cautions(rows, refusals),
             *draws_cautions(group.outcomes, draws, further),
             *cautions(table, index, complete, missing, forced),
         ),
@@ -305,6 +319,7 @@ def _variant_summary(
         missing=missing,
         sampling=sampling_found,
         further_draws=further,
+        refusals=refusals,
     )
 
 
@@ -331,6 +346,20 @@ def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
         mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
         return {one["variant"]: usage_of(one["usage"]) for one in mine if one["usage"]}
     except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
+    """Read how the refusals of each variant were recognised from the summary in a run's folder; empty without one."""
+    try:
+        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
+        return {
+            one["variant"]: {str(way): int(count) for way, count in one["refusals"].items()}
+            for one in mine
+            if one.get("refusals")
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

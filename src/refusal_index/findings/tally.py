@@ -9,7 +9,7 @@ from typing import Any
 
 from refusal_index.data.imports.first_pass import FirstPass
 from refusal_index.data.outcome import Grade
-from refusal_index.data.rates import MISSING_LIMIT
+from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
@@ -79,7 +79,7 @@ def _tally(
     reasons = Counter(one.outcome().unscored_reason or "" for one in group if one.grade in (None, Grade.UNSCORED))
     # The forced answers decide between the cells of the refused, and no metric of the first pass looks at them.
     table = ContingencyTable(refused, 0, incorrect, correct)
-    known = unscored <= MISSING_LIMIT * len(group)
+    known = not too_many_missing(unscored, len(group))
     found = {one.name: one for one in metrics(table, penalty=penalty)} if known else {}
     return Tally(
         model=model,

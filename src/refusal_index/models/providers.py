@@ -5,13 +5,17 @@ A plugin registers a provider in the group ``refusal_index.models``, under the p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from refusal_index import entry_points
 from refusal_index.models.requests import Client
 from refusal_index.models.settings import RequestSettings
 from refusal_index.protocol import Message, about_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class ModelProvider(Protocol):
@@ -52,6 +56,22 @@ class ModelProvider(Protocol):
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:  # noqa: ARG002 - of the interface
         """Count the tokens of a conversation, exactly if the provider can."""
         return sum(about_tokens(one.content) for one in messages)
+
+    async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Answer a request of OpenAI's chat API with the status and body of a response; for Ray, by embedded models."""
+        raise NotImplementedError(f"{model} answers no requests of OpenAI's chat API")
+
+    def layers(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
+        """Return how many layers a model has whose hidden states can be read; None where they cannot."""
+        return None
+
+    def weights_sha256(self, model: str) -> str:  # noqa: ARG002 - of the interface
+        """Return the hash of a model's weights, which tells whether stored hidden states are still its own."""
+        return ""
+
+    def hidden_states(self, model: str, conversations: Sequence[Sequence[Message]]) -> NDArray[np.float32]:
+        """Return the hidden states at the end of each conversation, shape (n, layers + 1, size)."""
+        raise NotImplementedError(f"{model} shows no hidden states of {len(conversations)} conversations")
 
 
 def provider_of(name: str) -> tuple[ModelProvider | None, str]:

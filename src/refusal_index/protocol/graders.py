@@ -10,8 +10,9 @@ from enum import StrEnum
 from refusal_index.data.outcome import LETTERS, Grade, Question
 from refusal_index.data.text import matches
 from refusal_index.errors import RefusalIndexError
-from refusal_index.protocol.grading import declines, exact_grade, same
-from refusal_index.protocol.replies import DECORATION
+from refusal_index.protocol.grading import exact_grade, same
+from refusal_index.protocol.refusals import Detector, refuses
+from refusal_index.protocol.replies import DECORATION, read_reply
 
 LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets would take hours
     r"\W*+(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*+(?:(?:is\b|:)\s*+)?)?"
@@ -25,7 +26,7 @@ def choice_grade(question: Question, prediction: str) -> Grade:
 
     A choice is named by its letter ("B", "(b)", "Answer: B"), by its text, compared as the exact grader compares, or by
     both ("B) Lima"). Where letter and text name different choices, one of them the right one, nobody knows which was
-    meant: that is unscored. Whoever names several choices, or none, is incorrect, unless they do nothing but decline.
+    meant: that is unscored. Whoever names several choices, or none, is incorrect.
 
     Parameters
     ----------
@@ -45,8 +46,6 @@ def choice_grade(question: Question, prediction: str) -> Grade:
     <Grade.UNSCORED: 'unscored'>
     """
     named = named_choices(question, prediction)
-    if not named:
-        return Grade.REFUSED if declines(prediction) else Grade.INCORRECT
     if question.gold not in named:
         return Grade.INCORRECT
     return Grade.CORRECT if len(named) == 1 else Grade.UNSCORED
@@ -83,8 +82,7 @@ def _by_text(question: Question, text: str) -> set[str]:
 def pattern_grade(question: Question, prediction: str) -> Grade:
     """Grade `prediction` by the question's regular expression, which must match it from end to end.
 
-    Case is ignored, a dot matches line breaks, and punctuation around the prediction may go. Where nothing matches, a
-    prediction that does nothing but decline is refused, and everything else is incorrect.
+    Case is ignored, a dot matches line breaks, and punctuation around the prediction may go.
 
     A pattern that cannot be matched in time, as one whose repetitions are nested may, leaves the prediction unscored.
 
@@ -111,7 +109,7 @@ def pattern_grade(question: Question, prediction: str) -> Grade:
                 return Grade.CORRECT
         except TimeoutError:
             return Grade.UNSCORED
-    return Grade.REFUSED if declines(prediction) else Grade.INCORRECT
+    return Grade.INCORRECT
 
 
 SHOWN = 5
@@ -188,15 +186,46 @@ def rule_of(kind: GraderKind, question: Question) -> Rule:
     return CHOICE_RULE if kind is GraderKind.EXACT and question.choices else RULES[kind]
 
 
-def grade_by_rule(kind: GraderKind, question: Question, prediction: str) -> Grade:
+def grade_by_rule(kind: GraderKind, question: Question, prediction: str, detector: Detector | None = refuses) -> Grade:
     """Grade `prediction` without a model; a question without a gold answer has only wrong answers and refusals.
+
+    What would be incorrect is refused where `detector` says so: of the prediction or, if it names one choice, of that
+    choice. A detector that takes too long leaves it unscored.
 
     Examples
     --------
     >>> grade_by_rule(GraderKind.EXACT, Question("q", "Who was it?", None), "Ann")
     <Grade.INCORRECT: 'incorrect'>
+    >>> grade_by_rule(GraderKind.EXACT, Question("q", "Who was it?", "Ann"), "The passage does not say.")
+    <Grade.REFUSED: 'refused'>
+    >>> asked = Question("q", "Who was it?", "Ann", choices=("Ann", "Eve", "Insufficient information to answer"))
+    >>> grade_by_rule(GraderKind.CHOICE, asked, "C")
+    <Grade.REFUSED: 'refused'>
     """
-    return rule_of(kind, question).grade(question, prediction)
+    grade = rule_of(kind, question).grade(question, prediction)
+    if grade is not Grade.INCORRECT or detector is None:
+        return grade
+    named = named_choices(question, prediction) if question.choices else set()
+    try:
+        return Grade.REFUSED if detector(named.pop() if len(named) == 1 else prediction, question) else grade
+    except TimeoutError:
+        return Grade.UNSCORED
+
+
+def recognised_by(kind: GraderKind, question: Question, reply: str) -> str:
+    """Return what showed that a first reply refused: ``"tag"``, ``"judge"``, ``"choice"`` or ``"wording"``.
+
+    Examples
+    --------
+    >>> recognised_by(GraderKind.EXACT, Question("q", "Who was it?", "Ann"), "<answer>UNANSWERED</answer>")
+    'tag'
+    """
+    reading = read_reply(reply)
+    if reading.refused:
+        return "tag"
+    if kind.models:
+        return "judge"
+    return "choice" if question.choices and named_choices(question, reading.answer) else "wording"
 
 
 def unscored_reason(kind: GraderKind, question: Question) -> str:

@@ -220,19 +220,6 @@ NUMBER = re.compile(
 POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 UNLIMITED = Context(traps=[])  # a reply may hold a number beyond any range
 ARTICLES = frozenset({"a", "an", "the"})
-DECLINE = re.compile(
-    r"\b(?:un(?:answered|answerable|available|known|sure|certain|able)"
-    r"|not (?:attempted|available|certain|enough|known|sure)"
-    r"|(?:do not|dont|cannot|can not|cant|could not|couldnt) (?:know|say|tell|answer|recall|remember|determine|have|be)"
-    r"|does not (?:contain|give|mention|provide|say|specify|state)"
-    r"|no (?:idea|answer|clue)"
-    r"|n a)\b"
-)
-FILLER = re.compile(
-    r"\b(?:a|afraid|am|an|and|answer|any|apologi[sz]e|are|at|be|but|certain|certainty|confidently|context|correct"
-    r"|determined?|enough|for|give|have|i|im|in|information|is|it|its|just|me|moment|of|or|passage|provide|question"
-    r"|really|reliable|say|sorry|sufficient|sure|tell|text|that|the|there|this|to|unfortunately|was|we|with)\b"
-)
 
 
 def exact_grade(question: Question, prediction: str) -> Grade:
@@ -240,9 +227,8 @@ def exact_grade(question: Question, prediction: str) -> Grade:
 
     Correct is a prediction that equals the gold answer or an alias after normalisation: case, accents, punctuation,
     articles and white space are ignored, and numbers agree to less than half of the gold answer's last written figure,
-    with the same words around them or none. Otherwise a prediction that does nothing but decline is refused,
-    and everything else is incorrect: whoever hedges and then names an answer has attempted it. Where there is no gold
-    answer, nothing is correct.
+    with the same words around them or none. Everything else is incorrect. Where there is no gold answer, nothing is
+    correct.
 
     Parameters
     ----------
@@ -256,15 +242,11 @@ def exact_grade(question: Question, prediction: str) -> Grade:
     >>> louvre = Question("q", "How many rooms has the Louvre?", "403 rooms")
     >>> exact_grade(louvre, "403")
     <Grade.CORRECT: 'correct'>
-    >>> exact_grade(louvre, "Sorry, I don't know.")
-    <Grade.REFUSED: 'refused'>
     >>> exact_grade(louvre, "I don't know, perhaps 400")
     <Grade.INCORRECT: 'incorrect'>
     """
     accepted = () if question.gold is None else (question.gold, *question.aliases)
-    if any(same(answer, prediction) for answer in accepted):
-        return Grade.CORRECT
-    return Grade.REFUSED if declines(prediction) else Grade.INCORRECT
+    return Grade.CORRECT if any(same(answer, prediction) for answer in accepted) else Grade.INCORRECT
 
 
 @lru_cache(maxsize=8)  # a reply is compared with every accepted answer
@@ -294,18 +276,6 @@ def _words(text: str) -> list[str]:
 def _is_silent(character: str) -> bool:
     """Whether it is an accent, or a sign that is not seen such as a soft hyphen."""
     return unicodedata.combining(character) > 0 or unicodedata.category(character) == "Cf"
-
-
-def declines(prediction: str) -> bool:
-    """Whether a prediction declines to answer and says nothing else.
-
-    Examples
-    --------
-    >>> declines("Sorry, I cannot answer that."), declines("I don't know, perhaps 400")
-    (True, False)
-    """
-    rest, declines = DECLINE.subn(" ", normalise(prediction))
-    return declines > 0 and not FILLER.sub("", rest).strip()
 
 
 @dataclass(frozen=True)

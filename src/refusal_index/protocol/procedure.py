@@ -28,6 +28,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Questio
 from refusal_index.protocol.graders import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.grading import grader_prompt, read_verdict
 from refusal_index.protocol.prompts import AUXILIARY, FORCED, UNANSWERED, PromptSet, PromptSetError
+from refusal_index.protocol.refusals import Detector, refuses
 from refusal_index.protocol.replies import REPLY_REASONS, StopReason, read_reply
 
 
@@ -271,7 +272,12 @@ def next_request(
 
 
 def next_step(
-    question: Question, replies: Sequence[Reply], grader: GraderKind, *, force_answered: bool = False
+    question: Question,
+    replies: Sequence[Reply],
+    grader: GraderKind,
+    *,
+    force_answered: bool = False,
+    detector: Detector | None = refuses,
 ) -> Step | Outcome:
     """Return the step that `next_request` would put into words, or the outcome: so a log is read without its prompts.
 
@@ -283,8 +289,10 @@ def next_step(
         Who grades what the UNANSWERED tag does not settle.
     force_answered
         As for `next_request`. A forced reply that is there already is judged whatever this says.
+    detector
+        What a rule recognises refusals by beside the tag.
     """
-    first = _judge(Pass.FIRST, question, replies, grader)
+    first = _judge(Pass.FIRST, question, replies, grader, detector)
     if isinstance(first, Step):
         return first
     if first.grade is Grade.UNSCORED:
@@ -293,7 +301,7 @@ def next_step(
         return _outcome(first)
     if question.gold is None:
         return _outcome(first, _Verdict(Grade.INCORRECT, None))  # no answer could be right: none is paid for
-    forced = _judge(Pass.FORCED, question, replies, grader)
+    forced = _judge(Pass.FORCED, question, replies, grader, detector)
     return forced if isinstance(forced, Step) else _outcome(first, forced)
 
 
@@ -307,7 +315,7 @@ def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader:
     >>> pass_outcome(Pass.PROBE, question, [said], GraderKind.EXACT).wrong
     False
     """
-    verdict = _judge(of, question, replies, grader)
+    verdict = _judge(of, question, replies, grader, refuses)
     return verdict if isinstance(verdict, Step) else _outcome(verdict)
 
 
@@ -315,7 +323,9 @@ def _was_forced(replies: Sequence[Reply]) -> bool:
     return any(reply.pass_ is Pass.FORCED for reply in replies)
 
 
-def _judge(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | _Verdict:
+def _judge(
+    of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, detector: Detector | None
+) -> Step | _Verdict:
     """Return the verdict on one pass, or the step that it still needs."""
     said = [reply for reply in replies if reply.pass_ is of and reply.role is Role.MODEL]
     if not said:
@@ -326,15 +336,21 @@ def _judge(of: Pass, question: Question, replies: Sequence[Reply], grader: Grade
         return _Verdict(Grade.UNSCORED, text, f"{of}_{reading.unscored_reason}")
     if reading.refused:
         return _Verdict(Grade.REFUSED, text)
-    return _graded(of, reading.answer, text, question, replies, grader)
+    return _graded(of, reading.answer, text, question, replies, grader, detector)
 
 
 def _graded(
-    of: Pass, prediction: str, text: str, question: Question, replies: Sequence[Reply], grader: GraderKind
+    of: Pass,
+    prediction: str,
+    text: str,
+    question: Question,
+    replies: Sequence[Reply],
+    grader: GraderKind,
+    detector: Detector | None,
 ) -> Step | _Verdict:
     """Return the verdict on an answer, by a rule or by all models that grade, or the step that it still needs."""
     if not grader.models:
-        grade = grade_by_rule(grader, question, prediction)
+        grade = grade_by_rule(grader, question, prediction, detector)
         return _Verdict(grade, text, f"{of}_{unscored_reason(grader, question)}" if grade is Grade.UNSCORED else None)
     grades: list[Grade] = []
     for asked in GRADERS[: grader.models]:
@@ -459,6 +475,8 @@ class TwoPass:
         Who grades what the UNANSWERED tag does not settle.
     wording
         Prompts, variant and placement; None where replies are only read.
+    detector
+        What a rule recognises refusals by beside the tag.
 
     Examples
     --------
@@ -469,13 +487,14 @@ class TwoPass:
 
     grader: GraderKind
     wording: Protocol | None = None
+    detector: Detector | None = refuses
     asks_first: bool = True
     asks_model: bool = True
     passes: tuple[Pass, ...] = TWO_PASSES
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return what is next, or the outcome when nothing is."""
-        return next_step(question, replies, self.grader, force_answered=force_answered)
+        return next_step(question, replies, self.grader, force_answered=force_answered, detector=self.detector)
 
     def request(self, step: Step, question: Question) -> Request:
         """Put a step into words."""
@@ -500,7 +519,9 @@ class ForcedPass(TwoPass):
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return what is next, or the outcome when nothing is."""
-        return next_step(question, [REFUSAL, *replies], self.grader, force_answered=force_answered)
+        return next_step(
+            question, [REFUSAL, *replies], self.grader, force_answered=force_answered, detector=self.detector
+        )
 
 
 @dataclass(frozen=True)
@@ -531,7 +552,7 @@ class Regrading(TwoPass):
         """
         # A forced reply that is there is judged in any case; without a right answer its grade is known without one.
         known = force_answered and question.gold is None
-        step = next_step(question, replies, self.grader, force_answered=known)
+        step = next_step(question, replies, self.grader, force_answered=known, detector=self.detector)
         if isinstance(step, Outcome) or step.role is not Role.MODEL:
             return step
         first = next((reply for reply in replies if (reply.pass_, reply.role) == (Pass.FIRST, Role.MODEL)), None)

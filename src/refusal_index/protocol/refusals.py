@@ -4,8 +4,9 @@ A reply refuses if it is nothing but words such as "unknown", or if it opens or 
 and gives no answer beside it. It does not refuse if it contains the gold answer, if it guesses ("I am not sure, perhaps
 400"), or if a clause answers after all ("I don't know who told you that, but it was Paris").
 
-The phrases are data, in `refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models,
-which exist for Czech and English.
+A rule-based grader uses this unless it is given `tag`, a regular expression or a function. The phrases are data, in
+`refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models, which exist for Czech and
+English.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import re
 import string
 import tomllib
 import unicodedata
-from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache, partial
 from importlib import resources
 
 from refusal_index.data.outcome import Question
+from refusal_index.data.text import SECONDS, PatternError, compiled
 
 MAX_LENGTH = 2000
 """Characters of a reply that are searched."""
@@ -34,6 +36,12 @@ SENTENCE_END = re.compile(r"(?<=[^\W\d_]{2}[.!?]) |(?<=\d{4}[.!?]) |(?<=。)|(?<
 ADDED = re.compile(r" ?[,;-] ")
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 OUTER = string.punctuation + string.whitespace + "。、"
+
+WORDING, TAG = "wording", "tag"
+"""How refusals are recognised by a rule: by their tag and wording, or by their tag alone."""
+
+Detector = Callable[[str, Question], bool]
+"""Tells whether an answer that a rule takes for wrong declines to answer."""
 
 Patterns = Mapping[str, re.Pattern[str]]
 
@@ -113,7 +121,7 @@ def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | Non
 def _answers(sentence: str, declined: re.Match[str], later: Sequence[str], patterns: Patterns) -> bool:
     """Whether a reply answers in spite of its refusal: by a guess, or by a clause or a few words without a reason."""
     before, after = sentence[: declined.start()], sentence[declined.end() :]
-    if any(map(patterns["hedges"].search, (before, after))) or any(map(patterns["guesses"].search, later)):
+    if any(map(patterns["hedges"].search, (before, after))) or any(map(patterns["guesses"].search, (after, *later))):
         return True
     contrast, added = patterns["but"].search(after), ADDED.match(after)
     clauses = [after[contrast.end() :]] if contrast else []
@@ -132,3 +140,51 @@ def _contains_gold(text: str, declined: str, question: Question) -> bool:
 
 def _words(text: str) -> str:
     return f" {' '.join(WORD.findall(_folded(text)))} "
+
+
+FUNCTIONS: dict[str, Callable[[str], bool]] = {}
+"""Functions that recognise refusals in this process, by name: a folder that names one does not have it run."""
+
+
+def detector_of(refusal: str) -> Detector | None:
+    """Return what recognises refusals beside the tag; None for nothing.
+
+    Parameters
+    ----------
+    refusal
+        ``"wording"``, ``"tag"``, the name of one of `FUNCTIONS`, or a regular expression that is found in refusals.
+
+    Raises
+    ------
+    PatternError
+        If it is no regular expression, or a function that was not given in this process.
+
+    Examples
+    --------
+    >>> detector_of("no comment")("No comment!", Question("q", "Who?", "Ann"))
+    True
+    >>> detector_of("tag") is None
+    True
+    """
+    if refusal == TAG:
+        return None
+    if refusal == WORDING:
+        return refuses
+    if refusal in FUNCTIONS:
+        return partial(_by_function, FUNCTIONS[refusal])
+    if refusal.startswith("python:"):
+        raise PatternError(
+            f"refusals are recognised by the function {refusal}, which is run only if you name it: repeat the command "
+            "that made the run, with the option --refusal"
+        )
+    compiled(refusal)
+    return partial(_by_pattern, refusal)
+
+
+def _by_function(function: Callable[[str], bool], reply: str, _question: Question) -> bool:
+    return bool(function(reply))
+
+
+def _by_pattern(pattern: str, reply: str, _question: Question) -> bool:
+    """Search with a time limit; raises TimeoutError."""
+    return compiled(pattern).search(reply, timeout=SECONDS) is not None

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NoReturn, TypeGuard
 
@@ -83,6 +84,10 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     >>> read_reply("<answer>Par", StopReason.LENGTH).unscored_reason
     'truncated'
     """
+    return (_cached if len(text) <= LONGEST_CACHED else _read)(text, stop_reason)
+
+
+def _read(text: str, stop_reason: StopReason) -> Reading:
     if stop_reason is StopReason.LENGTH:
         return _unscored(TRUNCATED)
     if stop_reason is StopReason.CONTENT_FILTER:
@@ -96,6 +101,11 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
         return _unscored(EMPTY)
     refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
     return Reading(answer, refused, well_formed=len(tagged) == 1 and marks == 2)
+
+
+LONGEST_CACHED = 20_000  # characters
+_cached = lru_cache(maxsize=256)(_read)
+"""A reply is read again for each request that may follow it, and once more for its outcome."""
 
 
 def answer_start(text: str, answer: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,8 @@ def evaluate(
     grader
         ``"exact"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, a model of
         Inspect's, or a function from a `Question` and an answer's text to True, False or a grade's name. The dataset's
-        own unless given.
+        own unless given. Beside a rule, ``refusal`` says what a refusal is: ``"wording"``, ``"tag"``, a regular
+        expression, or a function from a reply's text to True or False.
     model_name, grader_name
         What to call a function or object that has no name to be found again by.
     dataset_name
@@ -156,6 +158,10 @@ def plan_of(
     settings["model"] = _name_of(model, model_name, "model", objects)
     if grader is not None:
         settings["grader"] = _name_of(grader, grader_name, "grader", objects)
+    if isinstance(settings.get("refusal"), re.Pattern):
+        settings["refusal"] = settings["refusal"].pattern
+    elif callable(settings.get("refusal")):
+        settings["refusal"] = _name_of(settings["refusal"], None, "refusal", objects)
     questions: Dataset | None = None
     if isinstance(dataset, Path) or (isinstance(dataset, str) and Path(dataset).suffix in TABLES):
         settings["data"] = [dataset]

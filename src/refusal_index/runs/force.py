@@ -39,7 +39,17 @@ from refusal_index.protocol import (
     check_gradable,
     load_prompt_set,
 )
-from refusal_index.runs.plan import RUNS, Plan, about, function_sources, grader_of, identity, make_plan, placement_of
+from refusal_index.runs.plan import (
+    RUNS,
+    Plan,
+    about,
+    function_sources,
+    grader_of,
+    identity,
+    make_plan,
+    placement_of,
+    refusal_detector,
+)
 from refusal_index.runs.results import first_pass_table, mixture
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 
@@ -88,6 +98,7 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
+    detector = refusal_detector(settings, {})
     made_of = {
         **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
         "first_pass": _first_pass(imported, passes, known),
@@ -97,7 +108,7 @@ def prepare_force(
     plan = make_plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
-        {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement))},
+        {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement), detector)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         graders,
         made_of=made_of,

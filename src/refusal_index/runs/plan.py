@@ -15,6 +15,7 @@ from refusal_index.data.datasets.registry import ALMANAC
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
+from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import PREFIX, is_function_name, load_function, source_sha256
@@ -42,6 +43,7 @@ from refusal_index.protocol import (
     prompt_set_names,
 )
 from refusal_index.protocol.graders import RULES
+from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -132,7 +134,7 @@ def identity(
             "questions": len(dataset.questions),
             "questions_sha256": dataset.questions_sha256,
         },
-        "grader": grader_identity(graders, dataset.questions),
+        "grader": grader_identity(graders, dataset.questions, settings.refusal),
         "prompts": {
             "name": prompts.name,
             "sha256": prompts.hash,
@@ -156,14 +158,15 @@ def comparability_version(grader: str | None) -> int:
     return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
 
 
-def grader_identity(graders: tuple[str, ...], questions: Iterable[Question]) -> dict[str, Any]:
-    """Return who grades, in words that tell graders apart; a prompt's hash where a model is asked."""
+def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], refusal: str) -> dict[str, Any]:
+    """Return who grades; a prompt's hash where a model is asked, and what recognises refusals where a rule grades."""
     asked = any("/" in name for name in graders)
     return {
         "name": graders[0],
         "second": graders[1] if len(graders) > 1 else None,
         "prompt_sha256": grader_prompt_hash() if asked else None,
         "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if asked else None,
+        **({"refusal": refusal} if graders[0] in RULES else {}),
     }
 
 
@@ -382,6 +385,7 @@ def prepare(
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
+    detector = refusal_detector(settings, objects or {}, imports=imports)
     settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
     variants, placement = chosen(settings.prompting.variants, prompts), placement_of(settings)
     settings = replace(settings, prompting=replace(settings.prompting, variants=variants))
@@ -391,7 +395,7 @@ def prepare(
     plan = make_plan(
         settings,
         dataset,
-        {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
         dict.fromkeys(variants, draws_of(settings, dataset)),
         graders,
         made_of=made_of,
@@ -481,6 +485,38 @@ def _grader_name(name: str) -> str:
     if plugin is None:
         raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
     return f"{PREFIX}{plugin.value}"
+
+
+def refusal_detector(settings: Settings, objects: Mapping[str, object], *, imports: bool = True) -> Detector | None:
+    """Return what recognises refusals where a rule grades.
+
+    Parameters
+    ----------
+    settings, objects
+        How refusals are recognised, and functions in memory by name.
+    imports
+        Whether to import a function that is given by name.
+
+    Raises
+    ------
+    SettingError
+        If it is no regular expression.
+    ModelError
+        If there is no such function.
+    """
+    name = settings.refusal
+    if is_function_name(name) and (imports or name in objects):
+        function: Any = objects.get(name) or load_function(name)
+        FUNCTIONS[name] = function
+    elif is_function_name(name):
+        return None
+    try:
+        return detector_of(name)
+    except PatternError as error:
+        raise SettingError(
+            f"{{refusal}}: expected 'wording', 'tag', a regular expression or a function as python:MODULE:FUNCTION, "
+            f"got {name!r} ({error})"
+        ) from error
 
 
 def check_trackers(settings: Settings) -> None:
@@ -640,7 +676,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
     """Return the hashes of functions' own sources, by name: an edited function is another model."""
     found = {}
-    for name in (settings.model, *graders):
+    for name in (settings.model, *graders, settings.refusal):
         function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
         if function is None and is_function_name(name):
             function = load_function(name)

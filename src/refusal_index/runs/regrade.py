@@ -26,7 +26,16 @@ from refusal_index.protocol import (
     check_gradable,
     used_completions,
 )
-from refusal_index.runs.plan import RUNS, Plan, comparability_version, grader_identity, grader_of, make_plan, open_store
+from refusal_index.runs.plan import (
+    RUNS,
+    Plan,
+    comparability_version,
+    grader_identity,
+    grader_of,
+    make_plan,
+    open_store,
+    refusal_detector,
+)
 from refusal_index.runs.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -84,7 +93,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     check_gradable(questions.values(), kind)
     made_of = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values()),
+        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal),
         "comparability_version": comparability_version((graders or (str(kind),))[0]),
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -106,7 +115,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     plan = make_plan(
         settings,
         dataset,
-        dict.fromkeys(asked, Regrading(kind)),
+        dict.fromkeys(asked, Regrading(kind, detector=refusal_detector(settings, {}))),
         asked,
         graders,
         made_of=made_of,

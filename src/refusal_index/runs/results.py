@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FirstPass, from_outcomes, to_outcomes
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.run_json import UNPRICED, Prices
+from refusal_index.data.run_json import UNPRICED, Prices, refusal_setting
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Usage
@@ -44,6 +44,8 @@ from refusal_index.protocol import (
     grade_by,
     partial_outcome,
 )
+from refusal_index.protocol.graders import recognised_by
+from refusal_index.protocol.refusals import detector_of
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 
@@ -99,15 +101,20 @@ class Sums:
     ----------
     variants
         Those that something is asked under, in their order.
+    procedure
+        By which their replies are read.
     """
 
-    def __init__(self, variants: Sequence[str]) -> None:
-        self.variants = variants
+    def __init__(self, variants: Sequence[str], procedure: TwoPass) -> None:
+        self.variants, self.procedure = variants, procedure
         self.is_begun = False
         """Whether anything was answered, or failed."""
         self._took = {variant: UsageCounter() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
+        ways = ("tag", "judge") if procedure.grader.models else ("tag", "wording", "choice")
+        self.refusals: dict[str | None, dict[str, int]] = {variant: dict.fromkeys(ways, 0) for variant in variants}
+        """How many first draws refused, by variant and by what showed it."""
 
     def add(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
         """Add one question, with all the variants that it is asked under."""
@@ -116,6 +123,8 @@ class Sums:
         for found in _disagreements(answered):
             self._disagreements[str(found.variant)].append(found)
         for variant, one in answered.items():
+            if one.outcomes[0].refused and (reply := one.outcomes[0].first_reply) is not None:
+                self.refusals[variant][recognised_by(self.procedure.grader, record.question, reply)] += 1
             if one.error is not None:
                 self._missing[variant].append(Missing(variant, record.question.question_id, one.error))
 
@@ -286,15 +295,18 @@ class Derived:
         Questions that ended in an error, or are still to be asked to their end.
     disagreements
         Replies over which two graders differ.
+    refusals
+        How many first draws refused, by variant and by what showed it; empty where somebody else asked the first pass.
     """
 
     outcomes: pl.LazyFrame
     usage: Mapping[str | None, Usage]
     missing: tuple[Missing, ...]
     disagreements: tuple[Disagreement, ...] = ()
+    refusals: Mapping[str | None, Mapping[str, int]] = field(default_factory=dict)
 
 
-def procedure_of(settings: Mapping[str, Any]) -> Procedure:
+def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
     """Return the procedure of a run's folder, by which its replies are read.
 
     Examples
@@ -308,9 +320,11 @@ def procedure_of(settings: Mapping[str, Any]) -> Procedure:
     else:
         rule = grader.get("name", GraderKind.EXACT)
         kind = GraderKind(rule) if rule in set(GraderKind) else GraderKind.MODEL
+    refusal = refusal_setting(settings)
+    detector = None if refusal is None else detector_of(refusal)
     if "first_pass" in settings:
-        return ForcedPass(kind)
-    return Regrading(kind) if "regraded_from" in settings else TwoPass(kind)
+        return ForcedPass(kind, detector=detector)
+    return Regrading(kind, detector=detector) if "regraded_from" in settings else TwoPass(kind, detector=detector)
 
 
 def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
@@ -343,7 +357,7 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
         with _raising_os_errors(place):
             table.write_parquet(place)
         return replace(derived, outcomes=pl.scan_parquet(place, glob=False))
-    sums = _sums(settings["prompts"]["variants"], store)
+    sums = _sums(settings["prompts"]["variants"], store, procedure_of(settings))
     with _raising_os_errors(place), TemporaryDirectory(TEMPORARY_SUFFIX, f"{place.name}.", place.parent) as beside:
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
@@ -353,7 +367,9 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
         _check_begun(folder, sums)
         in_order = [path for paths in written.values() for path in paths]
         pl.scan_parquet(in_order, glob=False).sink_parquet(place, row_group_size=ROWS_OF_GROUP)
-    return Derived(pl.scan_parquet(place, glob=False), sums.usage(prices), sums.missing, sums.disagreements)
+    return Derived(
+        pl.scan_parquet(place, glob=False), sums.usage(prices), sums.missing, sums.disagreements, sums.refusals
+    )
 
 
 @contextmanager
@@ -367,9 +383,9 @@ def _raising_os_errors(place: Path) -> Iterator[None]:
         raise OSError(number, said, str(place)) from error
 
 
-def _sums(order: Iterable[str], store: ReplyStore) -> Sums:
+def _sums(order: Iterable[str], store: ReplyStore, procedure: TwoPass) -> Sums:
     there = store.variants()
-    return Sums([variant for variant in order if variant in there])
+    return Sums([variant for variant in order if variant in there], procedure)
 
 
 def _check_begun(folder: RunFolder, sums: Sums) -> None:
@@ -381,7 +397,7 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
     """Yield the outcome table in parts of one variant each, and add up all else."""
     asked = {one: Identification(settings["model"], settings["dataset"]["name"], one) for one in sums.variants}
     rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {one: [] for one in sums.variants}
-    for record, answered in _each_answered(store, sums, procedure_of(settings)):
+    for record, answered in _each_answered(store, sums):
         for variant, one in answered.items():
             mine = rows[variant]
             mine += (
@@ -394,12 +410,10 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
     yield from ((variant, outcome_table(mine)) for variant, mine in rows.items() if mine)
 
 
-def _each_answered(
-    store: ReplyStore, sums: Sums, procedure: Procedure
-) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
+def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
     """Yield every question with what became of it under each variant, and add it up."""
     for record in store.each_question():
-        answered = {one[0].variant: _became(*one) for one in _asked_of(record, sums.variants, procedure)}
+        answered = {one[0].variant: _became(*one) for one in _asked_of(record, sums.variants, sums.procedure)}
         sums.add(record, answered)
         yield record, answered
 
@@ -440,10 +454,10 @@ def _with_first_passes(
     folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices
 ) -> tuple[pl.DataFrame, Derived]:
     """Return what a forced pass adds up to, together with the first pass that it was made for, and its table."""
-    sums = _sums([FORCED], store)
+    sums = _sums([FORCED], store, procedure_of(settings))
     forced = {
         record.question.question_id: answered[FORCED].outcomes[0]
-        for record, answered in _each_answered(store, sums, procedure_of(settings))
+        for record, answered in _each_answered(store, sums)
         if FORCED in answered
     }
     _check_begun(folder, sums)

@@ -25,6 +25,7 @@ from refusal_index.models.settings import (
     split_pairs,
     unknown,
 )
+from refusal_index.protocol.refusals import WORDING
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
@@ -178,7 +179,7 @@ DEFAULT_GRADER = "openai/gpt-4o-mini"
 MAX_DRAWS = 1_000_000
 """Most draws of a question."""
 
-COMPARABILITY_VERSION = 1
+COMPARABILITY_VERSION = 2
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
 
 
@@ -329,6 +330,9 @@ class Settings(RequestSettings):
     model, grader
         By name: ``PROVIDER/NAME``, ``python:MODULE:FUNCTION``; the grader may also be a rule, or two that must agree as
         in ``A,B``; None for the dataset's own.
+    refusal
+        What a rule recognises refusals by: ``"wording"``, ``"tag"``, a regular expression, or a function as
+        ``python:MODULE:FUNCTION``.
     seed
         Of the sample of questions and of every request.
     log_to
@@ -345,6 +349,7 @@ class Settings(RequestSettings):
 
     model: str = setting("almanac/base")
     grader: str | None = setting(None, scope="dataset")
+    refusal: str = setting(WORDING, scope="dataset")
     log_to: tuple[str, ...] = setting((), read=read_texts, affects_replies=False, scope="set")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)

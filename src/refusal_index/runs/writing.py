@@ -22,8 +22,8 @@ from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, w
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
-from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic
-from refusal_index.data.tables import csv_text
+from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic, refusal_setting
+from refusal_index.data.table_files import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices
@@ -371,6 +371,7 @@ def write_results(
             summary = summarise(
                 derived.outcomes,
                 usage=derived.usage,
+                refusals=derived.refusals,
                 prices=prices,
                 penalty=penalty,
                 truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
@@ -535,7 +536,10 @@ def rebuild(
     made, current = _comparability_versions(folder)
     with folder.lock():
         if made != current:
-            folder.change_settings({"comparability_version": current})
+            settings = folder.read_settings()
+            refusal = refusal_setting(settings)
+            graded = {} if refusal is None else {"grader": {**(settings.get("grader") or {}), "refusal": refusal}}
+            folder.change_settings({"comparability_version": current, **graded})
         with open_store(folder) as store:
             return write_results(
                 folder,

@@ -15,13 +15,13 @@ from refusal_index.models.failures import UnreadableReplyError, describe_error
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches import journal as module
 from refusal_index.plugins.batches.journal import Journal, JournalError, usable
+from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.wave import (
     JOURNAL,
     custom_id,
     describe_in_flight,
     in_flight,
     journal_of,
-    refuse_in_flight,
 )
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.store import ReplyStore

@@ -276,7 +276,7 @@ def test_an_option_that_is_none_is_told(option, told):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("almanac/gone", "expected one of almanac/"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")]
+    ("name", "told"), [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")]
 )
 def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(name, told, monkeypatch):
     monkeypatch.delenv("FAKE_BASE_URL", raising=False)

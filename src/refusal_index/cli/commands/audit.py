@@ -36,6 +36,7 @@ def audit(
     """
     from refusal_index.data.runs import read_outcomes_of
     from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet
+    from refusal_index.render.sentences import sentence
 
     if out.exists():
         raise OptionError(f"--out: {out} is there already and may hold labels; choose another name")
@@ -44,8 +45,9 @@ def audit(
     _check(size, half_width, grader_error)
     outcomes = read_outcomes_of(run)
     if half_width is not None:
-        size, told = labels_needed(outcomes, half_width, grader_error)
-        console.prose(told)
+        needed = labels_needed(outcomes, half_width, grader_error)
+        size = needed.values["labels"]
+        console.prose(sentence(needed))
     sheet = audit_sheet(outcomes, size or DEFAULT_SIZE, seed)
     if not sheet.height:
         raise OptionError(f"audit: expected graded answers in {run}, got none")

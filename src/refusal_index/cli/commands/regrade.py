@@ -14,6 +14,7 @@ from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
 
 
 @takes_settings(
+    "refusal",
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
     max_cost="End in order before the run costs more dollars than this; needs --grader-price.",

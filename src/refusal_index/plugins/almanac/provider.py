@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_index.data.files import sha256_of
 from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.providers import ModelProvider
 from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
@@ -14,6 +19,9 @@ from refusal_index.plugins.almanac.errors import ModelNotFoundError
 from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.runtime import shared_runtime
 from refusal_index.protocol import Message, StopReason, TokenLogprob, write_logprobs
+
+if TYPE_CHECKING:
+    from refusal_index.plugins.almanac.batch_lines import ModelPool
 
 CONCURRENCY = 64  # fills a batch of the runtime
 
@@ -25,6 +33,9 @@ class EmbeddedModels(ModelProvider):
     is_embedded = True
     concurrency = CONCURRENCY
     reply_tokens = 8  # as measured
+
+    def __init__(self) -> None:
+        self._pools: dict[str, ModelPool] = {}
 
     def client(self, model: str, settings: RequestSettings) -> Client:  # noqa: ARG002 - of the interface
         """Return what asks a model by its name."""
@@ -46,6 +57,30 @@ class EmbeddedModels(ModelProvider):
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:
         """Count the tokens of a conversation, marks included."""
         return models.count_tokens(model, [chat.Message(one.role, one.content) for one in messages])
+
+    async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Answer a request of OpenAI's chat API with the status and body of a response."""
+        from refusal_index.plugins.almanac import batch_lines  # noqa: PLC0415 - imports aiohttp
+
+        if model not in self._pools:
+            self._pools[model] = batch_lines.ModelPool([model], models.model_folder)
+        found = await batch_lines.answer(self._pools[model], body, {})
+        return found.status, found.body
+
+    def layers(self, model: str) -> int:
+        """Return how many layers a model has."""
+        return models.layer_count(model)
+
+    def weights_sha256(self, model: str) -> str:
+        """Return the hash of a model's weights."""
+        return sha256_of((models.model_folder(model) / "model.safetensors").read_bytes())
+
+    def hidden_states(self, model: str, conversations: Sequence[Sequence[Message]]) -> NDArray[np.float32]:
+        """Return the hidden states at the end of each conversation, shape (n, layers + 1, size)."""
+        from refusal_index.plugins.almanac import states  # noqa: PLC0415 - only where states are wanted
+
+        found = [[chat.Message(one.role, one.content) for one in messages] for messages in conversations]
+        return states.hidden_states(model, found)
 
 
 PROVIDER = EmbeddedModels()

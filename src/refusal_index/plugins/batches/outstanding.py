@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from refusal_index.data.folder import RunFolder
 from refusal_index.models.functions import asked_by_name
-from refusal_index.models.settings import FORGET
+from refusal_index.models.settings import FORGET, SettingError
 from refusal_index.plugins.batches import wave
 from refusal_index.plugins.batches.spool import refuse_left
-from refusal_index.plugins.batches.wave import journal_of, refuse_in_flight
+from refusal_index.plugins.batches.wave import describe_in_flight, in_flight, journal_of
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import BATCH, RunFailedError
 from refusal_index.runs.execute import MAX_WAIT, HasResults
@@ -34,6 +35,22 @@ def check(plan: Plan, store: ReplyStore) -> None:
         ours = plan.settings.changed(engine_option=[f"{FORGET}={one}" for one in sending.forget])
         run_to_end(_batches(plan, ours).give_up(plan.folder))
     refuse_in_flight(plan.folder, store)
+
+
+def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
+    """Raise where another engine would pay again for what is on its way in batches.
+
+    Raises
+    ------
+    SettingError
+        The message says what is on its way, and how it is collected.
+    """
+    entries = in_flight(folder, store)
+    if entries:
+        raise SettingError(
+            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for the same again; collect the "
+            f"results by {{engine}} batch, or give them up by {{engine_option}} forget={entries[0].key}"
+        )
 
 
 def check_forgotten(plans: Sequence[Plan]) -> None:

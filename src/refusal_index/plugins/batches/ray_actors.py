@@ -31,8 +31,8 @@ from refusal_index.models.failures import (
     send_with_retries,
 )
 from refusal_index.models.openai_client import client_of, posted
-from refusal_index.plugins.almanac.batch_lines import ModelPool, answer
-from refusal_index.plugins.almanac.models import model_folder
+from refusal_index.models.providers import provider_of
+from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.ray_shards import Shards, failure_line
 from refusal_index.redaction import redacted_in, remember, secrets_in_url
 
@@ -147,15 +147,15 @@ class EmbeddedAsker(Asker):
 
     def __init__(self, name: str, desk: Any, place: str, mark: str) -> None:
         super().__init__(name, desk, place, mark)
-        own = name.partition("/")[2]
-        self._pool = ModelPool([own], model_folder)
-        self._pool.runtime(own)
+        self._provider, self._model = provider_of(name)
 
     async def answer(self, request: Request) -> str:
         """Have the model answer."""
         self._sent += 1
-        given = await answer(self._pool, json.loads(request["body"]), {})
-        return result_line(request["custom_id"], given.status, given.body)
+        if self._provider is None:
+            raise ModelError(f"model {self._name!r}: no plugin on this node has it; install the same packages there")
+        status, body = await self._provider.answer(self._model, json.loads(request["body"]))
+        return result_line(request["custom_id"], status, body)
 
 
 class HttpAsker(Asker):

@@ -21,10 +21,8 @@ import ray.data
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
+from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import unknown
-from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.models import model_names
 from refusal_index.plugins.batches.engine import LARGEST_WAVE
 from refusal_index.plugins.batches.formats import LONGEST_REPLY, Result
 from refusal_index.plugins.batches.ray_actors import FINISHED, result_line
@@ -330,10 +328,9 @@ def _account(name: str, settings: Settings) -> Account | None:
     if _provider(name) == VLLM:
         check_settings(name, settings)
         return None
-    if _provider(name) == ALMANAC:
-        known = [f"{ALMANAC}/{one}" for one in model_names()]
-        if name not in known:
-            raise unknown("model", name, known)
+    provider, model = provider_of(name)
+    if provider is not None and provider.is_embedded:
+        provider.check(model)
         return None
     return account_of(name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -16,16 +16,16 @@ from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
+from refusal_index.plugins.batches.outstanding import refuse_in_flight
 from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
 from refusal_index.plugins.batches.wave import (
     Pending,
     QuestionState,
     describe_in_flight,
     in_flight,
-    refuse_in_flight,
     wave,
 )
-from refusal_index.protocol import FORCED, Conversation, ForcedPass, Placement, Procedure, Protocol, Role, TwoPass
+from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role
 from refusal_index.runs.engine import FILES
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of
@@ -92,9 +92,9 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     chosen = prompts_before(before, prompts, path)
     how = Placement(settings.prompting.placement), settings.prompting.think
     words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
-    procedures: dict[str, Procedure] = {name: TwoPass(kind, one) for name, one in words.items()}
+    procedures: dict[str, Procedure] = {name: replace(procedure, wording=one) for name, one in words.items()}
     if not procedure.asks_first:
-        procedures = {FORCED: ForcedPass(kind, next(iter(words.values())))}
+        procedures = {FORCED: replace(procedure, wording=next(iter(words.values())))}
     return Reopened(folder, settings, procedures, {Role.MODEL: settings.model, **names})
 
 

@@ -299,19 +299,3 @@ def check_forgotten(forget: Collection[str], journals: Collection[Journal]) -> N
             f"{{engine_option}} forget: no batch that was handed over from here is called "
             f"{', '.join(map(repr, unknown))}; on their way: {there}"
         )
-
-
-def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
-    """Raise where another engine would pay again for what is on its way in batches.
-
-    Raises
-    ------
-    SettingError
-        The message says what is on its way, and how it is collected.
-    """
-    entries = in_flight(folder, store)
-    if entries:
-        raise SettingError(
-            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for the same again; collect the "
-            f"results by {{engine}} batch, or give them up by {{engine_option}} forget={entries[0].key}"
-        )

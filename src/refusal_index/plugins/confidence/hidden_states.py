@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.data.errors import RunFolderError
-from refusal_index.data.files import check_folder, read_plain, sha256_of, write_atomically
+from refusal_index.data.files import check_folder, read_plain, write_atomically
 from refusal_index.errors import RefusalIndexError
+from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import ALMANAC
 from refusal_index.protocol import Message
 
 FILE = Path("confidence", "states.npz")
@@ -43,14 +43,10 @@ class WeightsError(RefusalIndexError, ValueError):
 
 
 def check_layer(model: str, layer: int | None) -> None:
-    """Raise SettingError where an embedded model has no such layer; others show when they are loaded."""
-    provider, _, name = model.partition("/")
-    if layer is None or provider != ALMANAC:
-        return
-    from refusal_index.plugins.almanac.models import layer_count  # noqa: PLC0415 - only where states are wanted
-
-    most = layer_count(name)
-    if not 0 <= layer <= most:
+    """Raise SettingError where a plugin's model has no such layer; others show when they are loaded."""
+    provider, name = provider_of(model)
+    most = None if provider is None else provider.layers(name)
+    if layer is not None and most is not None and not 0 <= layer <= most:
         raise SettingError(f"{{layer}}: expected 0, before the first layer, to {most}, after the last, got {layer}")
 
 
@@ -88,24 +84,16 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
 
 def _weights(model: str) -> str:
     """Return what tells a model's weights from others of its name; those of the hub are known by their name alone."""
-    provider, _, name = model.partition("/")
-    if provider == ALMANAC:
-        from refusal_index.plugins.almanac.models import model_folder  # noqa: PLC0415 - only where states are wanted
-
-        return sha256_of((model_folder(name) / "model.safetensors").read_bytes())
+    provider, name = provider_of(model)
+    if provider is not None:
+        return provider.weights_sha256(name)
     files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
     return repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
 
 
 def _computed(model: str, conversations: Sequence[Sequence[Message]]) -> States:
-    provider, _, name = model.partition("/")
-    if provider == "hf":
-        return hidden_states(name, conversations)
-    from refusal_index.plugins.almanac import chat, states  # noqa: PLC0415 - only where states are wanted
-
-    return states.hidden_states(
-        name, [[chat.Message(one.role, one.content) for one in messages] for messages in conversations]
-    )
+    provider, name = provider_of(model)
+    return hidden_states(name, conversations) if provider is None else provider.hidden_states(name, conversations)
 
 
 def _halved(states: States) -> NDArray[np.floating]:

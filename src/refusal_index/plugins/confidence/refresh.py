@@ -12,7 +12,7 @@ from refusal_index.data.confidence import PLACE, ConfidenceError, join_outcomes,
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import RunFolder
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Need
-from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.registry import method_of
 from refusal_index.plugins.confidence.replies import Replies
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.store import ReplyStore
@@ -49,9 +49,10 @@ def refresh_scores(
     kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
-        if name not in METHODS or not group["pass"].is_in(["forced", "probe"]).all():
+        method = method_of(name)
+        if method is None or not group["pass"].is_in(["forced", "probe"]).all():
             kept.append(_regraded(folder, group, outcomes))
-        elif not _agrees(group, wrong) or (redrawn and METHODS[name].needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
+        elif not _agrees(group, wrong) or (redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
             outdated.append(name)
         else:
             kept.append(group)

@@ -34,7 +34,7 @@ from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
 from refusal_index.plugins.confidence.record import method_records
-from refusal_index.plugins.confidence.registry import METHODS, methods_of
+from refusal_index.plugins.confidence.registry import METHODS, method_of, methods_of
 from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
@@ -241,7 +241,7 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     One that needs weights, and takes long, is left as it is.
     """
     names = () if earlier is None else earlier["method"].unique().to_list()
-    known = [METHODS[name] for name in names if name in METHODS and METHODS[name] not in plan.methods]
+    known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
     again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
     return replace(plan, methods=(*plan.methods, *again))
 

@@ -10,148 +10,13 @@ from itertools import groupby
 
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
-from refusal_index.render.format import count, listed, reason_text
-from refusal_index.render.report.figures import Scale, number, percent
+from refusal_index.findings.panel import INDEX, TESTED, PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.render.format import reason_text
+from refusal_index.render.report.figures import Scale
 from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.sentences import description
+from refusal_index.render.sentences import description, sentence
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.steps import Split
-
-REFUSALS, ERRORS, INDEX = TESTED
-
-CHANGES = {
-    REFUSALS: ("it refuses more", "it refuses less"),
-    ERRORS: ("it knows less", "it knows more"),
-    INDEX: ("its refusals follow its knowledge more closely", "its refusals follow its knowledge less closely"),
-}
-"""What is said of a metric that rose, and of one that fell."""
-
-SUBJECTS = {
-    REFUSALS: "how often it refuses",
-    ERRORS: "how often it is wrong when it must answer",
-    INDEX: "how closely its refusals follow its knowledge",
-}
-
-
-def headline(found: PanelOfSteps) -> str:
-    """Say in one sentence what changed since when."""
-    changed = [metric for metric in TESTED if found.changed(metric)]
-    if not changed:
-        return f"No change is shown over these {len(found.runs)} steps{_but(found)}."
-    said = listed([_change(found, metric) for metric in changed])
-    return f"{said[0].upper()}{said[1:]}{_no_better(found)}."
-
-
-def details(found: PanelOfSteps, level: str) -> Iterator[str]:
-    """Give the size of each change, and what may hide where none is shown; then what all of it rests on."""
-    for metric in TESTED:
-        yield _detail(found, metric)
-    share = percent(1 - found.metrics[INDEX].confidence_level, 0)
-    yield (
-        "All splits and all three of these are held against chance together: where nothing changed, the chance of "
-        f"saying any of it is at most {share}. The {level} bands hold for all steps of a metric at once. "
-        f"{_rests_on(found)}"
-    )
-
-
-def _detail(found: PanelOfSteps, metric: str) -> str:
-    split, steps = _split(found, metric), len(found.runs)
-    left_out = _left_out(found, metric)
-    if split is None:
-        return f"Nothing can be said of {SUBJECTS[metric]}: {steps - left_out} of {steps} steps have an interval of it."
-    without = f" Left out: {count(left_out, 'step')} without an interval." if left_out else ""
-    since = f"step {_step(found, split)}"
-    if found.changed(metric):
-        means = (
-            f"{_value(metric, split.before)} on average before {since} and {_value(metric, split.after)} from there on"
-        )
-        more = "" if found.changed_at_once(metric) else " It changes before or after that too: this is no single jump."
-        return f"{_name(metric)} is {means}: {_by(metric, split)}.{more}{without}"
-    by = f"from {since} on it differs by {_by(metric, split)} on average"
-    return f"No change is shown in {SUBJECTS[metric]}: {by}.{without}"
-
-
-def _change(found: PanelOfSteps, metric: str) -> str:
-    split = found.metrics[metric].change
-    if split is None:  # what is not known did not change
-        return ""
-    rose, fell = CHANGES[metric]
-    about = "" if found.changed_at_once(metric) else "about "
-    return f"{rose if split.estimate > 0 else fell} since {about}step {_step(found, split)}"
-
-
-def _no_better(found: PanelOfSteps) -> str:
-    """Say of a model that changed that its index is not shown to have, which is what one would like to know."""
-    if found.changed(INDEX) or not (found.changed(REFUSALS) or found.changed(ERRORS)):
-        return ""
-    if _split(found, INDEX) is None or (found.changed(REFUSALS) and _across(found, INDEX) is None):
-        return "; whether it knows better what it does not know cannot be said"
-    return "; that it knows better, or worse, what it does not know is not shown"
-
-
-def _but(found: PanelOfSteps) -> str:
-    """Say what a sentence on all steps does not hold for."""
-    steps, left_out = len(found.runs), {metric: _left_out(found, metric) for metric in TESTED}
-    said = [
-        f"{SUBJECTS[metric]} at {'any' if number == steps else f'{number:,}'}"
-        for metric, number in left_out.items()
-        if number
-    ]
-    return f", but nothing can be said of {listed(said)} of them" if said else ""
-
-
-def _left_out(found: PanelOfSteps, metric: str) -> int:
-    return len(found.runs) - len(found.metrics[metric].rows)
-
-
-def _split(found: PanelOfSteps, metric: str) -> Split | None:
-    """Return where a metric is cut in two: at its own change, else where the refusals changed, so that both compare."""
-    own = found.metrics[metric].change
-    return own if found.changed(metric) or not found.changed(REFUSALS) else _across(found, metric) or own
-
-
-def _across(found: PanelOfSteps, metric: str) -> Split | None:
-    """Return the split of a metric at which the refusals changed, or at the first step after it that has the metric."""
-    own, change = found.metrics[metric], found.metrics[REFUSALS].change
-    parts = zip(own.rows, own.splits, strict=False)  # the last step before a split, and the split
-    return next((one for last, one in parts if change and last < change.row <= one.row), None)
-
-
-def _step(found: PanelOfSteps, split: Split) -> str:
-    return f"{found.steps[split.row]:,}"
-
-
-def _name(metric: str) -> str:
-    return {REFUSALS: "The refusal rate", ERRORS: "The error rate", INDEX: "The index"}[metric]
-
-
-def _value(metric: str, value: float) -> str:
-    return number(value, 2) if metric == INDEX else percent(value, 0)
-
-
-def _by(metric: str, split: Split) -> str:
-    if metric == INDEX:
-        return f"{_signed(split.estimate)} ({_signed(split.low)} to {_signed(split.high)})"
-    low, high = (f"{_signed(100 * end, 0)}" for end in (split.low, split.high))
-    return f"{_signed(100 * split.estimate, 0)} points ({low} to {high})"
-
-
-def _signed(value: float, digits: int = 2) -> str:
-    shown = number(value, digits)
-    return f"+{shown}" if value > 0 and float(shown) != 0 else shown
-
-
-def _rests_on(found: PanelOfSteps) -> str:
-    questions = count(len(found.match.matrix.question_ids), "question")
-    if not found.match.paired:
-        return f"The steps were not all asked the same of these {questions}, which makes differences less certain."
-    return (
-        f"All steps are compared on the same {questions}; that another training would have gone the same way, no "
-        "single one can show."
-    )
-
 
 FIRST = (INDEX, "refusal_rate", "error_rate", "correct_given_attempted")
 """The metrics that are seen at once; the others are opened."""
@@ -247,12 +112,11 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
     )
     found = [one for steps in steps_of_trainings([run.run for run in runs]) for one in panels_of(steps, options)]
     return tuple(
-        _view(one, [places[id(run)] for run in one.runs], f"panel-{place}", runs[0].level)
-        for place, one in enumerate(found, start=1)
+        _view(one, [places[id(run)] for run in one.runs], f"panel-{place}") for place, one in enumerate(found, start=1)
     )
 
 
-def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str, level: str) -> PanelView:
+def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str) -> PanelView:
     summary = runs[0][0].summary
     payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
     charts = {metric: _chart(found, metric, payoffs) for metric in found.metrics}
@@ -260,8 +124,8 @@ def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: st
     return PanelView(
         anchor,
         f"{len(found.runs)} steps{f' on {dataset}' if dataset else ''}, {found.variant}",
-        headline(found),
-        (*_incomplete(rows), *details(found, level)),
+        sentence(found.headline, "page"),
+        (*_incomplete(rows), *(sentence(one, "page") for one in found.statements)),
         tuple(charts[metric] for metric in FIRST),
         tuple(chart for metric, chart in charts.items() if metric not in FIRST),
         tuple(charts[metric].name for metric in FIRST),

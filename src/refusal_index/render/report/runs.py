@@ -19,7 +19,15 @@ from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
 from refusal_index.findings.draws import PooledSummary
-from refusal_index.findings.summary import SCORED, Summary, VariantSummary, recorded_usage, summarise, with_confidence
+from refusal_index.findings.summary import (
+    SCORED,
+    Summary,
+    VariantSummary,
+    recorded_refusals,
+    recorded_usage,
+    summarise,
+    with_confidence,
+)
 from refusal_index.render.format import percent, reason_text, typeset
 from refusal_index.render.sentences import sentences
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
@@ -174,6 +182,7 @@ def _with_summary(
     summary = summarise(
         outcomes,
         usage=recorded_usage(run),
+        refusals=recorded_refusals(run),
         penalty=about.get("penalty", 1.0) if penalty is None else penalty,
         truthfulness_weights=weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
         confidence_level=confidence_level,

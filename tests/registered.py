@@ -1,0 +1,119 @@
+"""The plugins that pyproject.toml registers, each as what its interface says: mypy checks this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from refusal_index.cli.groups import Command
+from refusal_index.models.providers import ModelProvider
+from refusal_index.plugins.almanac import commands as almanac_commands
+from refusal_index.plugins.almanac import provider
+from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
+from refusal_index.plugins.batches import commands as batches_commands
+from refusal_index.plugins.confidence import commands as confidence_commands
+from refusal_index.plugins.confidence import refresh
+from refusal_index.plugins.inspect import export_log, foreign_log
+from refusal_index.plugins.studies import (
+    accuracy_refusal_plane,
+    attenuation,
+    auroc_correlation,
+    calibrator_comparison,
+    calibrator_cost,
+    copula_comparison,
+    cost_table,
+    grading_sensitivity,
+    hallucination_table,
+    index_and_accuracy,
+    index_and_size,
+    index_predictors,
+    iso_refusal_index,
+    operating_point,
+    prompt_agreement,
+    ranking_stability,
+    ranking_with_ties,
+    response_to_penalty,
+    results_table,
+    sample_size,
+    score_or_refusal,
+    score_variability,
+    thinking,
+)
+from refusal_index.plugins.studies import commands as studies_commands
+from refusal_index.plugins.studies.study import StudyModule
+from refusal_index.plugins.trackers import commands as trackers_commands
+from refusal_index.plugins.trackers import csv_table, every_eval_ever, hf_eval_results, mlflow_tracker, wandb_tracker
+from refusal_index.plugins.trackers.registry import Exporter
+from refusal_index.plugins.training import commands as training_commands
+from refusal_index.plugins.wiki import commands as wiki_commands
+from refusal_index.runs.engine import MakeEngine
+from refusal_index.runs.execute import Outstanding
+from refusal_index.runs.force import Importer
+from refusal_index.runs.trackers import TrackerClass
+from refusal_index.runs.writing import RefreshScores
+
+COMMANDS: Mapping[str, Command] = {
+    "build": wiki_commands.app,
+    "confidence": confidence_commands.confidence,
+    "export": trackers_commands.export,
+    "paper": studies_commands.paper,
+    "replies": batches_commands.replies,
+    "requests": batches_commands.requests,
+    "run-batch": almanac_commands.run_batch,
+    "serve": almanac_commands.serve,
+    "study": studies_commands.study,
+    "threshold": confidence_commands.threshold,
+    "watch": training_commands.watch,
+}
+EXECUTORS: Mapping[str, MakeEngine] = {
+    "batch": batch_executor.batch_engine,
+    "command": command.command_engine,
+    "files": engine.FilesEngine,
+    "ray": ray_engine.ray_engine,
+}
+EXPORTERS: Mapping[str, Exporter] = {
+    "csv": csv_table,
+    "every-eval-ever": every_eval_ever,
+    "hf-eval-results": hf_eval_results,
+    "inspect": export_log,
+}
+IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log}
+MODELS: Mapping[str, ModelProvider] = {"almanac": provider.PROVIDER}
+STUDIES: Sequence[StudyModule] = (
+    accuracy_refusal_plane,
+    attenuation,
+    auroc_correlation,
+    calibrator_comparison,
+    calibrator_cost,
+    copula_comparison,
+    cost_table,
+    grading_sensitivity,
+    hallucination_table,
+    index_and_accuracy,
+    index_and_size,
+    index_predictors,
+    iso_refusal_index,
+    operating_point,
+    prompt_agreement,
+    ranking_stability,
+    ranking_with_ties,
+    response_to_penalty,
+    results_table,
+    sample_size,
+    score_or_refusal,
+    score_variability,
+    thinking,
+)
+TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
+OUTSTANDING: Outstanding = outstanding
+REFRESH_CONFIDENCE: RefreshScores = refresh.refresh_scores
+
+REGISTERED: Mapping[str, Mapping[str, object]] = {
+    "commands": COMMANDS,
+    "executors": EXECUTORS,
+    "exporters": EXPORTERS,
+    "importers": IMPORTERS,
+    "models": MODELS,
+    "trackers": TRACKERS,
+    "studies": {one.NAME: one for one in STUDIES},
+    "hooks": {"outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},
+}

@@ -1,0 +1,114 @@
+"""Evidence for refusals in words end to end: what a run counts, what `--refusal` changes, and what is not compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.data.run_json import refusal_setting
+from refusal_index.models.settings import SettingError
+from refusal_index.runs.writing import rebuild
+
+ROWS = [{"question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
+IN_WORDS = "I'm sorry, but I cannot find that in the provided context."
+LOCAL = {"grader": "exact", "variants": "normal"}
+
+
+def answer(messages):
+    """Refuse in words below 20, by the tag below 25, answer wrongly below 30 and rightly above."""
+    asked = messages[-1]["content"]
+    number = int(re.findall(r"What is (\d+) plus", asked)[-1])
+    if "leaving" not in asked and "UNANSWERED" not in asked:
+        return f"<answer>{2 * number if number % 3 else 'nine'}</answer>"
+    if number < 20:
+        return IN_WORDS
+    if number < 25:
+        return "<answer>UNANSWERED</answer>"
+    return f"<answer>{2 * number if number >= 30 else 'seven'}</answer>"
+
+
+def declines(reply: str) -> bool:
+    return "cannot find" in reply
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def evaluated(out: str, **settings) -> ri.Run:
+    return ri.evaluate(answer, ROWS, out=out, **{**LOCAL, **settings})
+
+
+def refusals(run: ri.Run) -> dict[str, int]:
+    return json.loads(run.folder.summary.read_text())["variants"][0]["refusals"]
+
+
+def codes(run: ri.Run) -> list[str]:
+    return [one.code for one in run.summary.variants[0].warnings]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "counts"),
+    [
+        ("wording", {"tag": 5, "wording": 20, "choice": 0}),
+        ("tag", {"tag": 5, "wording": 0, "choice": 0}),
+        ("cannot FIND", {"tag": 5, "wording": 20, "choice": 0}),
+        (re.compile("no comment"), {"tag": 5, "wording": 0, "choice": 0}),
+        (declines, {"tag": 5, "wording": 20, "choice": 0}),
+    ],
+    ids=["wording", "tag", "pattern", "compiled", "function"],
+)
+def test_a_run_counts_what_its_refusals_were_recognised_by(refusal, counts):
+    run = evaluated("run", refusal=refusal)
+    assert refusals(run) == counts
+    assert run.summary.variants[0].table.n_refused == sum(counts.values())
+    assert refusals(rebuild(Path("run"))) == counts
+    assert dict(ri.open_run("run").summary.variants[0].refusals) == counts
+
+
+def test_a_pattern_that_is_none_is_refused_before_anything_is_asked():
+    with pytest.raises(SettingError, match=r"refusal.*expected 'wording', 'tag', a regular expression"):
+        evaluated("run", refusal="(")
+
+
+def test_wrong_answers_that_begin_with_the_same_sentence_are_quoted():
+    (found,) = [
+        one for one in evaluated("run", refusal="tag").summary.variants[0].warnings if one.code == "repeated_sentence"
+    ]
+    assert dict(found.values) == {"sentence": IN_WORDS, "count": 20, "wrong": 25}
+    assert "repeated_sentence" not in codes(evaluated("words"))
+
+
+def test_no_refusal_at_all_is_pointed_out():
+    run = ri.evaluate(lambda _messages: "<answer>4</answer>", ROWS, model_name="four", out="run", **LOCAL)
+    assert "no_refusals_found" in codes(run)
+    assert "no_refusals_found" not in codes(evaluated("other"))
+
+
+def test_runs_that_recognise_refusals_in_different_ways_are_not_compared():
+    first, second = evaluated("words"), evaluated("tag", refusal="tag")
+    for compared in (ri.compare, lambda one, other: ri.gate(one, baseline=other)):
+        with pytest.raises(ri.RefusalIndexError, match="refusals are recognised in one way"):
+            compared(first, second)
+
+
+def test_a_run_of_before_went_by_the_tag_and_keeps_it_when_it_is_graded_anew():
+    run = evaluated("run")
+    settings = run.folder.read_settings()
+    grader = {name: value for name, value in settings["grader"].items() if name != "refusal"}
+    run.folder.change_settings({"grader": grader, "comparability_version": settings["comparability_version"] - 1})
+    assert refusal_setting(run.folder.read_settings()) == "tag"
+    anew = rebuild(Path("run"), regrade=True)
+    assert refusals(anew) == {"tag": 5, "wording": 0, "choice": 0}
+    assert anew.folder.read_settings()["grader"]["refusal"] == "tag"
+
+
+def test_a_model_that_grades_has_no_wording():
+    assert refusal_setting({"grader": {"name": "openai/gpt-4.1"}}) is None
+    assert refusal_setting({"grader": {"name": "python:mine:grade"}}) is None
+    assert refusal_setting({}) == "tag"
