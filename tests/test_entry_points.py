@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.cli.groups import CORE, GROUPS
+from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.confidence import registry
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.protocol import GraderKind
@@ -93,6 +95,7 @@ PLUGIN = """
 from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.imports import FirstPass
 from refusal_index.data.outcome import Grade, Question
+from refusal_index.plugins.confidence.method import Method
 
 SUFFIX = ".txt"
 
@@ -103,6 +106,11 @@ def questions(data):
 
 def passes(path, options):
     return (FirstPass(ASKED, None, None, Grade.CORRECT),)
+
+def scores(evidence):
+    return ()
+
+COIN = Method("coin", "the toss of a coin", scores)
 
 def export(runs, out):
     out.write_text("".join(run.title for run in runs))
@@ -121,6 +129,7 @@ def another(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "importers": "atlas = another_plugin:passes",
         "graders": "lenient = another_plugin:grade",
         "exporters": "titles = another_plugin",
+        "confidence_methods": "coin = another_plugin:COIN",
         "commands": "study = another_plugin:questions",
     }
     lines = (f"[{PREFIX}{kind}]\n{line}\n" for kind, line in kinds.items())
@@ -152,6 +161,14 @@ def test_a_grader_of_a_plugin_is_its_function():
 
 
 @pytest.mark.usefixtures("another")
+def test_a_confidence_method_of_a_plugin_is_found(monkeypatch):
+    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
+    assert [one.name for one in registry.methods_of(["coin", "likelihood"])] == ["likelihood", "coin"]
+    with pytest.raises(ConfidenceError, match="got 'coins'; did you mean 'coin'"):
+        registry.methods_of(["coins"])
+
+
+@pytest.mark.usefixtures("another")
 def test_an_exporter_of_a_plugin_writes(tmp_path):
     table = tmp_path / "outcomes.csv"
     table.write_text("question_id,model,refused,wrong\nq1,me,false,false\nq2,me,true,true\n")
@@ -163,4 +180,5 @@ def test_an_exporter_of_a_plugin_writes(tmp_path):
 
 @pytest.mark.usefixtures("another")
 def test_a_name_of_ours_stays_ours():
-    assert entry_points.find("commands", "study").value == REGISTERED["commands"]["study"]
+    for found in (entry_points.find("commands", "study"), entry_points.installed("commands")["study"]):
+        assert found.value == REGISTERED["commands"]["study"]

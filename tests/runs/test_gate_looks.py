@@ -15,9 +15,11 @@ from scipy.special import ndtri
 
 import refusal_index as ri
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.models.settings import SettingError
 from refusal_index.render.gate import gate_document
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
@@ -266,7 +268,7 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
     design = GroupSequential.planned(400)
     assert found.level_at_look == pytest.approx(ri.stats.AtLook(design, stop.asked).level)
     assert gate_document(found)["looked"].startswith(f"Look {stop.look} of 5")
-    assert f"Of the baseline: {stop.sentence}" in repr(gate("base", "narrow", TOLERANT))
+    assert f"Of the baseline: {sentence(stopped(stop))}" in repr(gate("base", "narrow", TOLERANT))
 
 
 @pytest.mark.parametrize(

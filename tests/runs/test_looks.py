@@ -16,8 +16,10 @@ import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import held
 from refusal_index.data.run_json import Until
+from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.engine import Event, Finished, WaitingError, unwatched
 from refusal_index.runs.execute import execute_in_looks, sizes_of
@@ -83,12 +85,10 @@ def test_a_run_that_stopped_holds_what_a_run_of_so_many_questions_does():
 
 def test_where_it_stopped_is_said_wherever_its_numbers_are():
     run = measure(until="half-width=.25", looks=6, out="run")
-    sentence = run.stopped.sentence
-    assert sentence.startswith(
-        "Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI"
-    )
-    assert sentence in repr(run).replace("\n", " ")
-    assert sentence in run.folder.report.read_text()
+    said = sentence(stopped(run.stopped))
+    assert said.startswith("Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI")
+    assert said in repr(run).replace("\n", " ")
+    assert said in run.folder.report.read_text()
     document = json.loads(run.folder.summary.read_text())
     assert document["complete"] is True
     assert document["stopped"] == run.stopped.to_document()

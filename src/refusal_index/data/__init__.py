@@ -1,12 +1,14 @@
-"""The shared vocabulary: grades, what became of a question, and the table in which everything meets.
+"""Questions, grades and outcomes, the outcome table, and the reader of every other table.
 
 The three records are exported here and need nothing but the standard library. The rest is imported by module:
 
 - `refusal_index.data.tables`: the reader of CSV, JSON Lines, Parquet and data in memory;
 - `refusal_index.data.outcome_table`: the outcome table, read, checked and written;
-- `refusal_index.data.rates`: from the table to a 2x2 contingency table and its completeness;
-- `refusal_index.findings.summary`: every metric of every prompt variant, with warnings;
-- `refusal_index.data.folder`: the folder of a run.
+- `refusal_index.data.table_files`: tables written to files;
+- `refusal_index.data.datasets`: questions; `refusal_index.data.imports`: other tools' results;
+- `refusal_index.data.rates`, `refusal_index.data.sampling`: from outcome tables to counts and matrices;
+- `refusal_index.data.folder`, `refusal_index.data.run_json`: the folder of a run, and its settings;
+- `refusal_index.data.runs`: runs side by side.
 """
 
 from refusal_index.data.outcome import Grade, Outcome, Question

@@ -19,7 +19,7 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, listed, shortened
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome_table import OPTIONAL
-from refusal_index.data.tables import write_table
+from refusal_index.data.table_files import write_table
 
 CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {

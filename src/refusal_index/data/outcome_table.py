@@ -17,17 +17,8 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, nearest
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
-from refusal_index.data.tables import (
-    FLAG,
-    NUMBER,
-    WHOLE,
-    Kind,
-    TextTable,
-    file_format,
-    read_text,
-    undo_safe,
-    write_table,
-)
+from refusal_index.data.table_files import undo_safe, write_table
+from refusal_index.data.tables import FLAG, NUMBER, WHOLE, Kind, TextTable, file_format, read_text
 from refusal_index.data.text import sound_text
 
 SCHEMA_VERSION = 1

@@ -183,16 +183,6 @@ class Stop(_Noted):
     looks: int
     why: str
 
-    @property
-    def sentence(self) -> str:
-        """Say it.
-
-        >>> Stop(400, 2000, 1, 5, "its interval is narrow enough").sentence
-        'Asked 400 of 2,000 questions: stopped as planned at look 1 of 5, since its interval is narrow enough.'
-        """
-        counted = f"Asked {self.asked:,} of {self.of:,} questions"
-        return f"{counted}: stopped as planned at look {self.look} of {self.looks}, since {self.why}."
-
 
 class TruthfulnessWeights(NamedTuple):
     """What the truthfulness score gives for a right answer and for a refusal, and takes for a wrong answer.

@@ -4,14 +4,6 @@ A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each 
 message names the file, the line and the column. An importer declares the columns that it takes: a `Column` has the
 usual names in other tools' files and says how its cells are read, as text or as a `Kind` of word or number.
 `resolve_columns` finds the columns of a table, and `values_by_role` reads the cells of a row.
-
-A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
-``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
-it. So that reading can take exactly that apostrophe away, text that itself begins with an apostrophe gets another one,
-and text of no characters is written as a single apostrophe, whereas an empty cell is null. It is safe to print as well:
-a control character other than a tab or a line break is written as an escape (``\x1b``), and a backslash before what
-looks like one is doubled. Both are undone only in files that carry the column `schema_version`: other tools' files are
-read as they are, with every empty cell null.
 """
 
 from __future__ import annotations
@@ -22,7 +14,6 @@ import io
 import itertools
 import json
 import math
-import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -41,7 +32,6 @@ from refusal_index.data.errors import (
     shortened,
     suggestion,
 )
-from refusal_index.data.files import write_atomically
 from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -547,10 +537,6 @@ Translations = Mapping[str, str]
 """Words of a file, in lower case, and what they are to be read as."""
 
 
-Names = Mapping[str, Sequence[str]]
-"""Usual column names by role, in lower case."""
-
-
 @dataclass(frozen=True)
 class Column:
     """A column of other tools' files: its usual names, in lower case, and how its cells are read."""
@@ -604,7 +590,7 @@ def resolve_columns(
     source: Source,
     present: Collection[str],
     given: Mapping[str, str],
-    usual: Mapping[str, Column] | Names,
+    usual: Mapping[str, Column],
     *,
     strict: bool = False,
 ) -> dict[str, str]:
@@ -633,8 +619,7 @@ def resolve_columns(
     free = [column for column in present if column not in taken]
     found = {}
     for role, column in usual.items():
-        names = column.names if isinstance(column, Column) else column
-        matching = [name for usual_name in names for name in free if name.casefold() == usual_name]
+        matching = [name for usual_name in column.names for name in free if name.casefold() == usual_name]
         if role in given:
             found[role] = given[role]
         elif strict and len(matching) > 1:
@@ -650,70 +635,3 @@ def missing_column(source: Source, present: Collection[str], role: str, column: 
     guess = nearest(column, present)
     advice = f"{suggestion(column, present) or ';'} say which column it is with --column {role}={guess or 'NAME'}"
     return source.lacks(f"a column {column!r} with the {role}", present, advice)
-
-
-# Spreadsheets of some languages take the full-width forms of the first four for formulas too.
-_DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
-
-
-def csv_text(table: pl.DataFrame) -> str:
-    r"""Return a table as CSV that neither a spreadsheet nor a terminal obeys; `undo_safe` reads its cells back.
-
-    >>> csv_text(pl.DataFrame({"reply": ["=1+1", "\x1b[2J"]})).split()
-    ['reply', "'=1+1", '\\x1b[2J']
-    """
-    cell = pl.col(pl.String).map_batches(_escaped, return_dtype=pl.String)
-    risky = cell.str.contains(f"^($|{_DEFUSED})")
-    quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
-    return table.with_columns(quoted.name.keep()).write_csv()
-
-
-def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table, replacing the file at once or not at all; its suffix says whether Parquet, CSV or JSON Lines."""
-    kind = file_format(path)
-    if kind == "parquet":
-        whole = io.BytesIO()
-        table.write_parquet(whole)
-        content = whole.getvalue()
-    else:
-        content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
-        if path.name.lower().endswith(".gz"):
-            content = gzip.compress(content, mtime=0)  # the same table gives the same bytes
-    write_atomically(path, content)
-
-
-def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
-    """Take away the apostrophes and the escapes that `csv_text` has put into text."""
-    cell = pl.col(pl.String)
-    bare = pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell)
-    return cells.with_columns(bare.map_batches(_unescaped, return_dtype=pl.String))
-
-
-def _escaped(cells: pl.Series) -> pl.Series:
-    return _substituted(cells, _TO_ESCAPE, lambda found: found[1] * 2 + (_escape(ord(found[2])) if found[2] else ""))
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def _unescaped(cells: pl.Series) -> pl.Series:
-    def undone(found: re.Match[str]) -> str:
-        times, odd = divmod(len(found[1]), 2)
-        return "\\" * times + (chr(int(found[2][1:], 16)) if odd else found[2])
-
-    return _substituted(cells, _ESCAPED, undone)
-
-
-def _substituted(cells: pl.Series, pattern: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> pl.Series:
-    if not cells.str.contains(rf"[{_CONTROLS}\r]|\\[xu]").any():
-        return cells
-    return pl.Series(cells.name, [text and pattern.sub(instead, text) for text in cells], pl.String)
-
-
-_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""What a terminal obeys, and what turns the direction of text; breaks of lines and tabs are text."""
-_CODE = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|u(?:061c|200[ef]|202[89a-e]|206[6-9])"
-# Backslashes before a code, or before what becomes one, are doubled, so that reading tells one from the other.
-_TO_ESCAPE = re.compile(rf"(?<!\\)(\\*+)([{_CONTROLS}]|\r(?!\n)|(?={_CODE}))")
-_ESCAPED = re.compile(rf"(?<!\\)(\\++)({_CODE})")

@@ -24,6 +24,7 @@ from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
 from refusal_index.findings.comparison import VariantComparison, compare_pair
+from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate_guards import (
     ChangedQuestion,
@@ -228,7 +229,7 @@ class GateResult(Shown):
             yield Statement("no_sample_recorded", "grave")
         stop = None if self.baseline is None else Stop.read(self.baseline.about)
         if stop is not None:
-            yield Statement("baseline_stopped", "scope", {"stop": stop.sentence})
+            yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
         if self.verdict == "inconclusive" and self.guards and self.is_judged:
             yield Statement("more_questions", values={"more": self.more_questions})
         missing = [(name, share) for name, share in self.missing.items() if share]

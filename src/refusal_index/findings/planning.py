@@ -12,6 +12,7 @@ from refusal_index.data.runs import ComparedRun, Match, chosen_variant
 from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import matched_variants
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     METRIC_NAMES,
     ConfidenceInterval,
@@ -82,6 +83,18 @@ class CorrectedPlan:
     refusal_slope: float
     error_slope: float
 
+    def statements(self, name: str, options: PlanOptions) -> tuple[Statement, ...]:
+        """Say what is expected of a model of this name, and what a run should ask."""
+        rates = {"refusal_rate": self.scenario.refusal_rate, "error_rate": self.scenario.error_rate}
+        values = {"name": name, "index": self.scenario.refusal_index, **rates}
+        slopes = {"refusal_slope": self.refusal_slope, "error_slope": self.error_slope}
+        expected, last = Statement("corrected_expected", "scope", {**values, **slopes}), self.sizes[-1]
+        if self.sizes[0].half_width is None:
+            return expected, Statement("no_plan", "grave", {"status": None, "reason": self.sizes[0].reason})
+        widths = Statement("half_widths", "scope", {"level": options.confidence_level, "budget": options.budget})
+        repeated = None if last.repeated == last.n else last.repeated
+        return expected, widths, Statement("run_as_planned", values={"questions": last.n, "repeated": repeated})
+
 
 @dataclass(frozen=True)
 class ScenarioPlan:
@@ -99,6 +112,30 @@ class ScenarioPlan:
     # asked, or no index is as low
     apart: PowerPlan | None = None
     chance: PowerPlan | None = None  # of telling them apart with the given number of questions
+
+    def statements(self, options: PlanOptions) -> tuple[Statement, ...]:
+        """Say what is expected, what a run of so many questions gives, and what it takes to tell the model apart."""
+        rates = {"refusal_rate": self.scenario.refusal_rate, "error_rate": self.scenario.error_rate}
+        expected = Statement("expected", "scope", {"name": self.name, "index": self.scenario.refusal_index, **rates})
+        first, n = self.sizes[0], self.sizes[-1].n
+        if first.half_width is None:
+            return expected, Statement("no_plan", "grave", {"status": first.status, "reason": first.reason})
+        widths = Statement("half_widths", "scope", {"level": options.confidence_level, "budget": None})
+        others = {"questions": n, "widths": list(self.other_metrics.items())}
+        found = (expected, widths, *([] if n is None else [Statement("other_half_widths", values=others)]))
+        return (*found, *self._apart(options))
+
+    def _apart(self, options: PlanOptions) -> Iterator[Statement]:
+        index, difference = self.scenario.refusal_index, options.difference
+        if index is None or difference is None:
+            return
+        if self.apart is None:
+            yield Statement("no_lower_index", values={"difference": difference})
+            return
+        values = {"index": index - difference, "power": options.power, "questions": self.apart.n}
+        yield Statement("told_apart", values={**values, "reason": self.apart.reason})
+        if self.apart.n is not None and self.chance is not None and self.chance.power is not None:
+            yield Statement("chance_with", values={"questions": options.questions, "power": self.chance.power})
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:

@@ -16,6 +16,7 @@ from refusal_index.data.rates import VariantGroup, contingency_table, variant_gr
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
+from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     TRUTHFULNESS_WEIGHTS,
     ContingencyTable,
@@ -135,6 +136,9 @@ def _estimate(result: RefusalIndexResult | WithinTopicResult, confidence_level: 
     return Estimate.of(result, result.confidence_interval(confidence_level))
 
 
+NO_LABELS = "no_labels:"
+"""How a reason begins that names the kinds of answers that nobody labelled."""
+
 UNLABELLED = Labels(GraderLabels(0, 0, 0, 0), GraderLabels(0, 0, 0, 0), 0)
 
 
@@ -172,6 +176,23 @@ class Decisions:
     # every metric as the labels of this variant correct it, by name; empty without labels
     powered: Mapping[str, PredictionPowered]
     draws: DrawsSummary | None  # what leads from RI to the corrected index
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What its numbers leave out, and what the labels correct."""
+        return tuple(self._statements())
+
+    def _statements(self) -> Iterator[Statement]:
+        if self.missing_grades:
+            yield Statement("missing_left_out")
+        if not self.scoring.knows_refused_again:
+            yield Statement("refused_again_unknown", "grave")
+        if self.powered:
+            lacks = all((one.reason or "").startswith(NO_LABELS) for one in self.powered.values())
+            yield Statement("labels_lacking" if lacks else "by_labels", "grave" if lacks else "note")
+        for reason in (one.reason or "" for one in self.corrections.values()):
+            if reason.startswith(NO_LABELS):
+                yield Statement("not_corrected", "grave", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:

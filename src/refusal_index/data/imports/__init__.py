@@ -1,14 +1,13 @@
-"""First passes of others: what a model answered and how that was graded, read from other tools' files.
+"""First passes of others: a model's answers and their grades, read from other tools' files.
 
-- `first_pass`: the record, and the outcome table that holds such records;
+- `first_pass`: the record, the outcome table that holds such records, and a second file with the forced pass;
 - `source`: a file as records, and what kind of file it is, told by its content;
 - `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals, and the
   words for grades;
 - `lm_eval`: the samples of lm-evaluation-harness;
-- `two_files`: a second file that holds the forced pass;
 - `known`: any of them, and what such a file lacks, filled in from a dataset.
 
-Logs of Inspect are read by the engine, which knows their format.
+Logs of Inspect are read by `plugins/inspect`, which knows their format.
 """
 
 from refusal_index.data.imports.first_pass import FirstPass, FirstPassError, from_outcomes, self_contained, to_outcomes

@@ -60,28 +60,15 @@ def grade_kind(*vocabularies: Vocabulary) -> tables.Kind:
     return tables.Kind(expected, words, "translate it into one of these first")
 
 
-GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
+GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
 """What a column of grades may hold."""
 
-GRADE = grade_kind(GRADED)
 
+def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
+    """Return what a value stands for, None for an empty one, or raise FirstPassError.
 
-def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
-    """Return the grade that a value stands for, or None for an empty one; raises FirstPassError for any other.
-
-    - `place`: for messages: the file, the line and the column.
+    - `place`: for messages: the file, and where the value stands in it.
     """
-    grade: Grade | None = _at(place, grade_kind(vocabulary), value)
-    return grade
-
-
-def flag(value: Any, place: str) -> bool | None:
-    """Return a yes or no, or None for an empty value; raises FirstPassError for any other."""
-    yes: bool | None = _at(place, tables.FLAG, value)
-    return yes
-
-
-def _at(place: str, kind: tables.Kind, value: Any) -> Any:
     try:
         return kind(value)
     except ValueError as error:

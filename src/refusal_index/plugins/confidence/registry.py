@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from refusal_index import entry_points
 from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.errors import suggestion
 from refusal_index.plugins.confidence import apricot, model_scores, trained
 from refusal_index.plugins.confidence.method import Method
 
-METHODS: Mapping[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS, apricot.APRICOT)}
-"""Every method by its name, in the order in which they are listed."""
+METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS, apricot.APRICOT)}
+"""Every method by its name, in the order in which they are listed; `method_of` adds those of other distributions."""
+
+
+def method_of(name: str) -> Method | None:
+    """Find a method by name; other distributions register theirs in the group ``refusal_index.confidence_methods``."""
+    if name not in METHODS and (plugin := entry_points.find("confidence_methods", name)) is not None:
+        METHODS[name] = entry_points.load(plugin)
+    return METHODS.get(name)
 
 
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
@@ -29,6 +37,8 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     wanted = set(names)
     if not wanted:
         raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got none")
-    for name in wanted - METHODS.keys():
-        raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got {name!r}{suggestion(name, METHODS)}")
+    for name in wanted:
+        if method_of(name) is None:
+            known = [*METHODS, *(entry_points.installed("confidence_methods").keys() - METHODS.keys())]
+            raise ConfidenceError(f"method: expected some of {', '.join(known)}, got {name!r}{suggestion(name, known)}")
     return tuple(method for name, method in METHODS.items() if name in wanted)

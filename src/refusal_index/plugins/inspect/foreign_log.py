@@ -20,15 +20,14 @@ from refusal_index.data.imports.graded import (
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
     WORDS,
-    Vocabulary,
-    flag,
-    read_grade,
+    grade_kind,
+    read_as,
     translated,
 )
 from refusal_index.data.imports.known import ReadOptions
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
-from refusal_index.data.tables import Translations
+from refusal_index.data.tables import FLAG, Kind, Translations
 from refusal_index.models.inspect.multi_choice import STOP_REASONS
 from refusal_index.models.requests import CARRIED
 from refusal_index.plugins.inspect.export_log import OUTCOME
@@ -145,7 +144,7 @@ class _GradeReader:
         if not scores:
             found = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
             raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {found}; choose one of these")
-        self._vocabulary = _vocabulary([translated(_said(score), words) for score in scores])
+        self._grades = _grade_words([translated(_said(score), words) for score in scores])
 
     def grade(self, sample: EvalSample) -> Grade | None:
         """Return the grade of a sample; None where it has none."""
@@ -154,7 +153,7 @@ class _GradeReader:
             return None
         place = f"{self._path}, sample {sample.id!r}, score {self._scorer!r}"
         said = translated(_said(score), self._words)
-        return _of_flags(said, place) if isinstance(said, Mapping) else read_grade(said, self._vocabulary, place)
+        return _of_flags(said, place) if isinstance(said, Mapping) else read_as(self._grades, said, place)
 
     def _score(self, sample: EvalSample) -> Score | None:
         return (sample.scores or {}).get(self._scorer)
@@ -166,10 +165,10 @@ def _said(score: Score) -> Any:
     return named if isinstance(named, str) and named.strip() else score.value
 
 
-def _vocabulary(said: Sequence[Any]) -> Vocabulary:
+def _grade_words(said: Sequence[Any]) -> Kind:
     """Return the words that scores are in; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
     letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in said} else INSPECT_LETTERS
-    return {**WORDS, **letters, **RIGHT_OR_WRONG}
+    return grade_kind(WORDS, letters, RIGHT_OR_WRONG)
 
 
 def _of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
@@ -179,7 +178,7 @@ def _of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
             f"{place}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
             "choose another scorer with --scorer"
         )
-    said = {grade for name, grade in FLAGS.items() if flag(value.get(name), f"{place}, {name}")}
+    said = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{place}, {name}")}
     if len(said) > 1:
         raise FirstPassError(f"{place}: expected one grade, got {' and '.join(sorted(said))}")
     return said.pop() if said else None

@@ -213,7 +213,9 @@ def overview(views: Sequence[RunView]) -> Overview:
     one_dataset = len({run.dataset_id for run in runs}) == 1
     lines = tuple(sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index))
     notes = tuple(settings_statements(runs)) if one_dataset else ()
-    return Overview(lines, _scale(lines), statements, notes, views[0].paper if one_dataset else ())
+    return Overview(
+        lines, _scale(lines), (*statements, Statement("scale", "scope")), notes, views[0].paper if one_dataset else ()
+    )
 
 
 def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tuple[Statement, ...], Mapping[int, str]]:
