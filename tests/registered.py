@@ -11,7 +11,7 @@ from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
-from refusal_index.plugins.confidence import refresh
+from refusal_index.plugins.confidence.scores import refresh_scores
 from refusal_index.plugins.inspect import export_log, foreign_log
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
@@ -105,7 +105,7 @@ STUDIES: Sequence[StudyModule] = (
 )
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
 OUTSTANDING: Outstanding = outstanding
-REFRESH_CONFIDENCE: RefreshScores = refresh.refresh_scores
+REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
     "commands": COMMANDS,

@@ -14,9 +14,8 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import FILE, states_of
 from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
-from refusal_index.plugins.confidence.refresh import refresh_scores
 from refusal_index.plugins.confidence.replies import Replies
-from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence
+from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence, refresh_scores
 from refusal_index.protocol import GraderKind, Message, Pass, Role
 from refusal_index.runs.engine import Finished, Replied
 from refusal_index.runs.plan import open_store

@@ -146,7 +146,7 @@ def _check_metrics(name: str, given: object) -> None:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
-        if METRICS[metric].setting is None:  # others are checked where the run's setting is known
+        if METRICS[metric].setting is None:  # else the range depends on the run
             _check_range(name, metric, value)
 
 

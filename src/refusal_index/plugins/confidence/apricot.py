@@ -92,10 +92,13 @@ def apricot(
     code, the loss is the mean squared error of the second class's softmax, and the last step counts. Otherwise than
     there, targets are made of the training questions alone (see `cluster_targets`), and each question is held out once.
     """
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - of an extra, and slow to load
+
     folds = folds_of(evidence, NAME)
     questions = [evidence.questions[one].text for one in folds.ids]
     texts = [(question, answer.reply) for question, answer in zip(questions, folds.answers, strict=True)]
-    places = _embedded(embedder, questions)
+    encoder = _loaded(embedder, partial(SentenceTransformer, embedder))
+    places = np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64)
     right = folds.right
 
     def predict(train: IntArray, held_out: IntArray) -> FloatArray:
@@ -127,14 +130,26 @@ def fine_tuned(
     ndarray, shape (m,)
     """
     import torch  # noqa: PLC0415 - of an extra, and slow to load
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415 - of an extra
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    def load(*, local_files_only: bool) -> tuple[Any, Any]:
+        tokenizer = AutoTokenizer.from_pretrained(predictor, local_files_only=local_files_only)
+        # Weights are often kept in half precision, in which AdamW's small steps are lost.
+        model = AutoModelForSequenceClassification.from_pretrained(
+            predictor, num_labels=2, dtype=torch.float32, local_files_only=local_files_only
+        )
+        return tokenizer, model
+
     with torch.random.fork_rng():  # whoever else draws from torch's generator finds it as it was
         torch.manual_seed(seed)
-        tokenizer, model = _predictor(predictor)
-        model.to(device)
+        tokenizer, model = _loaded(predictor, load)
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
         _train(model, tokenizer, texts, targets, recipe, np.random.default_rng(seed))
-        return _predict(model, tokenizer, held_out, recipe)
+        model.eval()
+        batches = (held_out[start : start + recipe.batch_size] for start in range(0, len(held_out), recipe.batch_size))
+        with torch.no_grad():
+            parts = [_probabilities(model, tokenizer, batch, recipe).cpu().numpy() for batch in batches]
+    return np.concatenate(parts).astype(np.float64)
 
 
 def _train(
@@ -160,18 +175,6 @@ def _train(
         optimiser.zero_grad()
 
 
-def _predict(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> FloatArray:
-    import torch  # noqa: PLC0415 - of an extra, and slow to load
-
-    model.eval()
-    with torch.no_grad():
-        parts = [
-            _probabilities(model, tokenizer, texts[start : start + recipe.batch_size], recipe).cpu().numpy()
-            for start in range(0, len(texts), recipe.batch_size)
-        ]
-    return np.concatenate(parts).astype(np.float64)
-
-
 def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> Any:
     """Return the second class's probability of each question with its reply, as a tensor."""
     questions, replies = ([one[part] for one in texts] for part in (0, 1))
@@ -179,29 +182,6 @@ def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> 
     longest = min(recipe.longest, tokenizer.model_max_length, model.config.max_position_embeddings)
     tokens = tokenizer(questions, replies, padding=True, truncation=True, max_length=longest, return_tensors="pt")
     return model(**tokens.to(model.device)).logits.softmax(dim=-1)[:, 1]
-
-
-def _predictor(name: str) -> tuple[Any, Any]:
-    import torch  # noqa: PLC0415 - of an extra, and slow to load
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415 - of an extra
-
-    def load(*, local_files_only: bool) -> tuple[Any, Any]:
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local_files_only)
-        # Weights are often kept in half precision, in which AdamW's small steps are lost.
-        model = AutoModelForSequenceClassification.from_pretrained(
-            name, num_labels=2, dtype=torch.float32, local_files_only=local_files_only
-        )
-        return tokenizer, model
-
-    return _loaded(name, load)
-
-
-def _embedded(name: str, questions: Sequence[str]) -> FloatArray:
-    """Return where questions lie, shape (n, size)."""
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - of an extra, and slow to load
-
-    model = _loaded(name, partial(SentenceTransformer, name))
-    return np.asarray(model.encode(list(questions), show_progress_bar=False), np.float64)
 
 
 def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:

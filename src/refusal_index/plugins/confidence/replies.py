@@ -1,12 +1,26 @@
-"""Replies of a run as answers: those of its own passes, and those that confidence methods asked for."""
+"""Replies of a run as answers, and as what the scores of a method rest on.
+
+A method rests on replies of the model: forced answers, draws of a pass, replies to its own prompts. Replies of a model
+that grades count only where grades enter the score: where a first pass counts as refused, or a predictor is trained.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from typing import Any
 
+import polars as pl
+
+from refusal_index.data.confidence import Score
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.plugins.confidence.method import Answer
+from refusal_index.data.run_json import Prices
+from refusal_index.findings.confidence_record import MethodRecord
+from refusal_index.plugins.confidence.folds import KNOWN, known_groups
+from refusal_index.plugins.confidence.hidden_states import PACKAGES
+from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need
 from refusal_index.protocol import (
     AUXILIARY,
     FORCED,
@@ -20,6 +34,8 @@ from refusal_index.protocol import (
     read_logprobs,
     read_reply,
 )
+from refusal_index.runs.plan import versions
+from refusal_index.runs.results import total
 from refusal_index.runs.store import ReplyStore, StoreError
 
 FORCED_ANSWER = f"{AUXILIARY}{FORCED}"
@@ -78,3 +94,112 @@ def _answer(one: Completion, wrong: bool | None) -> Answer:
         raise StoreError(f"question {one.question_id}: {error}; restore the store of replies from a copy") from error
     text = read_reply(one.reply.text, one.reply.stop_reason).answer
     return Answer(text, one.reply.text, wrong, logprobs, one.reply.stop_reason)
+
+
+def method_records(
+    scores: Mapping[Method, Sequence[Score]],
+    replies: Replies,
+    evidence: Evidence,
+    outcomes: pl.DataFrame,
+    prices: Prices,
+) -> Iterator[MethodRecord]:
+    """Yield what scores rest on, a record for each method, and for each variant where its scores differ.
+
+    Parameters
+    ----------
+    scores
+        By method.
+    replies, evidence
+        What they were made of.
+    outcomes
+        The run's outcome table.
+    prices
+        Of the run's models.
+    """
+    grouping = (by for by in KNOWN if known_groups(outcomes, evidence.questions, by) == evidence.groups)
+    grouped_by = next(grouping, None) if evidence.groups else None
+    for method, found in scores.items():
+        for variant in dict.fromkeys(one.variant for one in found):
+            own = [one for one in found if one.variant == variant]
+            asked = [evidence.questions[one] for one in dict.fromkeys(score.question_id for score in own)]
+            run, beside = _replies(replies, method, variant, asked)
+            model = [one for one in (*run, *beside) if one.reply.role is Role.MODEL]
+            seconds = [one.seconds for one in (*run, *beside) if one.requests]
+            yield MethodRecord(
+                method=method.name,
+                variant=variant,
+                questions=len(own),
+                generations=len(model),
+                usage=total([*run, *beside], prices),
+                own_requests=sum(one.requests for one in beside),
+                seconds=None if None in seconds else sum(one for one in seconds if one is not None),
+                draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
+                own_replies=_most(one for one in model if one.reply.pass_ is Pass.PROBE),
+                is_of_model=method.is_of_model,
+                needs=tuple(sorted(method.needs)),
+                versions=_versions(method, evidence),
+                **_training(own, evidence, grouped_by),
+                **_states(method, evidence, asked),
+            )
+
+
+def _replies(
+    replies: Replies, method: Method, variant: str | None, questions: Sequence[Question]
+) -> tuple[list[Completion], list[Completion]]:
+    """Return the replies that a method's scores rest on: those of the run, and those that methods asked for."""
+    run, beside, store = list[Completion](), list[Completion](), replies.store
+    answers_itself = bool(method.prompts) and all(prompt.is_graded for prompt in method.prompts)
+    is_about_answers = Need.FIRST_DRAWS not in method.needs and not answers_itself
+    for question in (one.question_id for one in questions):
+        if Need.FIRST_DRAWS in method.needs and variant is not None:
+            run += _entering(method, store.effective_completions(question, variant), Pass.FIRST)
+        forced, answered = (store.effective_completions(question, name) for name in (FORCED, FORCED_ANSWER))
+        if Need.FORCED_DRAWS in method.needs:
+            run += _entering(method, forced, Pass.FORCED)
+        elif is_about_answers and not answered:
+            run += [one for one in _entering(method, forced, Pass.FORCED) if one.draw == 0]
+        if is_about_answers:
+            beside += _entering(method, answered, Pass.FORCED)
+        for prompt in method.prompts:
+            beside += _entering(method, store.completions(question, prompt.variant), Pass.PROBE)
+    return run, beside
+
+
+def _entering(method: Method, completions: Sequence[Completion], of: Pass) -> list[Completion]:
+    """Return the replies of one pass that enter a method's scores."""
+    is_graded = bool(method.needs & {Need.FIRST_DRAWS, Need.TRAINING})
+    return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
+
+
+def _most(completions: Iterator[Completion]) -> int:
+    """Return the largest number of replies to one question."""
+    places = {(one.question_id, one.reply.pass_, one.draw) for one in completions}
+    return max(Counter(question for question, *_ in places).values(), default=0)
+
+
+def _training(scores: Sequence[Score], evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
+    folds = {one.fold for one in scores} - {None}
+    if not folds:
+        return {}
+    return {
+        "training_examples": sum(one.wrong is not None and one.confidence is not None for one in scores),
+        "n_folds": len(folds),
+        "seed": evidence.seed,
+        "grouped_by": grouped_by,
+        "groups": len({evidence.groups.get(one.question_id, f"\0{one.question_id}") for one in scores}),
+    }
+
+
+def _states(method: Method, evidence: Evidence, asked: Sequence[Question]) -> dict[str, Any]:
+    if Need.STATES not in method.needs or evidence.states is None or not asked:
+        return {}
+    size = evidence.states([asked[0].question_id]).shape[2]
+    return {"states": len(asked), "state_size": size, "layer": evidence.layer}
+
+
+def _versions(method: Method, evidence: Evidence) -> dict[str, str]:
+    """Return the versions of this package and of those that the method imports."""
+    runs_weights = Need.STATES in method.needs and evidence.model.startswith("hf/")
+    imported = {*method.packages, *(PACKAGES if runs_weights else ())}
+    brought_by = packages_distributions() if imported else {}
+    return versions(["refusal-index", *sorted({one for name in imported for one in brought_by.get(name, ())})])

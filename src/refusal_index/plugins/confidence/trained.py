@@ -151,8 +151,14 @@ def p_ik(evidence: Evidence) -> Iterable[Score]:
     """
     assert evidence.states is not None, "the model shows its hidden states"  # noqa: S101 - checked by who plans
     folds = folds_of(evidence, P_IK)
-    states = _layer(evidence.states(folds.ids), evidence.layer)
-    right = folds.right
+    states, right = evidence.states(folds.ids), folds.right
+    depth = states.shape[1] - 1
+    layer = (depth + 1) // 2 if evidence.layer is None else evidence.layer
+    if not 0 <= layer <= depth:
+        raise TrainingError(
+            f"{P_IK}: expected a layer from 0, before the first, to {depth}, after the last, got {layer}"
+        )
+    states = states[:, layer]
     return folds.scores(P_IK, lambda train, held_out: probe(states[train], right[train], states[held_out]))
 
 
@@ -184,17 +190,6 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
     scale = StandardScaler().fit(states.astype(np.float64))
     fitted = logistic_fit(scale.transform(states), right, 1 / states.shape[1])
     return logistic_predict(fitted, scale.transform(held_out))
-
-
-def _layer(states: NDArray[np.float32], layer: int | None) -> NDArray[np.float32]:
-    """Return the states of one layer, of shape (n, layers + 1, size) those before the first layer and after each."""
-    depth = states.shape[1] - 1
-    chosen = (depth + 1) // 2 if layer is None else layer
-    if not 0 <= chosen <= depth:
-        raise TrainingError(
-            f"{P_IK}: expected a layer from 0, before the first, to {depth}, after the last, got {layer}"
-        )
-    return states[:, chosen]
 
 
 P_IK, TEXT_CLASSIFIER = "p-ik", "text-classifier"
