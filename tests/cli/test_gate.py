@@ -21,6 +21,7 @@ from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.findings.gate_guards import ChangedQuestion
+from refusal_index.render.format import typeset
 from tests.tiers import others_nightly
 
 N = 500
@@ -94,7 +95,9 @@ def test_every_form_is_written_and_says_the_same(command):
     }
     assert Path("g.md").read_text().startswith("## Refusal Index gate: fail\n")
     report = Path("g.html").read_text()
-    assert report.index(">Fail</h1>") < report.index(document["why"][1:40]) < report.index("2 runs side by side")
+    assert (
+        report.index(">Fail</h1>") < report.index(typeset(document["why"][1:40])) < report.index("2 runs side by side")
+    )
     printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-")
     assert json.loads(printed.stdout) == document
 

@@ -19,8 +19,8 @@ from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, sampled_table
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
-from refusal_index.findings.gate_policy import HIGHER_IS_BETTER, INDICES, Policy, PolicyError
-from refusal_index.findings.metrics import CORRECTED, INDEX
+from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.stats import (
     ConfidenceInterval,
     CorrectedDifference,
@@ -29,7 +29,7 @@ from refusal_index.stats import (
     metric_influence,
     refusal_index,
 )
-from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score, ratio_weights
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
@@ -63,7 +63,7 @@ def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGua
     matrix = found.match.matrix
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in policy.margins.items():
-        higher = HIGHER_IS_BETTER[name]
+        higher = not METRICS[name].lower_is_better
         limit = -margin if higher else margin
         difference = found.differences().get(name)
         if difference is None:  # the corrected index of runs that were sampled once
@@ -118,8 +118,7 @@ def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Pa
 def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
     """Raise PolicyError for a limit that a score cannot have, whatever the answers are."""
     for metric, key, _ in WEIGHED:
-        worth = ratio_weights(metric, payoffs)[0]
-        low, high = min(worth), max(worth)
+        low, high = METRICS[metric].range(payoffs)
         ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
         for name, (least, most) in ranges.items():
             limit = getattr(policy, name).get(metric)

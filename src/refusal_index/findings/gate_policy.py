@@ -18,23 +18,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.metrics import METRICS
 from refusal_index.stats import AtLook, GroupSequential
 
-HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
-    {
-        "refusal_index": True,
-        "corrected_refusal_index": True,
-        "correct_rate": True,
-        "correct_given_attempted": True,
-        "refusal_rate": False,
-        "error_rate": False,
-        "f_score": True,
-        "weighted_score": True,
-        "hallucination_rate": False,
-        "omniscience_index": True,
-        "truthfulness_score": True,
-    }
-)
-"""The metrics that a gate can guard, and on which side of a limit each should lie."""
-
 MARGINS: Mapping[str, float] = MappingProxyType(
     {"refusal_index": 0.1, "correct_rate": 0.05, "correct_given_attempted": 0.05, "refusal_rate": 0.1}
 )
@@ -46,17 +29,6 @@ refuses the wrong questions. With the policy's `metric` the corrected index take
 
 INDICES = ("refusal_index", "corrected_refusal_index")
 """The indices of which a policy's `metric` names the one to guard."""
-
-HUNDREDTHS = frozenset({"omniscience_index"})
-"""Metrics whose unit is a hundredth."""
-
-OF_THE_RUN = frozenset({"weighted_score", "truthfulness_score"})
-"""Metrics whose range is that of what answers are worth in a run: it is known where they are judged."""
-
-NEVER_BELOW_0 = frozenset(
-    {"correct_rate", "correct_given_attempted", "refusal_rate", "error_rate", "f_score", "hallucination_rate"}
-)
-"""Metrics that are shares."""
 
 MOST_BYTES = 1 << 20
 """Most bytes of a policy."""
@@ -167,14 +139,14 @@ def _check_metrics(name: str, given: object) -> None:
     if not isinstance(given, Mapping):
         raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
     for metric, value in given.items():
-        if metric not in HIGHER_IS_BETTER:
+        if metric not in METRICS:
             raise PolicyError(
-                f"{name}: expected metrics out of {listed(HIGHER_IS_BETTER)}, got {shortened(metric)}"
-                f"{suggestion(_key_of(str(metric)), HIGHER_IS_BETTER)}"
+                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(metric)}"
+                f"{suggestion(_key_of(str(metric)), METRICS)}"
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
-        if metric not in OF_THE_RUN:
+        if METRICS[metric].setting is None:  # else the range depends on the run
             _check_range(name, metric, value)
 
 
@@ -188,8 +160,8 @@ def _key_of(shown: str) -> str:
 
 
 def _check_range(name: str, metric: str, value: float) -> None:
-    high = 100 if metric in HUNDREDTHS else 1
-    low = 0 if name == "margins" or metric in NEVER_BELOW_0 else -high
+    high = METRICS[metric].high
+    low = 0 if name == "margins" else METRICS[metric].low
     least = -high if name == "margins" else low  # of a sign that is wrong alone something better is said
     if not least <= value <= high:
         per_cent = "; is it in per cent?" if abs(value) > high == 1 else ""
