@@ -891,7 +891,7 @@ MUTANTS = (
     Mutant("content that is no text is no empty answer", "models/chat_api.py",
            'return "".join(texts) if texts else None', 'return "".join(texts)', "models/test_chat.py"),
     Mutant("a response is read up to a limit", "models/chat_api.py",
-           "if size > LARGEST:", "if False:", "models/test_received.py"),
+           "if size > MAX_RESPONSE_BYTES:", "if False:", "models/test_received.py"),
     Mutant("a stream that ends early is no reply", "models/chat_api.py",
            'choices if all(one["finish_reason"] for one in choices) else None', "choices", "models/test_received.py"),
     Mutant("Inspect gets counts of tokens as the API promises them", "models/chat_api.py",

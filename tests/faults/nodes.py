@@ -22,7 +22,7 @@ print(made.address, flush=True)
 sys.stdin.read()
 made.shutdown()
 """
-HURRY = f"from refusal_index.models import retrying; retrying.FIRST_WAIT = {WAITS[0][2]}"
+HURRY = f"from refusal_index.models import failures; failures.FIRST_WAIT = {WAITS[0][2]}"
 """What every interpreter of the cluster begins with: actors wait as little as the command does."""
 
 _lock = threading.Lock()

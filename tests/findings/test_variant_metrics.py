@@ -86,9 +86,10 @@ def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_pat
             tmp_path / f"{name}.csv",
         )
     first, second = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
-    shown = " ".join(repr(compare_pair((first, second), CompareOptions())).split())
-    assert shown.count("holds a first pass that nobody forced") == 2
-    assert "RI is the primary comparison, and it has no p-value" in shown
+    statements = compare_pair((first, second), CompareOptions()).statements
+    assert [one.code for one in statements].count("never_forced") == 2
+    (primary,) = (one for one in statements if one.code == "primary")
+    assert (primary.values["metric"], primary.values["has_pvalue"]) == ("refusal_index", False)
 
 
 def test_what_was_refused_again_is_not_known_without_a_forced_grade() -> None:

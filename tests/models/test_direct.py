@@ -20,7 +20,7 @@ from inspect_ai.log import transcript
 from inspect_ai.model import get_model
 
 import refusal_index as ri
-from refusal_index.models.functions import plain_ask
+from refusal_index.models.functions import plain_request
 from refusal_index.models.inspect.client import inspect_client
 from refusal_index.models.requests import ModelError
 from refusal_index.protocol import Role, read_logprobs
@@ -119,7 +119,7 @@ def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
     async def kept() -> int:
         client = inspect_client(Role.MODEL, OVER_INSPECT, None, Settings())
         async with client.connection:
-            await client.send(plain_ask(Role.MODEL))
+            await client.send(plain_request(Role.MODEL))
         return len(transcript().events)
 
     with FakeApi(lambda _: "A") as api:

@@ -10,7 +10,7 @@ from aiohttp import web
 from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
-from refusal_index.models.failures import LONGEST, describe_error
+from refusal_index.models.failures import MAX_LINE, describe_error
 from refusal_index.models.inspect.provider import resolve_model
 from tests.models.conftest import OVER_INSPECT, both_clients, results, run
 from tests.models.fake_api import FakeApi
@@ -178,7 +178,7 @@ def test_an_error_comes_down_to_the_last_words_of_whoever_was_asked(error, line)
 
 
 def test_a_line_is_short_whatever_was_said():
-    assert len(describe_error(Said("x" * 10_000, status_code=500))) < LONGEST
+    assert len(describe_error(Said("x" * 10_000, status_code=500))) < MAX_LINE
     assert describe_error(Said("<" * 100_000)).startswith("Said: <<<")
     assert describe_error(Said("<script " * 100_000)).startswith("Said: <script")
     one, other = Said("one"), Said("other")
@@ -188,4 +188,4 @@ def test_a_line_is_short_whatever_was_said():
 
 def test_a_key_that_is_cut_where_a_line_ends_is_gone_before(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hush-hush-hush")
-    assert "hush" not in describe_error(Said("x" * (LONGEST - 20) + " hush-hush-hush"))
+    assert "hush" not in describe_error(Said("x" * (MAX_LINE - 20) + " hush-hush-hush"))

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from refusal_index.models.failures import LONGEST_PATIENCE, FailureKind, classify_error, retry_after, status_of
-from refusal_index.models.functions import FunctionError, function_failure
+from refusal_index.models.failures import MAX_RETRY_AFTER, FailureKind, classify_error, retry_after, status_of
+from refusal_index.models.functions import FunctionError, classify_function_error
 
 
 class HttpError(RuntimeError):
@@ -74,7 +74,7 @@ def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_it
     try:
         raise FunctionError("python:m:f", "raised") from error
     except FunctionError as told:
-        failure = function_failure(told)
+        failure = classify_function_error(told, told.name)
     assert failure.kind is kind
     assert ("mend the function" in failure.advice) == (isinstance(error, ValueError))
 
@@ -99,7 +99,7 @@ def test_how_long_a_provider_asks_to_wait_against_rfc_9110(headers, seconds):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "kind"), [(LONGEST_PATIENCE, FailureKind.PASSING), (LONGEST_PATIENCE + 1, FailureKind.LASTING)]
+    ("seconds", "kind"), [(MAX_RETRY_AFTER, FailureKind.PASSING), (MAX_RETRY_AFTER + 1, FailureKind.LASTING)]
 )
 def test_a_provider_that_asks_to_wait_for_long_is_used_up(seconds, kind):
     failure = classify_error(HttpError(429, retry_after=str(seconds)), "told", "openai/any")

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from refusal_index.models import chat_api
-from refusal_index.models.chat_api import LARGEST, receive
+from refusal_index.models.chat_api import MAX_RESPONSE_BYTES, receive
 from refusal_index.models.failures import FailureKind, UnreadableReplyError, classify_error, describe_error
 from refusal_index.models.inspect.provider import resolve_model
 
@@ -49,7 +49,7 @@ def test_a_response_is_read_no_further_than_its_limit():
 
     with pytest.raises(UnreadableReplyError, match="larger than 64 MiB") as caught:
         came(content=pieces())
-    assert len(read) == LARGEST // 2**20 + 1
+    assert len(read) == MAX_RESPONSE_BYTES // 2**20 + 1
     assert classify_error(caught.value, describe_error(caught.value), "m").kind is FailureKind.REQUEST
 
 
@@ -57,9 +57,9 @@ def test_a_response_is_read_no_further_than_its_limit():
 def test_the_limit_is_one_of_decompressed_bytes_and_the_last_byte_counts(monkeypatch, status):
     content = json.dumps(BODY).encode() + b" " * 5000
     packed = {"content": gzip.compress(content), "headers": {"Content-Encoding": "gzip"}, "status_code": status}
-    monkeypatch.setattr(chat_api, "LARGEST", len(content))
+    monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", len(content))
     assert came(**packed).json()["choices"][0]["message"]["content"] == "Lima"
-    monkeypatch.setattr(chat_api, "LARGEST", len(content) - 1)
+    monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", len(content) - 1)
     with pytest.raises(UnreadableReplyError):
         came(**packed)
 
@@ -155,7 +155,7 @@ def test_elsewhere_a_response_is_left_as_it_is():
 )
 def test_the_hook_is_there_for_a_provider_that_makes_its_client_itself(monkeypatch, content, expected):
     pytest.importorskip("anthropic", reason="needs the extra 'batch'")
-    monkeypatch.setattr(chat_api, "LARGEST", 100)
+    monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", 100)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
     sent = []
 

@@ -189,7 +189,7 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
 def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(path, monkeypatch, at_once):
-    monkeypatch.setattr(store_module, "AT_ONCE", at_once)
+    monkeypatch.setattr(store_module, "READ_SIZE", at_once)
     questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
     with ReplyStore(path) as store:
         store.require("low", dict.fromkeys(questions, 1))
@@ -287,7 +287,7 @@ def test_no_reply_is_only_in_the_file_beside_the_store(path):
 
 
 def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monkeypatch):
-    monkeypatch.setattr(store_module, "LONGEST_REPLY", 10)
+    monkeypatch.setattr(store_module, "MAX_REPLY", 10)
     replies = [said("x" * 10, 0, logprobs="[1]"), said("x" * 11, 1, logprobs="[1]"), said("x", 2, logprobs="[" * 11)]
     with ReplyStore(path) as store:
         store.put(replies)
@@ -301,7 +301,7 @@ def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monke
 
 @pytest.mark.slow
 def test_the_longest_reply_that_is_kept_can_be_read_again(path):
-    longest = said("\U0001f600" * store_module.LONGEST_REPLY, logprobs="1" * store_module.LONGEST_REPLY)
+    longest = said("\U0001f600" * store_module.MAX_REPLY, logprobs="1" * store_module.MAX_REPLY)
     with ReplyStore(path) as store:
         store.put([longest])
     with ReplyStore(path) as store:

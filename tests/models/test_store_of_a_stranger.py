@@ -220,7 +220,7 @@ def test_a_question_that_is_none_is_named(path, document):
 
 
 def test_a_value_that_is_too_large_is_not_read(path, monkeypatch):
-    monkeypatch.setattr(store_check, "LONGEST", 10_000)
+    monkeypatch.setattr(store_check, "MAX_VALUE_BYTES", 10_000)
     change(path, "UPDATE replies SET text = hex(zeroblob(10000))")
     refused(path, "cannot be used")
 

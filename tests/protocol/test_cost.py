@@ -221,7 +221,7 @@ def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_
 @pytest.mark.parametrize("most", [1, 3, 1000])
 @pytest.mark.parametrize("grader", KINDS)
 def test_questions_that_take_the_same_are_worked_out_once_and_all_are_counted(monkeypatch, grader, most):
-    monkeypatch.setattr(cost, "MOST_KINDS", most)
+    monkeypatch.setattr(cost, "MAX_KINDS", most)
     questions = [Question(f"q{n}", "Who? " * (1 + n % 3), None if n % 2 else "Ann") for n in range(60)]
     items, counted = asked(grader, questions=questions), []
 

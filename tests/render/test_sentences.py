@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,11 +43,11 @@ def codes_of(node: ast.expr, module: Path) -> Iterator[str]:
         raise AssertionError(f"{module}:{node.lineno}: expected a code, a constant, or one of two")
 
 
-def emitted() -> set[str]:
-    """Return the codes of all statements that are made anywhere."""
+def emitted(modules: Iterable[Path] = MODULES) -> set[str]:
+    """Return the codes of all statements that are made in some modules."""
     return {
         code
-        for module in MODULES
+        for module in modules
         for node in ast.walk(ast.parse(module.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Statement"
         for code in codes_of(node.args[0], module)
@@ -56,6 +56,18 @@ def emitted() -> set[str]:
 
 def test_every_statement_has_a_sentence_and_every_sentence_a_statement():
     assert emitted() == set(sentences()["text"]) | set(sentences()["page"])
+
+
+def test_every_statement_of_a_comparison_or_a_ranking_has_its_place_where_it_is_shown():
+    made = emitted(PACKAGE / "findings" / f"{name}.py" for name in ("comparison", "matching", "ranking"))
+    texts = [PACKAGE / "render" / name for name in ("comparison.py", "report/page.py")]
+    literals = {
+        node.value
+        for path in texts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert made <= literals
 
 
 def test_every_title_is_of_a_statement():

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
+from refusal_index.data import Grade
+from refusal_index.data.imports import ReadOptions
 from refusal_index.data.run_json import refusal_setting
 from refusal_index.models.settings import SettingError
+from refusal_index.runs.force import import_file
 from refusal_index.runs.writing import rebuild
 
 ROWS = [{"question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
@@ -112,3 +115,27 @@ def test_a_model_that_grades_has_no_wording():
     assert refusal_setting({"grader": {"name": "openai/gpt-4.1"}}) is None
     assert refusal_setting({"grader": {"name": "python:mine:grade"}}) is None
     assert refusal_setting({}) == "tag"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "refused"),
+    [
+        (None, []),
+        ("wording", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>"]),
+        ("tag", ["<answer>UNANSWERED</answer>"]),
+        ("in the text", ["Not mentioned in the text."]),
+    ],
+)
+def test_an_imported_file_may_have_its_refusals_recognised(refusal, refused):
+    rows = [
+        ("Not mentioned in the text.", "incorrect"),
+        ("<answer>UNANSWERED</answer>", "incorrect"),
+        ("Bob", "incorrect"),
+        ("No tag.", "correct"),
+    ]
+    with Path("graded.jsonl").open("w") as file:
+        for number, (reply, grade) in enumerate(rows):
+            row = {"question": f"Who is {number}?", "answer": "Ann", "prediction": reply, "grade": grade}
+            file.write(json.dumps(row) + "\n")
+    passes = import_file(Path("graded.jsonl"), None, ReadOptions(refusal=refusal)).passes
+    assert [one.reply for one in passes if one.grade is Grade.REFUSED] == refused

@@ -65,7 +65,10 @@ Scorer = Annotated[
 ]
 Refusal = Annotated[
     str | None,
-    typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
+    typer.Option(
+        help="What refuses, unless graded correct: a reply in which this regular expression is found, or 'wording' or "
+        "'tag' as in 'refusal-index run'. [default: what is graded so]"
+    ),
 ]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]

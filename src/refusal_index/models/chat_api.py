@@ -197,7 +197,7 @@ def count_in(value: Any) -> int:
 MEGABYTE = 2**20
 
 
-LARGEST = 64 * MEGABYTE
+MAX_RESPONSE_BYTES = 64 * MEGABYTE
 """Most bytes of a response, once it is decompressed."""
 
 
@@ -254,8 +254,10 @@ async def _read(response: Any) -> bytes:
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
             size += len(chunk)
-            if size > LARGEST:
-                raise UnreadableReplyError(f"the response is larger than {LARGEST // MEGABYTE} MiB; it is not read")
+            if size > MAX_RESPONSE_BYTES:
+                raise UnreadableReplyError(
+                    f"the response is larger than {MAX_RESPONSE_BYTES // MEGABYTE} MiB; it is not read"
+                )
             parts.append(chunk)
     return b"".join(parts)
 

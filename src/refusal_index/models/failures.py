@@ -20,7 +20,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted
 
 RESUMES = "the same command resumes"
-LONGEST_PATIENCE = 300.0
+MAX_RETRY_AFTER = 300.0
 """Seconds that a provider may ask to wait for; one that asks for longer is taken to be used up."""
 
 KEY_REFUSED, NO_CREDIT, NOT_THERE = (401, 403), (402,), (404,)
@@ -124,7 +124,7 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
         advice = f"check {keys}"
     elif status in NOT_THERE:
         advice = "check the model's name and the base URL"
-    elif wait is not None and wait > LONGEST_PATIENCE:
+    elif wait is not None and wait > MAX_RETRY_AFTER:
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
         return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
@@ -203,10 +203,10 @@ def causes(error: BaseException | None) -> list[BaseException]:
 SAID = "status_as_sent"
 """Where a response of httpx whose status was replaced has the one that was sent."""
 
-LONGEST, LONGEST_BODY = 300, 200
+MAX_LINE, MAX_BODY = 300, 200
 """Characters of a line, and those that are shown of what is no message."""
 
-READ, DEEPEST = 5_000, 20  # characters of an error that are looked at, and errors behind it
+MAX_READ, MAX_CAUSES = 5_000, 20  # characters of an error that are looked at, and errors behind it
 WRAPPERS = ("RetryError", "ModelGenerateError")
 """What retries, and what Inspect, wrap an error in; each holds the one that counts."""
 
@@ -237,13 +237,13 @@ def describe_error(error: BaseException) -> str:
     parts = [type(error).__name__]
     if status is not None:
         parts.append(str(status) if words else f"{status} {_content_type(error)}".strip())
-    parts.append(_harmless(words) if words else _shown(error, LONGEST_BODY if status else LONGEST))
+    parts.append(_harmless(words) if words else _shown(error, MAX_BODY if status else MAX_LINE))
     root = _root(error)
     if status is None and root is not error:  # a connection that failed is told by what it failed for
         if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
             parts.clear()
-        parts += [type(root).__name__, _shown(root, LONGEST)]
-    return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:LONGEST]
+        parts += [type(root).__name__, _shown(root, MAX_LINE)]
+    return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:MAX_LINE]
 
 
 def _unwrapped(error: BaseException) -> BaseException:
@@ -258,7 +258,7 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 def _root(error: BaseException) -> BaseException:
     """Return the first of the errors of which each was raised from the one before."""
-    for _ in range(DEEPEST):  # errors may have led to each other
+    for _ in range(MAX_CAUSES):  # errors may have led to each other
         if error.__cause__ is None:
             break
         error = error.__cause__
@@ -297,9 +297,9 @@ def _shown(error: BaseException, longest: int) -> str:
     return _harmless(body, longest)
 
 
-def _harmless(text: str, longest: int = LONGEST) -> str:
+def _harmless(text: str, longest: int = MAX_LINE) -> str:
     """Return a text in one line without keys, markup and whatever a terminal would obey."""
-    plain = MARKUP.sub(" ", redacted(text)[:READ])
+    plain = MARKUP.sub(" ", redacted(text)[:MAX_READ])
     line = " ".join("".join(one if one.isprintable() else " " for one in plain).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
@@ -402,7 +402,7 @@ FIRST_WAIT = 2.0
 """Seconds before a request is sent again, doubled with each attempt; up to as much again is added by chance."""
 
 
-LONGEST_WAIT = 60.0
+MAX_WAIT = 60.0
 
 
 async def send_with_retries(
@@ -493,7 +493,7 @@ def _is_sent_again(error: BaseException) -> bool:
 
 
 def _wait(state: RetryCallState) -> float:
-    grown = wait_exponential_jitter(FIRST_WAIT, LONGEST_WAIT, jitter=FIRST_WAIT)(state)
+    grown = wait_exponential_jitter(FIRST_WAIT, MAX_WAIT, jitter=FIRST_WAIT)(state)
     return max(grown, _failure(state).retry_after or 0.0)
 
 

@@ -17,21 +17,18 @@ from typing import Any
 from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, status_of
+from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, describe_error, status_of
 from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
 from refusal_index.models.settings import RequestSettings
 from refusal_index.protocol import (
-    Completion,
     Conversation,
     GraderKind,
     Pass,
     PendingRequest,
-    Reply,
     Role,
     Step,
     StopReason,
     TwoPass,
-    parse_grade,
 )
 
 PREFIX = "python:"
@@ -50,23 +47,18 @@ class FunctionError(RefusalIndexError, RuntimeError):
         self.name = name
 
 
-def function_failure(error: FunctionError) -> Failure:
-    """Say what an error of a function comes down to.
+def classify_function_error(error: Exception, name: str) -> Failure:
+    """Classify an error of a function.
 
-    One that a service gave it, which has a status or tells of a connection, is treated as any service's.
+    One that a service caused, which has a status or is of a connection, is treated as any service's.
     """
-    known = classify_error(error, str(error), error.name)
-    if (
-        status_of(error) is not None
-        or known.kind is not FailureKind.PASSING
-        or any(map(_is_of_a_connection, causes(error)))
-    ):
-        return known
-    return replace(known, kind=FailureKind.DOUBTFUL, advice=MEND)
-
-
-def _is_of_a_connection(error: BaseException) -> bool:
-    return isinstance(error, OSError)  # among which are those of time-outs
+    if not isinstance(error, FunctionError):
+        return classify_error(error, describe_error(error), name)
+    failure, chain = classify_error(error, str(error), error.name), causes(error)
+    is_of_a_service = status_of(error) is not None or any(isinstance(cause, OSError) for cause in chain)
+    if is_of_a_service or failure.kind is not FailureKind.PASSING:
+        return failure
+    return replace(failure, kind=FailureKind.DOUBTFUL, advice=MEND)
 
 
 def is_function_name(name: str) -> bool:
@@ -299,34 +291,11 @@ async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> A
 
 RIGHT_ANSWER = "Paris"
 PLAIN_CASE = Question("", "What is the capital of France?", RIGHT_ANSWER)
-RETRIES = 1
-"""How often the plain case is sent again at most."""
 
 
-def plain_ask(asked: Role) -> ModelRequest:
+def plain_request(role: Role) -> ModelRequest:
     """Return the request that has a grader judge the plain case."""
-    step = Step(Pass.FIRST, asked, prediction=RIGHT_ANSWER)
+    step = Step(Pass.FIRST, role, prediction=RIGHT_ANSWER)
     return model_request(
         RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)
     )
-
-
-def unanswered(grader: str, told: str) -> ModelError:
-    """Return the error of a grader that did not answer."""
-    return ModelError(f"grader '{grader}' did not answer: {told}")
-
-
-def checked(grader: str, asked: Role, text: str, input_tokens: int, output_tokens: int) -> Completion:
-    """Return a grader's reply about the plain case, which is about no question of the run.
-
-    Raises
-    ------
-    ModelError
-        If its verdict is not right.
-    """
-    if parse_grade(text) is not Grade.CORRECT:
-        raise ModelError(
-            f"grader '{grader}': expected the letter A for a plainly right answer, got {text[:80]!r}; "
-            "choose another one"
-        )
-    return Completion(PLAIN_CASE.question_id, "", 0, Reply(Pass.FIRST, asked, text), 0, input_tokens, output_tokens)

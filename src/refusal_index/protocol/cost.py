@@ -181,7 +181,7 @@ Foresee = Callable[[ToAsk], Foreseen | None]
 Alike = Callable[[ToAsk], Hashable]
 """Tells what two questions have in common that take the same; None of one that is counted by itself."""
 
-MOST_KINDS = 10_000
+MAX_KINDS = 10_000
 """Kinds of questions that are held at a time."""
 
 
@@ -257,7 +257,7 @@ def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAs
             continue
         counts[kind] += 1
         examples.setdefault(kind, question)
-        if len(examples) == MOST_KINDS:
+        if len(examples) == MAX_KINDS:
             yield from ((examples[each], number) for each, number in counts.items())
             examples.clear()
             counts.clear()

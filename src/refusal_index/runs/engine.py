@@ -16,6 +16,7 @@ from typing import Protocol
 
 from refusal_index import entry_points
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import Grade
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.accounts import COMPATIBLE
@@ -25,19 +26,13 @@ from refusal_index.models.failures import (
     EndedError,
     Failure,
     RequestFailedError,
-    classify_error,
-    describe_error,
     send_with_retries,
 )
 from refusal_index.models.functions import (
-    RETRIES,
-    FunctionError,
-    checked,
-    function_failure,
+    classify_function_error,
     function_sender,
     is_function_name,
-    plain_ask,
-    unanswered,
+    plain_request,
 )
 from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import (
@@ -51,27 +46,29 @@ from refusal_index.models.requests import (
     variant_of,
 )
 from refusal_index.models.settings import Sending, SettingError, unknown
-from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, next_requests
+from refusal_index.protocol import (
+    Completion,
+    Conversation,
+    Pass,
+    Reply,
+    Role,
+    next_requests,
+    parse_grade,
+)
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError
 
 
 class GroupCommit:
-    """Puts replies into a store, those together that come within one turn of the event loop.
-
-    Parameters
-    ----------
-    store
-        Where they go.
-    """
+    """Puts replies into a store; those of one turn of the event loop are one transaction."""
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
         self._waiting: list[tuple[Sequence[Completion], asyncio.Future[None]]] = []
 
     async def put(self, completions: Sequence[Completion]) -> None:
-        """Keep replies; they are safe when this returns.
+        """Store replies; they are committed when this returns.
 
         Raises
         ------
@@ -89,7 +86,7 @@ class GroupCommit:
         waiting, self._waiting = self._waiting, []
         try:
             self._store.put([one for completions, _ in waiting for one in completions])
-        except Exception:  # what cannot be kept is told of itself alone
+        except Exception:  # only those that cannot be stored get the error
             for completions, done in waiting:
                 self._write_one(completions, done)
             return
@@ -110,29 +107,29 @@ class GroupCommit:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
+    """A run's folder is open; this many of its questions are in variants without a pending request."""
 
     finished: int
-    note: str | None = None  # what must be said of it
+    note: str | None = None  # what to tell the user
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A variant is about to be asked."""
+    """The requests of a variant begin."""
 
     variant: str
 
 
 @dataclass(frozen=True)
 class Replied:
-    """A reply came, and is in the store."""
+    """A reply was stored."""
 
     completion: Completion
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A question needs nothing more under a variant."""
+    """A question has no pending request under a variant."""
 
     variant: str
     question_id: str
@@ -140,45 +137,45 @@ class Finished:
 
 @dataclass(frozen=True)
 class Underway:
-    """Requests are on their way in a wave, as in batches: how they stand, in a few words."""
+    """Requests are in flight, as in batches; the note says how many are done."""
 
     note: str
-    is_news: bool = False  # which is to be said beside the progress, as that a server cannot be reached
+    is_news: bool = False  # to be printed beside the progress, such as that a server cannot be reached
 
 
 Event = Opened | Begun | Replied | Finished | Underway
 Progress = Callable[[Event], None]
-"""Is told what happens while models are asked."""
+"""Called with every event while models are asked."""
 
 
 def unwatched(_event: Event) -> None:
-    """Take no note of anything."""
+    """Ignore an event."""
 
 
 class RunFailedError(RefusalIndexError, RuntimeError):
-    """A run that could not be brought to its end; what was answered is kept, and running again resumes."""
+    """A run that could not be completed; replies are kept, and running it again resumes it."""
 
 
 class WaitingError(RunFailedError):
-    """A run that ended as it was told to before there was anything to sum up; the same command goes on."""
+    """A run that ended as planned before it had results; the same command continues it."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What an engine is to carry: the conversations of one variant.
+    """What an engine executes: the conversations of one variant.
 
     Attributes
     ----------
     dataset, variant, conversations
-        What to call it, and what is asked.
+        The names of both, and what to ask.
     settings
         Those of the run.
     folder
-        Where an engine may leave files of its own, such as a journal of batches; None where it should leave none.
+        Where an engine may keep files of its own, such as a journal of batches; None if it must not.
     store, progress
-        Where replies go, and who is told.
+        Where replies go, and what is called with events.
     breaker, budget
-        What ends it early, in order.
+        What ends it early.
     """
 
     dataset: str
@@ -197,29 +194,29 @@ class Assignment:
         return self.settings.accounts.prices
 
     @cached_property
-    def kept(self) -> GroupCommit:
-        """Where replies go that come one by one, for the store to keep those of a moment together."""
+    def replies(self) -> GroupCommit:
+        """Stores replies that come one by one."""
         return GroupCommit(self.store)
 
 
 class Engine(Protocol):
-    """Carries requests; opened once for all variants of a run, since models may be costly to load.
+    """Sends requests and stores replies; opened once for all variants of a run, since models may be costly to load.
 
     Attributes
     ----------
     together
-        Whether it is handed all variants at once, so that whatever is due goes out in one wave.
+        Whether it takes all variants at once, so that all pending requests go out in one wave.
     """
 
     together: bool
 
     def open(self, store: ReplyStore | None = None) -> AbstractAsyncContextManager[None]:
-        """Make sure that graders grade a plain case rightly, and close all models at the end.
+        """Check that graders grade a plain case correctly, and close all models at the end.
 
         Parameters
         ----------
         store
-            Of the run: who has replied there is known, and need not be tried; the reply of who is goes there.
+            The run's: graders with a reply in it are not checked; the replies of those that are go there.
 
         Raises
         ------
@@ -228,29 +225,31 @@ class Engine(Protocol):
         """
 
     async def execute(self, assignment: Assignment) -> None:
-        """Ask whatever is due, and put replies and failures into the store, until the breaker opens.
+        """Send all pending requests, and store replies and failures, until the breaker opens.
 
         Raises
         ------
         RunFailedError
-            If it could not be brought to its end.
+            If they could not be completed.
         KeyboardInterrupt
             If it was interrupted.
         """
 
 
 MakeEngine = Callable[[Settings, Mapping[Role, str], Mapping[str, object]], Engine]
-"""Makes an engine from the settings, the names of those that are asked, and objects that go by such a name."""
+"""Makes an engine from the settings, the names of the models by role, and objects in memory by name."""
 
 
-Explain = Callable[[Exception, Role], Failure]
-"""Says what an error comes down to that a request to somebody ended in."""
+ClassifyError = Callable[[Exception, Role], Failure]
+"""Classifies the error that a request to a model ended in."""
 
 
-async def converse(assignment: Assignment, conversation: Conversation, send: Send, explain: Explain) -> None:
-    """Ask whatever is due about one question, one request after the other, until nothing is or the run has ended.
+async def converse(
+    assignment: Assignment, conversation: Conversation, send: Send, classify_error: ClassifyError
+) -> None:
+    """Send the requests about one question, one after the other, until none is pending or the run has ended.
 
-    What comes is in the store at once, and so is what a request failed for.
+    Replies are stored at once, and so is the reason why a request failed.
 
     Raises
     ------
@@ -261,9 +260,13 @@ async def converse(assignment: Assignment, conversation: Conversation, send: Sen
     """
     store, question_id = assignment.store, conversation.question.question_id
     try:
-        while asks := next_requests(conversation, store.completions(question_id, conversation.variant)):
-            for one in asks:
-                completions = await _answered(assignment, _ask(assignment, conversation, one), send, explain)
+        while requests := next_requests(conversation, store.completions(question_id, conversation.variant)):
+            for pending in requests:
+                step = pending.step
+                variant = variant_of(conversation, step.pass_)
+                retired = store.times_retired(question_id, variant, step.pass_, step.role, pending.draw)
+                request = model_request(assignment.settings, conversation, pending, retired)
+                completions = await _completions(assignment, request, send, classify_error)
                 assignment.progress(Replied(completions[0]))
     except EndedError:
         return
@@ -274,9 +277,11 @@ async def converse(assignment: Assignment, conversation: Conversation, send: Sen
     assignment.progress(Finished(conversation.variant, question_id))
 
 
-async def _answered(assignment: Assignment, ask: ModelRequest, send: Send, explain: Explain) -> list[Completion]:
-    """Return what a request brought, once it is in the store."""
-    breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.role
+async def _completions(
+    assignment: Assignment, request: ModelRequest, send: Send, classify_error: ClassifyError
+) -> list[Completion]:
+    """Send a request, with retries, and return its replies once they are stored."""
+    breaker, budget, role = assignment.breaker, assignment.budget, request.request.role
 
     async def once() -> list[Completion]:
         await budget.turn()
@@ -284,19 +289,19 @@ async def _answered(assignment: Assignment, ask: ModelRequest, send: Send, expla
             breaker.open(reason, planned=True)
             raise EndedError
         with budget.one_request():
-            return to_completions(ask, await send(ask))
+            return to_completions(request, await send(request))
 
     completions = await send_with_retries(
         once,
-        lambda error: explain(error, asked),
+        lambda error: classify_error(error, role),
         breaker,
-        role=asked,
-        about=ask.conversation.question.question_id,
+        role=role,
+        about=request.conversation.question.question_id,
         max_retries=assignment.settings.sending.max_retries,
     )
     budget.count(completions, assignment.prices)
     try:
-        await assignment.kept.put(completions)
+        await assignment.replies.put(completions)
     except StoreError as error:
         advice = "" if isinstance(error, StoreGoneError) else ": make room"
         breaker.open(f"{error}; nothing further is asked{advice}; {RESUMES}")
@@ -308,56 +313,46 @@ async def _answered(assignment: Assignment, ask: ModelRequest, send: Send, expla
     return completions
 
 
-def _ask(assignment: Assignment, conversation: Conversation, one: PendingRequest) -> ModelRequest:
-    place = (one.step.pass_, one.step.role, one.draw)
-    again = assignment.store.times_retired(
-        conversation.question.question_id, variant_of(conversation, one.step.pass_), *place
-    )
-    return model_request(assignment.settings, conversation, one, again)
-
-
-async def carry_concurrently(assignment: Assignment, send: Send, explain: Explain, at_once: int) -> None:
-    """Ask whatever is due about every question, until nothing is or the run has ended.
+async def execute_concurrently(
+    assignment: Assignment, send: Send, classify_error: ClassifyError, concurrency: int
+) -> None:
+    """Send the requests about all questions, until none is pending or the run has ended.
 
     Parameters
     ----------
     assignment
-        What is asked.
-    send, explain
-        Sends one request, and says what an error comes down to.
-    at_once
-        How many questions are asked at a time, each one request after the other.
+        What to ask.
+    send, classify_error
+        Sends one request, and classifies the error that it ended in.
+    concurrency
+        Questions in progress at a time, each with one request in flight.
     """
-    waiting = iter(assignment.conversations)
+    waiting, breaker = iter(assignment.conversations), assignment.breaker
 
     async def work() -> None:
         for conversation in waiting:
-            if assignment.breaker.reason is not None:
+            if breaker.reason is not None:
                 return
-            await _settle(assignment, conversation, send, explain)
+            try:
+                await converse(assignment, conversation, send, classify_error)
+            except RequestFailedError:
+                pass  # the store holds it
+            except Exception:
+                if breaker.reason is None:
+                    raise  # otherwise the breaker has the reason
 
-    with seldom_collecting():
-        ended = await asyncio.gather(*(work() for _ in range(at_once)), return_exceptions=True)
-    for error in ended:  # told once all the others have come to their end, and what they paid for is kept
+    with infrequent_gc():
+        results = await asyncio.gather(*(work() for _ in range(concurrency)), return_exceptions=True)
+    for error in results:  # raised once all others have finished, so that every reply is stored
         if error is not None:
             raise error
 
 
-async def _settle(assignment: Assignment, conversation: Conversation, send: Send, explain: Explain) -> None:
-    try:
-        await converse(assignment, conversation, send, explain)
-    except RequestFailedError:
-        pass  # the store holds it
-    except Exception:
-        if assignment.breaker.reason is None:
-            raise  # else the breaker tells it
-
-
 @contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """Collect garbage rarely while the block runs.
+def infrequent_gc() -> Iterator[None]:
+    """Collect garbage less often while the block runs.
 
-    A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
+    A run drops few objects in cycles: collecting them at the usual pace takes a fifth of its processor time.
     """
     thresholds = gc.get_threshold()
     gc.freeze()
@@ -499,7 +494,7 @@ def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
 IN_PROCESS_CONCURRENCY = 64
 
 
-def client_for(asked: Role, name: str, given: object, settings: Settings) -> Client:
+def client_for(role: Role, name: str, given: object, settings: Settings) -> Client:
     """Return the client of a model.
 
     Functions answer in this process, ``openai-api/NAME/MODEL`` is asked with OpenAI's client, models of a plugin's
@@ -507,7 +502,7 @@ def client_for(asked: Role, name: str, given: object, settings: Settings) -> Cli
 
     Parameters
     ----------
-    asked, name
+    role, name
         The role of the model, and its name.
     given
         A function or a model of Inspect that goes by this name; None where there is only the name.
@@ -519,9 +514,11 @@ def client_for(asked: Role, name: str, given: object, settings: Settings) -> Cli
     ModelError
         If the model cannot be asked.
     """
-    send = function_sender(asked, name, given)
+    send = function_sender(role, name, given)
     if send is not None:
-        return Client(send, lambda error: _function_failure(error, name), IN_PROCESS_CONCURRENCY, is_checked=False)
+        return Client(
+            send, lambda error: classify_function_error(error, name), IN_PROCESS_CONCURRENCY, is_checked=False
+        )
     # Each client is imported where it is needed: Inspect takes a second, OpenAI's client half of one.
     if given is None and name.startswith(f"{COMPATIBLE}/"):
         from refusal_index.models.openai_client import openai_client  # noqa: PLC0415
@@ -532,24 +529,16 @@ def client_for(asked: Role, name: str, given: object, settings: Settings) -> Cli
         return provider.client(model, settings)
     from refusal_index.models.inspect.client import inspect_client  # noqa: PLC0415
 
-    return inspect_client(asked, name, given, settings)
-
-
-def _function_failure(error: Exception, name: str) -> Failure:
-    return (
-        function_failure(error)
-        if isinstance(error, FunctionError)
-        else classify_error(error, describe_error(error), name)
-    )
+    return inspect_client(role, name, given, settings)
 
 
 class DirectEngine:
-    """Sends requests one by one, so many questions at a time.
+    """Sends requests one by one, about several questions at a time.
 
     Parameters
     ----------
     settings, names, objects
-        As any engine takes them.
+        The arguments of `MakeEngine`.
 
     Raises
     ------
@@ -561,13 +550,13 @@ class DirectEngine:
 
     def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:
         self._settings, self._names = settings, names
-        self._clients = {asked: self._client(asked, name, objects.get(name)) for asked, name in names.items()}
+        self._clients = {role: self._client(role, name, objects.get(name)) for role, name in names.items()}
 
-    def _client(self, asked: Role, name: str, given: object) -> Client:
+    def _client(self, role: Role, name: str, given: object) -> Client:
         try:
-            return client_for(asked, name, given, self._settings)
+            return client_for(role, name, given, self._settings)
         except ModelError as error:
-            if asked is Role.MODEL:
+            if role is Role.MODEL:
                 raise
             message = error.args[0].rstrip(".")
             raise ModelError(
@@ -581,44 +570,52 @@ class DirectEngine:
         Raises
         ------
         ModelError
-            If a grader does not grade a plain case rightly.
+            If a grader does not grade a plain case correctly.
         """
         async with AsyncExitStack() as stack:
             for client in self._clients.values():
                 if client.connection is not None:
                     await stack.enter_async_context(client.connection)
-            for asked, client in self._clients.items():
-                is_new = store is None or not store.has_reply_from(asked)
-                if asked is not Role.MODEL and client.is_checked and is_new:
-                    verdict = await self._check_grader(asked)
+            for role, client in self._clients.items():
+                is_new = store is None or not store.has_reply_from(role)
+                if role is not Role.MODEL and client.is_checked and is_new:
+                    verdict = await self._check_grader(role)
                     if store is not None:
                         store.put([verdict])
             yield
 
     async def execute(self, assignment: Assignment) -> None:
-        """Ask whatever is due, so many questions at a time."""
+        """Send all pending requests, and store replies and failures."""
         concurrency = max(client.concurrency for client in self._clients.values())
-        at_once = self._settings.sending.max_connections or concurrency
-        await carry_concurrently(assignment, self.send, self.classify_error, at_once)
+        concurrency = self._settings.sending.max_connections or concurrency
+        await execute_concurrently(assignment, self.send, self.classify_error, concurrency)
 
-    async def send(self, ask: ModelRequest) -> Response:
+    async def send(self, request: ModelRequest) -> Response:
         """Send a request to the model that it is for."""
-        return await self._clients[ask.request.role].send(ask)
+        return await self._clients[request.request.role].send(request)
 
-    def classify_error(self, error: Exception, asked: Role) -> Failure:
+    def classify_error(self, error: Exception, role: Role) -> Failure:
         """Classify the error that a request to a model ended in."""
-        return self._clients[asked].classify_error(error)
+        return self._clients[role].classify_error(error)
 
-    async def _check_grader(self, asked: Role) -> Completion:
-        name, ask, client, breaker = self._names[asked], plain_ask(asked), self._clients[asked], CircuitBreaker()
+    async def _check_grader(self, role: Role) -> Completion:
+        """Have a grader judge a plain case, and return its reply, which is about no question of the run."""
+        name, request, client = self._names[role], plain_request(role), self._clients[role]
 
         async def once() -> Completion:
-            return to_completions(ask, await client.send(ask))[0]
+            return to_completions(request, await client.send(request))[0]
 
         try:
             verdict = await send_with_retries(
-                once, client.classify_error, breaker, role=asked, about=name, max_retries=RETRIES
+                once, client.classify_error, CircuitBreaker(), role=role, about=name, max_retries=1
             )
         except RequestFailedError as error:
-            raise unanswered(name, error.failure.message) from error
-        return checked(name, asked, verdict.reply.text, verdict.input_tokens, verdict.output_tokens)
+            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}") from error
+        text = verdict.reply.text
+        if parse_grade(text) is not Grade.CORRECT:
+            raise ModelError(
+                f"grader '{name}': expected the letter A for a plainly right answer, got {text[:80]!r}; "
+                "choose another one"
+            )
+        reply = Reply(Pass.FIRST, role, text)
+        return Completion("", "", 0, reply, 0, verdict.input_tokens, verdict.output_tokens)

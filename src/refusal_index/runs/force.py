@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from typing import Protocol as Interface
@@ -27,6 +28,7 @@ from refusal_index.data.imports import (
 from refusal_index.data.imports.first_pass import with_forced, without_forced
 from refusal_index.data.imports.known import INSPECT, filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
 from refusal_index.data.tables import present_columns
@@ -39,6 +41,8 @@ from refusal_index.protocol import (
     check_gradable,
     load_prompt_set,
 )
+from refusal_index.protocol.refusals import TAG, WORDING, Detector, detector_of
+from refusal_index.protocol.replies import read_reply
 from refusal_index.runs.plan import (
     RUNS,
     Plan,
@@ -216,6 +220,8 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     ValueError
         One of this package's own, if it cannot be used; the message names the line.
     """
+    if options.refusal in (WORDING, TAG):
+        options = replace(options, refusal=None, detector=partial(_refuses, detector_of(options.refusal)))
     file = SourceFile.read(path)
     found = kind or detected_format(file)
     if found in FORMATS and found != INSPECT:
@@ -227,3 +233,9 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
         raise FirstPassError(f"--format: expected one of {', '.join(known)}, got {found!r}{guess}")
     read: Importer = entry_points.load(plugin)
     return Imported(file, found, options.applied(read(path, options)))
+
+
+def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
+    """Whether a reply refuses by its tag or, with a detector, by its wording."""
+    reading = read_reply(reply)
+    return reading.refused or (detector is not None and detector(reading.answer, question))

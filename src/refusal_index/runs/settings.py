@@ -176,7 +176,7 @@ def _leaf(one: Field[Any], hint: Any, group: str | None) -> Setting:
 
 
 DEFAULT_GRADER = "openai/gpt-4o-mini"
-MOST_DRAWS = 1_000_000
+MAX_DRAWS = 1_000_000
 """Most draws of a question."""
 
 COMPARABILITY_VERSION = 2
@@ -239,7 +239,7 @@ class Repeats:
         them. With `repeat_questions` alone these are drawn twice.
     """
 
-    draws: int | None = setting(None, low=1, high=MOST_DRAWS, affects_replies=False, scope="dataset")
+    draws: int | None = setting(None, low=1, high=MAX_DRAWS, affects_replies=False, scope="dataset")
     repeat_questions: int | None = setting(None, low=2, affects_replies=False, scope="dataset")
 
 

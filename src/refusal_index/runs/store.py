@@ -25,7 +25,7 @@ from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import sound_text
 from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.runs.settings import MOST_DRAWS
+from refusal_index.runs.settings import MAX_DRAWS
 from refusal_index.runs.store_check import (
     ADVICE,
     StoreError,
@@ -66,7 +66,7 @@ OF_REPLIES = "replies", "retired"
 
 UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
 
-LONGEST_REPLY = 16 << 20
+MAX_REPLY = 16 << 20
 """Most characters of a reply that are kept, and of its log probabilities, which are left out if there are more."""
 
 CACHE_KIB = 64 << 10
@@ -106,8 +106,8 @@ def _check_asked(connection: sqlite3.Connection, path: Path | None) -> None:
     if lost is not None:
         raise StoreError(f"{path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
     (most,) = connection.execute("SELECT max(draws) FROM asked").fetchone()
-    if most is not None and most > MOST_DRAWS:
-        raise StoreError(f"{path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}")
+    if most is not None and most > MAX_DRAWS:
+        raise StoreError(f"{path}: expected at most {MAX_DRAWS:,} draws of a question, got {most:,}; {ADVICE}")
 
 
 Row = tuple[Any, ...]
@@ -219,12 +219,12 @@ def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
 
 
 def _bounded(one: Completion) -> Completion:
-    """Return a reply of at most `LONGEST_REPLY` characters, a longer one as if the model had ended there."""
-    if len(one.logprobs or "") > LONGEST_REPLY:
+    """Return a reply of at most `MAX_REPLY` characters, a longer one as if the model had ended there."""
+    if len(one.logprobs or "") > MAX_REPLY:
         one = replace(one, logprobs=None)
-    if len(one.reply.text) <= LONGEST_REPLY:
+    if len(one.reply.text) <= MAX_REPLY:
         return one
-    text = one.reply.text[:LONGEST_REPLY]
+    text = one.reply.text[:MAX_REPLY]
     return replace(one, reply=replace(one.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
 
 
@@ -281,7 +281,7 @@ ON CONFLICT DO UPDATE SET draws = excluded.draws, checksum = excluded.checksum W
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 OF_VARIANT = "question_id = ? AND variant IN (?, ?)"
 
-AT_ONCE = 200
+READ_SIZE = 200
 """How many questions are read at a time, or replies."""
 
 
@@ -395,7 +395,7 @@ class ReplyStore:
             "SELECT question_id, document FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?",
             "",
         )
-        while rows := self._rows(query, start, AT_ONCE):
+        while rows := self._rows(query, start, READ_SIZE):
             yield from self._records(rows)
             start = rows[-1][0] + "\0"  # no id lies between
 
@@ -507,7 +507,7 @@ class ReplyStore:
             self.put([one])
             self.retire([one])
         replies = other.replies()
-        while some := list(islice(replies, AT_ONCE)):
+        while some := list(islice(replies, READ_SIZE)):
             self.put(some)
         for (variant, question_id), error in other.failures().items():
             self.record_failure(variant, question_id, error)
@@ -515,7 +515,7 @@ class ReplyStore:
     def _each(self, table: str) -> Iterator[Completion]:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
         last = 0
-        while rows := self._rows(query, last, AT_ONCE):
+        while rows := self._rows(query, last, READ_SIZE):
             yield from self._read(rows)
             last = rows[-1][-1]
 

@@ -19,10 +19,10 @@ from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_plain, opened_file, read_plain
 from refusal_index.errors import RefusalIndexError
 
-LONGEST = 256 << 20
+MAX_VALUE_BYTES = 256 << 20
 """Most bytes of one value, as of a reply."""
 
-LARGEST = 2**53
+MAX_COUNT = 2**53
 """Largest count."""
 
 WAL, SHARED, JOURNAL = "-wal", "-shm", "-journal"
@@ -129,7 +129,7 @@ def _conditions(connection: sqlite3.Connection, table: str) -> Iterator[str]:
         wrong = f"typeof({name}) != '{STORED[kind]}'"
         yield wrong if required or key else f"({name} IS NOT NULL AND {wrong})"
         if kind != "TEXT":
-            yield f"{name} NOT BETWEEN 0 AND {LARGEST}"
+            yield f"{name} NOT BETWEEN 0 AND {MAX_COUNT}"
 
 
 def _tables(statements: str) -> list[str]:
@@ -187,7 +187,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _guard(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     if sys.version_info >= (3, 12):
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)

@@ -23,7 +23,7 @@ from refusal_index.protocol import (
     load_prompt_set,
     outcomes,
 )
-from refusal_index.runs.engine import Assignment, carry_concurrently
+from refusal_index.runs.engine import Assignment, execute_concurrently
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -99,7 +99,7 @@ def conversed(conversations: Sequence[Conversation], script: Script, settings: S
     """Return what comes of asking one question after the other, as every other engine does."""
     store = store_of(conversations)
     assignment = Assignment("sums", "", conversations, settings, store)
-    asyncio.run(carry_concurrently(assignment, script.send, explain, 1))
+    asyncio.run(execute_concurrently(assignment, script.send, explain, 1))
     return store
 
 

@@ -17,10 +17,10 @@ import json, sys
 from pathlib import Path
 from refusal_index.data.datasets import Dataset
 from refusal_index.runs.settings import Settings
-from refusal_index.models import retrying
+from refusal_index.models import failures
 from tests.models.conftest import make_dataset, run
 from refusal_index.runs.plan import prepare
-retrying.FIRST_WAIT = 0.001
+failures.FIRST_WAIT = 0.001
 given = json.loads(sys.argv[1])
 dataset = make_dataset(given.pop("count")) if "count" in given else None
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import regex
@@ -36,6 +36,8 @@ class ReadOptions:
     name: str | None = None
     dataset: str | None = None
     words: Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
+    # in the place of `refusal`: whether a reply to a question is a refusal
+    detector: Callable[[str, Question], bool] | None = None
 
     def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
@@ -49,10 +51,15 @@ class ReadOptions:
             raise FirstPassError(message) from error
         named = []
         for each in passes:
-            if pattern and _is_refusal(pattern, each):
+            if (pattern and _is_refusal(pattern, each)) or self._is_detected(each):
                 each = replace(each, grade=Grade.REFUSED, reason=None)  # noqa: PLW2901
             named.append(replace(each, model=self.name or each.model, dataset=self.dataset or each.dataset))
         return tuple(named)
+
+    def _is_detected(self, first: FirstPass) -> bool:
+        if self.detector is None or first.grade is Grade.CORRECT or first.reply is None:
+            return False
+        return self.detector(first.reply, first.question)
 
 
 def detected_format(file: SourceFile) -> str:
