@@ -285,15 +285,18 @@ def test_plausible_wrong_answers_to_real_questions_are_not_correct(shared_file):
     assert grades.count(Grade.CORRECT) <= 3
 
 
-def test_no_real_attempt_is_taken_for_a_decline(shared_file):
-    """A real model's replies about passages, labelled by their source as abstentions or attempts."""
+def test_real_attempts_are_rarely_refusals_and_abstentions_nearly_always_are(shared_file):
+    """A real model's replies about passages, labelled by their source as abstentions or attempts.
+
+    Most of the attempts that count as refusals do decline: the labels of the source are made by rules.
+    """
     grades: dict[bool, list[Grade]] = {True: [], False: []}
     for name in ("explicit_n500.jsonl", "implicit_n500.jsonl"):
         for line in shared_file(f"squad2_refusal/{name}").read_text(encoding="utf-8").splitlines():
             reply = json.loads(line)
             grades[reply["abstained"]].append(grade("Ouagadougou", reply["model_output"]))
-    assert set(grades[False]) == {Grade.INCORRECT}
-    assert grades[True].count(Grade.REFUSED) > 0.6 * len(grades[True])  # the others go on and explain themselves
+    assert grades[False].count(Grade.REFUSED) < 0.02 * len(grades[False])
+    assert grades[True].count(Grade.REFUSED) > 0.95 * len(grades[True])
 
 
 def words_one_by_one(text: str) -> list[str]:
