@@ -22,7 +22,7 @@ from tests.models.test_keys import every_content
 
 @pytest.mark.slow
 def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cells(tmp_path):
-    command = [str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/plugins/almanac"]
+    command = [str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/almanac"]
     settings = ["--model", "almanac/base", "-T", "limit=30", "-T", "variant=high", "--display", "none"]
     environment = {**os.environ, "INSPECT_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(

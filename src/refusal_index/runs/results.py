@@ -123,7 +123,8 @@ class Sums:
         for found in _disagreements(answered):
             self._disagreements[str(found.variant)].append(found)
         for variant, one in answered.items():
-            if one.outcomes[0].refused and (reply := one.outcomes[0].first_reply) is not None:
+            outcome = next(iter(one.outcomes), None)  # there is none where the store is damaged
+            if outcome is not None and outcome.refused and (reply := outcome.first_reply) is not None:
                 self.refusals[variant][recognised_by(self.procedure.grader, record.question, reply)] += 1
             if one.error is not None:
                 self._missing[variant].append(Missing(variant, record.question.question_id, one.error))
