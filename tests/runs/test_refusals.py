@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,12 @@ import refusal_index as ri
 from refusal_index.data import Grade
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.run_json import refusal_setting
+from refusal_index.models.functions import FunctionError
 from refusal_index.models.settings import SettingError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.force import import_file
+from refusal_index.runs.regrade import prepare_regrade
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import rebuild
 
 ROWS = [{"question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
@@ -79,6 +85,19 @@ def test_a_pattern_that_is_none_is_refused_before_anything_is_asked():
         evaluated("run", refusal="(")
 
 
+def test_a_function_that_raises_ends_the_run_and_its_replies_are_graded_once_it_is_corrected(monkeypatch):
+    source = Path("raising.py")
+    source.write_text("def declines(reply):\n    return reply.index('cannot find') >= 0\n")
+    with pytest.raises(FunctionError, match=r"python:raising:declines raised ValueError .* 'refusal-index regrade'"):
+        evaluated("run", refusal="python:raising:declines")
+    monkeypatch.delitem(sys.modules, "raising")
+    source.write_text("def declines(reply):\n    corrected = 'cannot find' in reply\n    return corrected\n")
+    settings = Settings.of(grader="exact", refusal="python:raising:declines")
+    anew = asyncio.run(execute(prepare_regrade(Path("run"), settings, out=Path("anew"))))
+    assert anew.summary.variants[0].usage.requests == 0
+    assert refusals(anew)["wording"] > 0
+
+
 def test_wrong_answers_that_begin_with_the_same_sentence_are_quoted():
     (found,) = [
         one for one in evaluated("run", refusal="tag").summary.variants[0].warnings if one.code == "repeated_sentence"
@@ -124,6 +143,7 @@ def test_a_model_that_grades_has_no_wording():
         ("wording", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>"]),
         ("tag", ["<answer>UNANSWERED</answer>"]),
         ("in the text", ["Not mentioned in the text."]),
+        ("python:recogniser:names_nobody", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>"]),
     ],
 )
 def test_an_imported_file_may_have_its_refusals_recognised(refusal, refused):
@@ -133,6 +153,7 @@ def test_an_imported_file_may_have_its_refusals_recognised(refusal, refused):
         ("Bob", "incorrect"),
         ("No tag.", "correct"),
     ]
+    Path("recogniser.py").write_text("def names_nobody(reply):\n    return 'Bob' not in reply\n")
     with Path("graded.jsonl").open("w") as file:
         for number, (reply, grade) in enumerate(rows):
             row = {"question": f"Who is {number}?", "answer": "Ann", "prediction": reply, "grade": grade}

@@ -66,8 +66,8 @@ Scorer = Annotated[
 Refusal = Annotated[
     str | None,
     typer.Option(
-        help="What refuses, unless graded correct: a reply in which this regular expression is found, or 'wording' or "
-        "'tag' as in 'refusal-index run'. [default: what is graded so]"
+        help="What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording', "
+        "'tag' or a function, as in 'refusal-index run'. [default: what is graded so]"
     ),
 ]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
@@ -191,7 +191,7 @@ HELP = {
     "grader": "'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as "
     "python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]",
     "refusal": "What a rule takes for a refusal: 'wording' knows twelve languages, 'tag' only the UNANSWERED tag; or a "
-    "regular expression found in it, or a function as python:MODULE:FUNCTION.",
+    "regular expression that is found in refusals, or a function as python:MODULE:FUNCTION.",
     "seed": "Seed of the sample of questions and of every request.",
     "prompts": "Prompt set: a name, or a TOML file.",
     "placement": "Where the instruction stands: 'user' or 'system' message.",

@@ -32,6 +32,7 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
 from refusal_index.data.tables import present_columns
+from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     FORCED,
@@ -41,7 +42,7 @@ from refusal_index.protocol import (
     check_gradable,
     load_prompt_set,
 )
-from refusal_index.protocol.refusals import TAG, WORDING, Detector, detector_of
+from refusal_index.protocol.refusals import TAG, WORDING, Detector
 from refusal_index.protocol.replies import read_reply
 from refusal_index.runs.plan import (
     RUNS,
@@ -102,7 +103,7 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
-    detector = refusal_detector(settings, {})
+    detector = refusal_detector(settings.refusal)
     made_of = {
         **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
         "first_pass": _first_pass(imported, passes, known),
@@ -220,8 +221,9 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     ValueError
         One of this package's own, if it cannot be used; the message names the line.
     """
-    if options.refusal in (WORDING, TAG):
-        options = replace(options, refusal=None, detector=partial(_refuses, detector_of(options.refusal)))
+    refusal = options.refusal or ""
+    if refusal in (WORDING, TAG) or is_function_name(refusal):
+        options = replace(options, refusal=None, detector=partial(_refuses, refusal_detector(refusal)))
     file = SourceFile.read(path)
     found = kind or detected_format(file)
     if found in FORMATS and found != INSPECT:

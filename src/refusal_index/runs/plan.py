@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 from refusal_index import entry_points
 from refusal_index.data.datasets import Dataset, load_dataset, sample
 from refusal_index.data.datasets.registry import ALMANAC
+from refusal_index.data.errors import shortened
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
-from refusal_index.models.functions import PREFIX, is_function_name, load_function, source_sha256
+from refusal_index.models.functions import PREFIX, FunctionError, is_function_name, load_function, source_sha256
 from refusal_index.models.providers import provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
@@ -385,7 +387,7 @@ def prepare(
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
-    detector = refusal_detector(settings, objects or {}, imports=imports)
+    detector = refusal_detector(settings.refusal, objects, imports=imports)
     settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
     variants, placement = chosen(settings.prompting.variants, prompts), placement_of(settings)
     settings = replace(settings, prompting=replace(settings.prompting, variants=variants))
@@ -487,13 +489,17 @@ def _grader_name(name: str) -> str:
     return f"{PREFIX}{plugin.value}"
 
 
-def refusal_detector(settings: Settings, objects: Mapping[str, object], *, imports: bool = True) -> Detector | None:
+def refusal_detector(
+    name: str, objects: Mapping[str, object] | None = None, *, imports: bool = True
+) -> Detector | None:
     """Return what recognises refusals where a rule grades.
 
     Parameters
     ----------
-    settings, objects
-        How refusals are recognised, and functions in memory by name.
+    name
+        The setting `refusal`.
+    objects
+        Functions in memory by name.
     imports
         Whether to import a function that is given by name.
 
@@ -504,18 +510,28 @@ def refusal_detector(settings: Settings, objects: Mapping[str, object], *, impor
     ModelError
         If there is no such function.
     """
-    name = settings.refusal
-    if is_function_name(name) and (imports or name in objects):
-        function: Any = objects.get(name) or load_function(name)
-        FUNCTIONS[name] = function
-    elif is_function_name(name):
-        return None
+    if is_function_name(name):
+        function: Any = (objects or {}).get(name)
+        if function is None and not imports:
+            return None
+        FUNCTIONS[name] = partial(_call_detector, name, function or load_function(name, "refusal"))
     try:
         return detector_of(name)
     except PatternError as error:
         raise SettingError(
             f"{{refusal}}: expected 'wording', 'tag', a regular expression or a function as python:MODULE:FUNCTION, "
             f"got {name!r} ({error})"
+        ) from error
+
+
+def _call_detector(name: str, function: Callable[[str], object], reply: str) -> bool:
+    try:
+        return bool(function(reply))
+    except Exception as error:
+        raise FunctionError(
+            name,
+            f"raised {type(error).__name__} ({error}) for the reply {shortened(reply)}; correct it, then grade the "
+            "stored replies with 'refusal-index regrade' and the option --refusal, or run into another folder",
         ) from error
 
 

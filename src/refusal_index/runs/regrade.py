@@ -82,6 +82,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
             "'refusal-index force' with this grader into another folder"
         )
+    detector = refusal_detector(settings.refusal)  # before the run is read, which may name the same function
     with open_store(source, made=False) as store:
         replied = _finished(store, before["prompts"]["variants"], source, procedure_of(before))
     settings = replace(settings, model=before["model"], seed=before["seed"])
@@ -115,7 +116,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     plan = make_plan(
         settings,
         dataset,
-        dict.fromkeys(asked, Regrading(kind, detector=refusal_detector(settings, {}))),
+        dict.fromkeys(asked, Regrading(kind, detector=detector)),
         asked,
         graders,
         made_of=made_of,

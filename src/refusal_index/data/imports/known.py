@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import regex
-
 from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.errors import suggestion
 from refusal_index.data.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
@@ -23,6 +21,9 @@ INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
 FORMATS = (INSPECT, LM_EVAL, GRADED, OUTCOMES)
 """What a file can be."""
 
+Detector = Callable[[str, Question], bool]
+"""Tells whether a reply to a question is a refusal."""
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -37,29 +38,21 @@ class ReadOptions:
     dataset: str | None = None
     words: Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
     # in the place of `refusal`: whether a reply to a question is a refusal
-    detector: Callable[[str, Question], bool] | None = None
+    detector: Detector | None = None
 
     def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
 
         Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
         """
-        try:
-            pattern = compiled(self.refusal) if self.refusal else None
-        except PatternError as error:
-            message = f"--refusal: expected a regular expression, got {self.refusal!r} ({error})"
-            raise FirstPassError(message) from error
-        named = []
-        for each in passes:
-            if (pattern and _is_refusal(pattern, each)) or self._is_detected(each):
-                each = replace(each, grade=Grade.REFUSED, reason=None)  # noqa: PLW2901
-            named.append(replace(each, model=self.name or each.model, dataset=self.dataset or each.dataset))
-        return tuple(named)
+        detector = self.detector or (_pattern_detector(self.refusal) if self.refusal else None)
+        return tuple(self._applied(first, detector) for first in passes)
 
-    def _is_detected(self, first: FirstPass) -> bool:
-        if self.detector is None or first.grade is Grade.CORRECT or first.reply is None:
-            return False
-        return self.detector(first.reply, first.question)
+    def _applied(self, first: FirstPass, detector: Detector | None) -> FirstPass:
+        named = replace(first, model=self.name or first.model, dataset=self.dataset or first.dataset)
+        if detector is None or first.grade is Grade.CORRECT or first.reply is None:
+            return named
+        return replace(named, grade=Grade.REFUSED, reason=None) if detector(first.reply, first.question) else named
 
 
 def detected_format(file: SourceFile) -> str:
@@ -98,16 +91,22 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
     return options.applied(from_outcomes(read_outcomes(file.path)))
 
 
-def _is_refusal(pattern: regex.Pattern[str], first: FirstPass) -> bool:
-    if first.grade is Grade.CORRECT or first.reply is None:
-        return False
+def _pattern_detector(refusal: str) -> Detector:
     try:
-        return pattern.search(first.reply, timeout=SECONDS) is not None
-    except TimeoutError as error:
-        raise FirstPassError(
-            f"--refusal: {pattern.pattern!r} takes more than {SECONDS:g} second on the reply to question "
-            f"{first.question.question_id!r}; choose a pattern without nested repetitions"
-        ) from error
+        pattern = compiled(refusal)
+    except PatternError as error:
+        raise FirstPassError(f"--refusal: expected a regular expression, got {refusal!r} ({error})") from error
+
+    def refuses(reply: str, question: Question) -> bool:
+        try:
+            return pattern.search(reply, timeout=SECONDS) is not None
+        except TimeoutError as error:
+            raise FirstPassError(
+                f"--refusal: {refusal!r} takes more than {SECONDS:g} second on the reply to question "
+                f"{question.question_id!r}; choose a pattern without nested repetitions"
+            ) from error
+
+    return refuses
 
 
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
