@@ -94,7 +94,7 @@ STOPPED = "stopped"
 """Where `run.json` and `summary.json` say it."""
 
 UNTIL = "until"
-"""Where `run.json` says what a run was told to wait for."""
+"""Key of `run.json` for the goal of a run, such as a half-width."""
 
 GATE_LOOKS = "gate_looks"
 """Where `run.json` says how a gate judges a run while it is asked."""
@@ -172,7 +172,7 @@ class GateLooks(_Noted):
 
 @dataclass(frozen=True)
 class Stop(_Noted):
-    """Where a run stopped, all that it had asked until then being complete."""
+    """A planned stop of a run: all questions up to it have their answers."""
 
     key = STOPPED
     # asked, of: questions, and how many there would have been

@@ -189,7 +189,7 @@ class Kind:
 
 FLAG = Kind(
     "true, false, 1, 0, yes, no or nothing",
-    # "1.0" and "0.0" are what a table with gaps becomes on its way through pandas
+    # pandas writes a column of 0 and 1 with gaps as "0.0" and "1.0"
     {
         **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
         **dict.fromkeys(("false", "f", "0", "no", "0.0"), False),
@@ -213,8 +213,8 @@ class TextTable:
     """The columns of a table as text."""
 
     source: Source  # where they come from
-    columns: tuple[str, ...]  # all that are there, in their order
-    # Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
+    columns: tuple[str, ...]  # all columns of the file, in order
+    # the requested columns; an empty cell of a CSV file is null, and so is NaN
     frame: pl.DataFrame = field(repr=False)
     lines: pl.Series = field(repr=False)  # the line on which each row begins, or else its number from 1
 

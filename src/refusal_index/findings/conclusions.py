@@ -33,13 +33,13 @@ SHOWN_PULL = 0.005
 """By how much something must be able to move the index to be mentioned: less would be shown as 0.00."""
 
 STEPS = {"barely": 0.2, "loosely": 0.4, "moderately": 0.6, "closely": 0.8, "very_closely": 1.01}
-"""How well refusals follow knowledge, and up to which index. A step is about as wide as a 95 % interval of 1,000
-questions, so that finer ones could not be told apart. At their borders, with half of the answers wrong, .59, .69, .79
-and .89 of the pairs of a wrong and a right question are told apart."""
+"""Words for how well refusals follow knowledge, each with the index at which it ends. A step is about as wide as a 95 %
+interval from 1,000 questions, so finer steps could not be distinguished. At the boundaries, with half of the answers
+wrong, a wrong question ranks above a right one in .59, .69, .79 and .89 of the pairs."""
 
 NO_SIGN_BELOW = STEPS["barely"]
-"""There is no sign of an index if even the upper end of an interval that holds 0 is this small: all that is left is
-"barely". A wider interval has shown nothing, neither an index nor that there is none."""
+"""An interval that contains 0 rules out more than a "barely" positive index if its upper end is below this. A wider
+interval shows neither an index nor its absence."""
 
 MAX_STEPS = 1
 """How many steps the two ends of an interval may lie apart for the index to count as settled: neighbours share a border
@@ -153,7 +153,7 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
     """State whether a run became as certain as it should; None without a goal, and for a run that stopped.
 
     - `about`: what the run's folder says of how it was made.
-    - `summary`: of all that was asked by now.
+    - `summary`: of all questions asked so far.
     """
     until = Until.read(about)
     if until is None or about.get(STOPPED):
@@ -346,7 +346,7 @@ def _pull(pull: float) -> dict[str, float | None]:
 
 
 def _moved_by_missing(variant: VariantSummary) -> float:
-    """Return how far from RI the missing grades could lead, every question counted alike."""
+    """Return how far missing grades could move RI, unweighted; 0 where RI is undefined, which is stated elsewhere."""
     estimate, missing = refusal_index(variant.table).estimate, variant.missing
     if estimate is None or missing is None or missing.low is None or missing.high is None:
         return 0.0
@@ -354,7 +354,7 @@ def _moved_by_missing(variant: VariantSummary) -> float:
 
 
 def _lowered_by_rules(variant: VariantSummary) -> float:
-    """Return by how much the scoring rules can lower RI, every question counted alike."""
+    """Return how far the scoring rules can lower RI, unweighted; 0 where RI is undefined, which is stated elsewhere."""
     estimate, low = refusal_index(variant.table).estimate, variant.sensitivity.range_of(INDEX).low
     return 0.0 if estimate is None or low is None else estimate - low
 

@@ -42,7 +42,7 @@ from refusal_index.stats.design import FEW_CLUSTERS, tables_of_rows
 class CompareOptions:
     """How to compare."""
 
-    variant: str | None = None  # the only variant to compare; None for all that the runs share
+    variant: str | None = None  # the only variant to compare; None for every variant that the runs share
     metric: str = INDEX  # what to rank by
     adjustment: Adjustment = "max-t"  # how a ranking allows for many comparisons
     # penalty, truthfulness_weights: of the weighted and of the truthfulness score

@@ -44,7 +44,7 @@ class Tally:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What a reader must know beside the counts."""
+        """Caveats that belong beside the counts."""
         settled = self.refused - self.to_force - self.forced
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
         each = (

@@ -238,7 +238,7 @@ class QuestionReader:
         return gold
 
     def _id(self, row: tables.Row, cells: Mapping[str, Any], choices: Sequence[str]) -> str:
-        """Return the id, or make it of all that is asked; that of a question alone is made of its text."""
+        """Return the id of a row, or derive one from its question, context and choices."""
         if "question_id" not in self._columns:
             return self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *choices))))
         found: str = cells["question_id"] or ""

@@ -224,7 +224,7 @@ def _grade(one: Values, answer: Grade | None) -> Grade | None:
 
 
 def _forced(one: Values, found: Mapping[str, str], beside: Grade | None) -> Outcome | None:
-    """Return what became of the forced pass by its own columns, or else by the grade beside the refusal."""
+    """Return the outcome of the forced pass from its own columns, or else from the grade of a refused row."""
     if "forced_grade" in found:
         grade = one["forced_grade"]
     elif "forced_correct" in found:
