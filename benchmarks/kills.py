@@ -5,7 +5,7 @@
 
 Asks the embedded model behind ``refusal-index serve``, kills the run with SIGKILL at random moments, starts the same
 command again, and at last lets it end. The server counts what it answered: by the seed of each request, which no other
-request of the run has. A request may be answered twice only where its reply was on its way when the run was killed, and
+request of the run has. A request may be answered twice only where its reply was in flight when the run was killed, and
 in batches none may. Exit status: 0 all of it held, 1 not.
 """
 
@@ -114,7 +114,7 @@ def main() -> None:
     twice = total["answered"] - total["needed"]
     for what in ("runs", "kills", "needed", "answered", "batches submitted"):
         print(f"{what:32s}{total[what]:8,}")
-    print(f"{'answered twice':32s}{twice:8,}  replies that were on their way when a run was killed")
+    print(f"{'answered twice':32s}{twice:8,}  replies that were in flight when a run was killed")
     for what in BROKEN:
         print(f"{what:32s}{total[what]:8,}")
     sys.exit(any(total[what] for what in BROKEN) or (arguments.engine == "batch" and twice > 0))

@@ -615,7 +615,7 @@ MUTANTS = (
            "        self._sent += 1\n", "", "models/test_budget.py"),
     Mutant("requests of earlier commands count", "runs/budget.py",
            "self._sent += self._answered - before", "pass", "models/test_budget.py"),
-    Mutant("what is on its way will cost something", "runs/budget.py",
+    Mutant("what is in flight will cost something", "runs/budget.py",
            "(self._in_flight + 1) * self._cost", "self._cost", "models/test_budget.py"),
     Mutant("what was set aside was paid for", "runs/results.py",
            "for one in (*replies, *aside):", "for one in replies:", "models/test_asking_again.py"),

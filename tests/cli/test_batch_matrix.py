@@ -1,4 +1,4 @@
-"""A matrix in batches: the first waves of all runs are on their way at once; and what batches cost."""
+"""A matrix in batches: the first waves of all runs are in flight at once; and what batches cost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fai
             for one in server.entries()
             if (one["method"], one["path"]) == ("POST", "/v1/batches") or one["path"].endswith("/content")
         ]
-        assert [step for step, _ in steps[:3]] == ["sent"] * 3, "nothing is waited for before all are on their way"
+        assert [step for step, _ in steps[:3]] == ["sent"] * 3, "nothing is waited for before all are in flight"
         assert len(server.asked()) == len(set(server.asked())), "ids tell models apart"
     found = runs(folder)
     assert {name: run["status"] for name, run in found.items()} == {

@@ -61,7 +61,7 @@ def _summed_up(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     return (
         name,
         _said_of(rows, [_outcome(row) for row in rows]),
-        "nothing" if again == 0 else "those on their way",
+        "nothing" if again == 0 else "those in flight",
         _said_of(rows, [_status(row.status) for row in rows]),
     )
 

@@ -33,7 +33,7 @@ class Engine:
     together
         Whether it sends all at once that is due.
     loses
-        How many of the requests that a promise takes to be on their way it may pay for once more.
+        How many of the requests that a promise takes to be in flight it may pay for once more.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Promise:
     status, says
         Exit status, or several that will do, and a pattern for what is said.
     repeats, again
-        How many requests may be paid for once more: those whose replies were on their way, and those that are asked for
+        How many requests may be paid for once more: those whose replies were in flight, and those that are asked for
         again on purpose.
     received, together
         Most requests that may arrive in the step that tells, good ones and others; and of an engine that sends all at

@@ -55,7 +55,7 @@ PLACES = "The folder lies somewhere unusual"
 AROUND = "The surroundings are unusual"
 GRADERS = "The grader is of no use"
 AGAIN = "A run is resumed or extended"
-UNDERWAY = "Batches are on their way"
+UNDERWAY = "Batches are in flight"
 WEIGHTS = "A program answers the requests"
 
 IN_PROGRAM = frozenset(
@@ -220,7 +220,7 @@ def calls(name: str, deed: kinds.Misdeed | str, promise: Promise = FINE, **which
 
 
 def resumed(name: str, promise: Promise, state: str = LOOK, before: object = None, **step: object) -> Scenario:
-    """Return the scenario of a run that was killed while a batch was on its way, and that goes on otherwise."""
+    """Return the scenario of a run that was killed while a batch was in flight, and that goes on otherwise."""
     steps = (Step((Fault("kill", of=state, requests=(0, 1)),), tells=False), Step(before=before, **step))  # type: ignore[arg-type]
     return Scenario(UNDERWAY, name, steps, promise, engines=BATCH)
 
@@ -391,11 +391,11 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     batch("no batch can be submitted (500)", Fault(kinds.SERVER_ERROR, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "500|had an error", received=0)),
     batch("the batch is refused: the quota", Fault(kinds.QUOTA, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "quota", received=0)),
     batch("the batch is taken, and refused for its model", Fault(kinds.not_taken("model_not_found", "no such model"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "no such model")),
-    batch("the batch is taken, and refused for what else is on its way", Fault(kinds.not_taken("token_limit_exceeded", "Enqueued token limit reached"), of=SUBMIT, requests=(1, 2)), options=("--engine-option", "requests=15")),
-    batch("the key is refused while a batch is on its way (401)", Fault(kinds.KEY_REFUSED, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "401")),
+    batch("the batch is taken, and refused for what else is in flight", Fault(kinds.not_taken("token_limit_exceeded", "Enqueued token limit reached"), of=SUBMIT, requests=(1, 2)), options=("--engine-option", "requests=15")),
+    batch("the key is refused while a batch is in flight (401)", Fault(kinds.KEY_REFUSED, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "401")),
     batch("nothing is heard of a batch (500)", Fault(kinds.SERVER_ERROR, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "cannot be looked at")),
-    batch("the server goes while a batch is on its way", Fault(kinds.down(3600), of=LOOK, requests=(0, 1)), promise=Promise(RESUMED, INCOMPLETE, "[Cc]onnect")),
-    batch("a batch does not end within --max-time", Fault(kinds.shown(status="in_progress"), of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "on its way; the same command collects"), options=("--max-time", "2")),
+    batch("the server goes while a batch is in flight", Fault(kinds.down(3600), of=LOOK, requests=(0, 1)), promise=Promise(RESUMED, INCOMPLETE, "[Cc]onnect")),
+    batch("a batch does not end within --max-time", Fault(kinds.shown(status="in_progress"), of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "in flight; the same command collects"), options=("--max-time", "2")),
     batch("the server forgets the batch (404)", Fault(kinds.forgotten, of=LOOK, requests=(0, 1)), promise=Promise("missing; error: .*cannot be looked at|no outcome table.*cannot be looked at", INCOMPLETE, "forget=ri-")),
     Scenario(UNDERWAY, "a batch that the server forgot is given up", (Step((Fault(kinds.forgotten, of=LOOK, requests=(0, 1)),), tells=False), Step(options=("--engine-option", "forget=batch_2"))), Promise(again=40), engines=BATCH),
     batch("results cannot be fetched (500)", Fault(kinds.SERVER_ERROR, of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had")),
@@ -435,17 +435,17 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     *calls("terminated (SIGTERM) at a call", "terminate", Promise(RESUMED, INTERRUPTED), requests=(0, 1)),
     *(replace(one, disk=DISK) for one in calls("the disk is full at a call", "fill the disk", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)"), requests=(0, 1))),
     resumed("the journal ends in the middle of a line", FINE, before=torn("batches.jsonl")),
-    resumed("the journal is empty: what is on its way is paid for again", Promise(again=40), before=emptied("batches.jsonl")),
-    resumed("the journal is gone: what is on its way is paid for again", Promise(again=40), before=removed("batches.jsonl")),
+    resumed("the journal is empty: what is in flight is paid for again", Promise(again=40), before=emptied("batches.jsonl")),
+    resumed("the journal is gone: what is in flight is paid for again", Promise(again=40), before=removed("batches.jsonl")),
     resumed("the journal is scrambled", UNTOUCHED, before=scrambled("batches.jsonl")),
     resumed("the journal is none", UNTOUCHED, before=replaced("batches.jsonl", "[]\n")),
     resumed("the journal is a symbolic link", UNTOUCHED, before=elsewhere("batches.jsonl")),
     resumed("the journal names a batch by a path", UNTOUCHED, before=said_of_batch("batch_2", "../files/file-1")),
     resumed("the journal names another batch", Promise("rows missing|no outcome table", INCOMPLETE, "cannot be looked at.*forget=", received=0), before=said_of_batch("batch_2", "batch_99")),
-    resumed("the same server under another base URL, a batch on its way", Promise(RESUMED, BAD_INPUT, "on its way at .* the same command collects it", received=0), host="localhost"),
+    resumed("the same server under another base URL, a batch in flight", Promise(RESUMED, BAD_INPUT, "in flight at .* the same command collects it", received=0), host="localhost"),
     resumed("another base URL, and whether a batch was submitted is not known", Promise(RESUMED, BAD_INPUT, "the address of the model is .* now: with .* the same command collects it", received=0), SUBMIT, host="localhost"),
-    resumed("another engine while a batch is on its way", Promise(RESUMED, BAD_INPUT, "on its way: another engine would pay", received=0), options=("--engine", "direct")),
-    resumed("scored while a batch is on its way", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "nothing was answered yet"), command="score"),
+    resumed("another engine while a batch is in flight", Promise(RESUMED, BAD_INPUT, "in flight: another engine would pay", received=0), options=("--engine", "direct")),
+    resumed("scored while a batch is in flight", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "nothing was answered yet"), command="score"),
     program("it fails at once", "fails", Promise(RESUMED, INCOMPLETE, "CUDA out of memory", received=0)),
     program("it dies in the middle", "dies", Promise(RESUMED, INCOMPLETE, "status 134", repeats=20)),
     program("it fails when all is written", "fails late", Promise(RESUMED, INCOMPLETE, "the engine core died")),

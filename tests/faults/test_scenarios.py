@@ -96,7 +96,7 @@ def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
     assert "| d | not played where this page was written |  |  |" in shown
     assert (
         "| a\\|b | equal (inspect); equal, after resuming (functions) "
-        "| those on their way | 0 (inspect); 1 (functions) |" in shown
+        "| those in flight | 0 (inspect); 1 (functions) |" in shown
     )
     assert "| c | 1 of 40 rows differ (x 1) (not as promised) | nothing | signal 9 |" in shown
     assert "| a\\|b | functions | yes, after resuming | 60 of 60 | 3 | 1 | error: \\<b\\> |" in table(rows)

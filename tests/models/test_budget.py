@@ -71,7 +71,7 @@ def test_what_is_on_its_way_is_expected_to_cost_what_others_did_on_average():
     budget.count([reply(), reply()], PRICES)
     assert budget.used_up() is None, "4 spent, 2 for the next"
     with budget.one_request():
-        assert budget.used_up() is None, "4 spent, 2 on its way, 2 for the next"
+        assert budget.used_up() is None, "4 spent, 2 in flight, 2 for the next"
         with budget.one_request():
             assert budget.used_up() is None, "10 in all"
             with budget.one_request():

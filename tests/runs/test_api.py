@@ -177,7 +177,7 @@ def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answe
     with pytest.raises(EnoughError):
         ri.evaluate(models.answer, ROWS, progress=once, **how)
     asked = ASKED.total()
-    assert asked <= 2, "what was on its way, and nothing after it"
+    assert asked <= 2, "what was in flight, and nothing after it"
     run = ri.evaluate(models.answer, ROWS, **how)
     assert run.is_complete
     assert set(ASKED.values()) == {1}

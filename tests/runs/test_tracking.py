@@ -256,8 +256,8 @@ def test_what_a_progress_callback_raises_ends_the_run_and_the_trackers_run(recor
 def test_a_run_that_ends_as_it_was_told_to_has_not_failed(recorder):
     def stop(event):
         if isinstance(event, Replied) and recorder.counts:
-            raise WaitingError("1 batch is on its way")
+            raise WaitingError("1 batch is in flight")
 
-    with pytest.raises(WaitingError, match="on its way"):
+    with pytest.raises(WaitingError, match="in flight"):
         evaluate(answer, ROWS, model_name="team/sums", out="run", progress=stop, **LOCAL, log_to="wandb")
     assert (recorder.waiting, recorder.abandoned) == ([True], [])

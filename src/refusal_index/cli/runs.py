@@ -31,8 +31,8 @@ from refusal_index.runs.writing import DISAGREEMENTS, Run
 
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
-WAITS = "interrupted: what is on its way is waited for; once more ends at once"
-STAYS = "interrupted: batches on their way go on at the provider, to be collected later; once more ends at once"
+WAITS = "interrupted: waiting for the requests in flight; press Ctrl-C again to quit"
+STAYS = "interrupted: batches in flight continue at the provider, to be collected later; press Ctrl-C again to quit"
 PLACES = (
     "report.html",
     "outcomes.parquet",
@@ -67,7 +67,7 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
 
 
 async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, waits: str) -> T:
-    """Take the first interruption for the end of the budget: what is on its way comes back; the second ends at once."""
+    """Take the first interruption for the end of the budget: what is in flight comes back; the second ends at once."""
     if threading.current_thread() is not threading.main_thread():
         return await coroutine
     loop, before, interruptions = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT), count(1)

@@ -310,7 +310,7 @@ OUTAGE_QUESTIONS = 3
 
 
 class CircuitBreaker:
-    """Once it is open nothing further is sent; what is on its way is waited for, and kept.
+    """Once it is open nothing further is sent; what is in flight is waited for, and kept.
 
     It opens when so many questions in a row ended in errors without a reply in between, when nothing but errors came
     for so long, or when it is told to.

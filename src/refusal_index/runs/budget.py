@@ -160,7 +160,7 @@ class Budget:
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
         if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
-            spent = f"{_dollars(self._cost)}{' and what is on its way' if self._in_flight else ''}"
+            spent = f"{_dollars(self._cost)}{' and what is in flight' if self._in_flight else ''}"
             return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
         left = self.seconds_left()
         if left is not None and left <= 0:
@@ -185,7 +185,7 @@ class Budget:
             await asyncio.sleep(min(POLL, left))
 
     def _expected(self) -> float:
-        """Return what the requests on their way and the next one will cost, as those before did on average."""
+        """Return what the requests in flight and the next one will cost, as those before did on average."""
         return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
 
 

@@ -134,10 +134,10 @@ def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
 
 def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
-        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is on its way; the same command"):
+        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; the same command"):
             evaluate(detach=True)
         assert server.submitted() == 1
-        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is on its way: another engine"):
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is in flight: another engine"):
             evaluate(engine="direct", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
@@ -216,7 +216,7 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         with pytest.raises(RunFailedError, match=r"whether a batch arrived cannot be told .*404"):
             evaluate()
         with pytest.raises(
-            ModelError, match=r"may be on its way, and the list of http://\S+ does not tell .*forget=ri-"
+            ModelError, match=r"may be in flight, and the list of http://\S+ does not tell .*forget=ri-"
         ):
             evaluate()
         assert server.submitted() == 1
@@ -235,7 +235,7 @@ def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, 
             evaluate()
     monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(
-        ModelError, match=r"may be on its way at http://127.0.0.1:\d+/v1, and the address of the model is http://127"
+        ModelError, match=r"may be in flight at http://127.0.0.1:\d+/v1, and the address of the model is http://127"
     ):
         evaluate()
 
@@ -315,7 +315,7 @@ def test_an_unknown_model_ends_the_run_at_once(serving):
 
 @pytest.mark.slow
 def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, local, monkeypatch):
-    """OpenAI refuses a batch while too many tokens are on their way."""
+    """OpenAI refuses a batch while too many tokens are in flight."""
     refused = []
 
     async def crowded(self, batch, look=OpenAIBatches.look):
@@ -363,7 +363,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
             asyncio.run(interrupted())
-        assert notes[-1] == "1 batch with 16 requests at almanac is on its way; the same command collects the results"
+        assert notes[-1] == "1 batch with 16 requests at almanac is in flight; the same command collects the results"
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert server.submitted() == 2
@@ -541,7 +541,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
         down.append(True)
         with pytest.raises(RunFailedError, match=r"cannot be looked at since \d\d:\d\d \(.*503.*same command resumes"):
             evaluate(notes)
-        with pytest.raises(WaitingError, match=r"cannot be looked at since .*; 1 batch with 16 .* is on its way"):
+        with pytest.raises(WaitingError, match=r"cannot be looked at since .*; 1 batch with 16 .* is in flight"):
             evaluate(detach=True)
         down.clear()
         run, _ = evaluate()
@@ -591,7 +591,7 @@ def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving,
         with pytest.raises(WaitingError):
             evaluate(detach=True)
         monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
-        with pytest.raises(ModelError, match=f"is on its way at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
+        with pytest.raises(ModelError, match=f"is in flight at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
             evaluate()
         monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
         run, _ = evaluate()
@@ -606,7 +606,7 @@ def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_i
             evaluate(detach=True)
         key = journal()[0]["key"]
         for engine_name in ("batch", "direct"):
-            with pytest.raises(SettingError, match=f"forget: no batch .* is called 'ri-no'; on their way: {key}"):
+            with pytest.raises(SettingError, match=f"forget: no batch .* is called 'ri-no'; in flight: {key}"):
                 evaluate(engine=engine_name, engine_option=("forget=ri-no", f"forget={key}"))
         assert journal()[-1]["event"] == "submitted", "none is given up as long as one is unknown"
         run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))

@@ -182,8 +182,8 @@ def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collecte
     with ReplyStore(None) as store:
         entries = in_flight(folder, store)
         assert [one.key for one in entries] == [sent, begun]
-        assert describe_in_flight(entries) == "2 batches with 4 requests at openai are on their way"
-        with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are on their way.*forget=ri-"):
+        assert describe_in_flight(entries) == "2 batches with 4 requests at openai are in flight"
+        with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are in flight.*forget=ri-"):
             refuse_in_flight(folder, store)
 
 

@@ -52,7 +52,7 @@ def id_of(
 
 
 def test_an_id_is_the_same_in_any_process_and_what_every_provider_takes():
-    """Written down: a release that makes others could not find what an earlier one has on its way."""
+    """Written down: a release that makes others could not find what an earlier one has in flight."""
     assert custom_id("openai/gpt-4.1", "0" * 64) == "ri-4702eb08b83b0376d5b5be6f0319472f64418c7b"
     assert id_of() == id_of()
     store = store_of(talks(20, GraderKind.MODEL, 2))

@@ -172,7 +172,7 @@ def test_each_wave_is_told_of():
     executor = InMemory(Script(1))
     carry(talks(3), executor, progress=told.append)
     underway = [one.note for one in told if isinstance(one, Underway)]
-    assert underway == [f"{len(wave)} requests on their way" for wave in executor.waves]
+    assert underway == [f"{len(wave)} requests in flight" for wave in executor.waves]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -296,7 +296,7 @@ def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sen
     executor.earlier = frozenset(first.waves[0][:6])
     _, breaker = carry(conversations, executor, budget=Budget(Limits(max_requests=8)))
     assert executor.waves[0][:6] == first.waves[0][:6]
-    assert len(executor.waves[0]) == 8, "six that were on their way, and room for two"
+    assert len(executor.waves[0]) == 8, "six that were in flight, and room for two"
     assert "the budget of 8 requests is used up" in breaker.reason
 
 

@@ -1,6 +1,6 @@
 """The engine for providers' batches: half the price, results within a day.
 
-What is on its way stays there whatever becomes of this process: the journal in the run's folder leads back to it.
+What is in flight stays there whatever becomes of this process: the journal in the run's folder leads back to it.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class BatchExecutor:
         self.gives_choices = model is None or self._providers[model].style.gives_choices
         self._journal, self._lanes = Journal(), dict[str, BatchClient]()
         self._held_back: set[str] = set()  # what waits until there is room at its provider
-        self._full: set[str] = set()  # models for which too much is on its way
+        self._full: set[str] = set()  # models for which too much is in flight
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
@@ -243,9 +243,9 @@ class BatchExecutor:
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Hand over what is not on its way, and yield the results of batches that ended.
+        """Hand over what is not in flight, and yield the results of batches that ended.
 
-        It returns once some were there: what follows from them goes out while others are still on their way. Batches
+        It returns once some were there: what follows from them goes out while others are still in flight. Batches
         that were begun when an earlier command was killed are looked for first.
 
         Raises

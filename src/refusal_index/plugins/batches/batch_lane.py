@@ -84,7 +84,7 @@ class BatchClient:
 
     @property
     def entries(self) -> list[Entry]:
-        """Its batches that are on their way."""
+        """Its batches that are in flight."""
         return [one for one in self._journal.entries if one.model == self.name]
 
     async def hand_over(self, path: Path, requests: list[str], assignment: Assignment) -> None:
@@ -130,7 +130,7 @@ class BatchClient:
         EndedError
             If the run ended before.
         """
-        what = f"{_told(entry)} may be on its way"
+        what = f"{_told(entry)} may be in flight"
         advice = f"look there, and give {{engine_option}} forget={entry.key} to have them sent, and paid for, again"
         try:
             found = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
@@ -149,7 +149,7 @@ class BatchClient:
         if entry.place != place_of(account):
             what = "is" if entry.batch else "may be"
             raise ModelError(
-                f"{_told(entry)} {what} on its way at {entry.place}, and the address of the model is "
+                f"{_told(entry)} {what} in flight at {entry.place}, and the address of the model is "
                 f"{place_of(account)} now: with {account.url_name}={entry.place} the same command collects it; "
                 f"{{engine_option}} forget={entry.key} gives it up, and has its requests sent, and paid for, again"
             )
@@ -417,7 +417,7 @@ class Looks:
         else:
             silence = self.silent.get(lane.name) or self._silence(lane, failure)
             if time.monotonic() - silence.since > OUTAGE:
-                self.lost = f"{silence.told}; {failure.advice}, and collects what is on its way"
+                self.lost = f"{silence.told}; {failure.advice}, and collects what is in flight"
         return State(entry.batch or "", "not heard of", ended=False)
 
     def _silence(self, lane: BatchClient, failure: Failure) -> Silence:

@@ -16,7 +16,7 @@ from refusal_index.plugins.batches.formats import format_of
 
 ENDED = ("failed", "completed", "expired", "cancelled")
 CROWDED = ("token_limit_exceeded",)
-"""Codes of a batch that was refused for what else is on its way."""
+"""Codes of a batch that was refused for what else is in flight."""
 
 CHUNK = 1 << 16
 SHOWN = 3  # errors of a file

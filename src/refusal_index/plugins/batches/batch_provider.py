@@ -43,7 +43,7 @@ class State:
     created
         When it was made, in seconds since 1970, by the provider's clock; None where that is not said.
     refusal, is_crowded
-        Why none of it was asked, as the provider says, and whether that was for what else is on its way.
+        Why none of it was asked, as the provider says, and whether that was for what else is in flight.
     files
         The provider's names of the files with results.
     answered

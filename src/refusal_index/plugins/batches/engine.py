@@ -35,7 +35,7 @@ class Executor(Protocol):
     gives_choices
         Whether one request may ask for several replies.
     largest_wave
-        How many requests it is handed together at most; None for all, since they had better be on their way together.
+        How many requests it is handed together at most; None for all, since they had better be in flight together.
     """
 
     gives_choices: bool
@@ -82,7 +82,7 @@ class WaveEngine:
         own = {asked: name for asked, name in names.items() if is_function_name(name) or callable(objects.get(name))}
         self._functions = DirectEngine(settings, own, objects)
         self._own = frozenset(own)
-        self._counted: frozenset[str] = frozenset()  # requests that are or were on their way, and the budget knows of
+        self._counted: frozenset[str] = frozenset()  # requests that are or were in flight, and the budget knows of
 
     @asynccontextmanager
     async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
@@ -107,7 +107,7 @@ class WaveEngine:
             if assignment.breaker.reason is not None:
                 return
             tries.send(requests)
-            assignment.progress(Underway(f"{len(requests):,} requests on their way"))
+            assignment.progress(Underway(f"{len(requests):,} requests in flight"))
             taken = 0
             async with aclosing(self._results(requests, assignment)) as groups:
                 async for results in groups:
@@ -123,7 +123,7 @@ class WaveEngine:
         return list(islice(wanted, self._executor.largest_wave))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
-        """Return the requests that the budget has room for; those that are on their way already cost nothing more."""
+        """Return the requests that the budget has room for; those that are in flight already cost nothing more."""
         budget, earlier = assignment.budget, self._executor.in_flight()
         budget.sent(len(earlier - self._counted))  # they cost what they cost, and nobody has counted them yet
         old = [one for one in requests if one.custom_id in earlier]

@@ -1,7 +1,7 @@
 """The journal of a run's batches: what was submitted to a provider, written before and after.
 
 Lines of JSON that are only ever added to, each on the disk before what it tells of is done. A process that is killed at
-any moment so leaves word of every batch that may be on its way: of one that was begun, at the least.
+any moment so leaves word of every batch that may be in flight: of one that was begun, at the least.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CHANGES: Mapping[str, Callable[[Entry, Json], Entry | None]] = {
     "collected": _left,
     "given_up": lambda _entry, _line: None,
 }
-"""What a line makes of the batch that it tells of; None for nothing that is still on its way."""
+"""What a line makes of the batch that it tells of; None for nothing that is still in flight."""
 
 
 def _text(value: Any) -> bool:
@@ -138,7 +138,7 @@ def checked(line: Any) -> Json:
     return line
 
 
-ADVICE = "; mend the line, or put back the file: without it batches that are on their way would be paid for again"
+ADVICE = "; mend the line, or put back the file: without it batches that are in flight would be paid for again"
 
 
 class Journal:
@@ -164,7 +164,7 @@ class Journal:
 
     @property
     def entries(self) -> list[Entry]:
-        """The batches that may be on their way, the oldest first."""
+        """The batches that may be in flight, the oldest first."""
         return list(self._open.values())
 
     @property

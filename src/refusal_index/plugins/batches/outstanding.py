@@ -38,12 +38,12 @@ def check(plan: Plan, store: ReplyStore) -> None:
 
 
 def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
-    """Raise where another engine would pay again for what is on its way in batches.
+    """Raise where another engine would pay again for requests that are in flight in batches.
 
     Raises
     ------
     SettingError
-        The message says what is on its way, and how it is collected.
+        The message names the batches in flight, and how to collect them.
     """
     entries = in_flight(folder, store)
     if entries:
@@ -74,7 +74,7 @@ def settings_alone(plan: Plan) -> Settings:
 
 
 def is_waited_for(plan: Plan, budget: Budget) -> bool:
-    """Whether a run that ended early has batches on their way, and this command is to wait for them."""
+    """Whether a run that ended early has batches in flight, and this command is to wait for them."""
     if not _outlives_the_command(plan) or plan.settings.sending.detach or budget.is_over:
         return False
     return bool(journal_of(plan.folder).entries)

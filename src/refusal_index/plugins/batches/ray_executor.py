@@ -187,7 +187,7 @@ class Keep:
 
 FOLDER = Path("waves") / "shards"
 TOGETHER = 2.0  # seconds within which finished shards are entered together
-LAST_WORDS = 10.0  # seconds for what is on its way when the command is interrupted
+LAST_WORDS = 10.0  # seconds for what is in flight when the command is interrupted
 
 DISK_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
@@ -293,7 +293,7 @@ class RayExecutor:
                 assignment.breaker.open(row["ended"])
 
     async def _wind_up(self) -> None:
-        """Let what is on its way come back and be kept, and nothing else be sent."""
+        """Let what is in flight come back and be kept, and nothing else be sent."""
         if self._stream is not None and not self._stream.is_over:
             self._desk.end.remote("it was interrupted")
             await asyncio.to_thread(self._stream.join, LAST_WORDS)

@@ -220,7 +220,7 @@ class Received:
     empty
         Files without a line.
     in_flight
-        What of it is on its way in batches, in words; None where nothing is.
+        What of it is in flight in batches, in words; None where nothing is.
     failures, stray
         What requests failed for, with how many; and failures of requests that the run does not or no longer have.
     run

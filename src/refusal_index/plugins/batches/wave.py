@@ -53,7 +53,7 @@ class Pending:
     Attributes
     ----------
     custom_id
-        What it is called on its way.
+        What it is called in flight.
     ask
         What is asked, of whom and about what.
     """
@@ -266,12 +266,12 @@ def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
 
 
 def describe_in_flight(entries: Collection[Entry]) -> str:
-    """Say in a few words what is on its way, and where.
+    """Say in a few words what is in flight, and where.
 
     Examples
     --------
     >>> describe_in_flight([Entry("ri-1", "openai", "", "openai/gpt-4.1", frozenset({"a", "b"}), 2, 0.0)])
-    '1 batch with 2 requests at openai is on its way'
+    '1 batch with 2 requests at openai is in flight'
     """
     found: dict[str, list[int]] = {}
     for one in entries:
@@ -281,7 +281,7 @@ def describe_in_flight(entries: Collection[Entry]) -> str:
         f"{'s' if sum(sizes) > 1 else ''} at {provider}"
         for provider, sizes in found.items()
     )
-    return f"{what} {'is on its' if len(entries) == 1 else 'are on their'} way"
+    return f"{what} {'is' if len(entries) == 1 else 'are'} in flight"
 
 
 def check_forgotten(forget: Collection[str], journals: Collection[Journal]) -> None:
@@ -290,12 +290,12 @@ def check_forgotten(forget: Collection[str], journals: Collection[Journal]) -> N
     Raises
     ------
     SettingError
-        The message names those that nobody knows, and those that are on their way.
+        The message names those that nobody knows, and those that are in flight.
     """
     unknown = sorted(set(forget).difference(*(one.told_of for one in journals)))
     if unknown:
         there = ", ".join(one.key for journal in journals for one in journal.entries) or "none"
         raise SettingError(
             f"{{engine_option}} forget: no batch that was handed over from here is called "
-            f"{', '.join(map(repr, unknown))}; on their way: {there}"
+            f"{', '.join(map(repr, unknown))}; in flight: {there}"
         )

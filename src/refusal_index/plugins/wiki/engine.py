@@ -123,7 +123,7 @@ class Watcher(Protocol):
         """Take note of what came of one section."""
 
     def underway(self, note: str) -> None:
-        """Take note of how requests stand that are on their way in a wave."""
+        """Take note of how requests stand that are in flight in a wave."""
 
 
 class BuildStoppedError(RunFailedError):

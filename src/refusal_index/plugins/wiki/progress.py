@@ -53,7 +53,7 @@ class BuildBar:
         self._update()
 
     def underway(self, note: str) -> None:
-        """Show how requests stand that are on their way."""
+        """Show how requests stand that are in flight."""
         self._progress.update(self._task, note=escape(note))
 
     def _update(self) -> None:
