@@ -24,7 +24,7 @@ from refusal_index.runs.api import plan_of
 from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import run_to_end
+from refusal_index.runs.writing import run_to_completion
 from refusal_index.stats import GroupSequential
 from tests.runs.models import ASKED, number_in
 
@@ -75,7 +75,7 @@ def failed(found: Gated) -> set[str]:
 
 
 def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -> Gated:
-    return run_to_end(gate_while_asking(of, baseline, policy, **options))
+    return run_to_completion(gate_while_asking(of, baseline, policy, **options))
 
 
 def test_the_same_model_passes_before_all_is_asked(baseline):

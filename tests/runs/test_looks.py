@@ -25,7 +25,7 @@ from refusal_index.runs.engine import Event, Finished, WaitingError, unwatched
 from refusal_index.runs.execute import execute_in_looks, sizes_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import execute_sweep, prepare_sweep
-from refusal_index.runs.writing import rebuild, run_to_end
+from refusal_index.runs.writing import rebuild, run_to_completion
 from tests.runs.models import ASKED, number_in
 from tests.tiers import others_nightly
 
@@ -209,12 +209,12 @@ def test_a_look_without_an_index_does_not_end_it():
 
 def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
     plan, seen = plan_of(sums, ROWS, **SETTINGS, out="run"), []
-    run = run_to_end(
+    run = run_to_completion(
         execute_in_looks(plan, sizes_of(plan, 4), lambda run, asked: seen.append((asked, run.outcomes.height)))
     )
     assert seen == [(75, 75), (150, 150), (225, 225), (300, 300)]
     assert run.outcomes.height == 300
-    run = run_to_end(execute_in_looks(plan, sizes_of(plan, 4), lambda *_: "it is the last"))
+    run = run_to_completion(execute_in_looks(plan, sizes_of(plan, 4), lambda *_: "it is the last"))
     assert run.stopped is None
 
 
@@ -238,7 +238,7 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
         with held(sweep.path):
             return [one.run async for one in execute_sweep(sweep, lambda *_: nullcontext(unwatched))]
 
-    (run,) = run_to_end(carried())
+    (run,) = run_to_completion(carried())
     assert run.stopped.asked < 200
 
 

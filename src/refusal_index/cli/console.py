@@ -178,7 +178,7 @@ def one_of(option: str, given: str, known: Sequence[str]) -> str:
     raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
 
 
-def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
+def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
     """Print the message of an error about the user's input, or of a missing extra, instead of its traceback.
 
     Such errors have `RefusalIndexError` as their root: each message says what was expected, what came and what to do.

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from refusal_index import entry_points
-from refusal_index.cli.console import OptionError, tells_bad_input
+from refusal_index.cli.console import OptionError, report_user_errors
 from refusal_index.data.errors import is_utf8
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -104,7 +104,7 @@ class LazyGroup(TyperGroup):
                 raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
         return super().resolve_command(ctx, args)
 
-    @tells_bad_input
+    @report_user_errors
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         return super().invoke(ctx)

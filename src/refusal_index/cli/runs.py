@@ -91,13 +91,15 @@ async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, wa
         signal.signal(signal.SIGINT, before)
 
 
-def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]], size: int | None = None) -> T:
-    """Run what asks the questions of a plan, or `size` questions, with a progress bar."""
+def execute_with_progress(
+    plan: Plan, start: Callable[[Progress, Budget], Coroutine[Any, Any, T]], size: int | None = None
+) -> T:
+    """Run the coroutine that asks the questions of a plan, `size` in all where given, with a progress bar."""
     budget = Budget(plan.settings.limits)
 
     async def watched() -> T:
         with watching(plan, size) as progress:
-            return await carry(progress, budget)
+            return await start(progress, budget)
 
     return asking(watched(), budget, _waits(plan.settings.sending))
 

@@ -21,7 +21,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import Run, open_run, run_to_end
+from refusal_index.runs.writing import Run, open_run, run_to_completion
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
@@ -120,7 +120,7 @@ def evaluate(
         out=out,
         **settings,
     )
-    return run_to_end(_carried_out(plan, progress))
+    return run_to_completion(_carried_out(plan, progress))
 
 
 async def evaluate_async(
@@ -138,7 +138,7 @@ def dry_run(
     model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any
 ) -> RunEstimate:
     """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
-    return run_to_end(estimate_run(plan_of(model, dataset, **arguments)))
+    return run_to_completion(estimate_run(plan_of(model, dataset, **arguments)))
 
 
 def plan_of(

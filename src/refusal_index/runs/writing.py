@@ -224,7 +224,7 @@ def open_run(path: str | Path) -> Run:
 T = TypeVar("T")
 
 
-def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result, whether a loop runs in this thread or not.
 
     Where one runs, as in a notebook, the coroutine runs in a thread with a loop of its own; an interruption cancels it

@@ -56,7 +56,7 @@ def force(
     Both passes are scored together; the first pass and its grades are taken as they are. The same command again resumes
     and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import carrying, show_run
+    from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.data.imports import ReadOptions
     from refusal_index.render.sentences import sentence
     from refusal_index.runs.execute import execute
@@ -68,6 +68,6 @@ def force(
     plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in plan.cautions:
         console.note(f"warning: {sentence(caution)}")
-    run = carrying(plan, partial(execute, plan))
+    run = execute_with_progress(plan, partial(execute, plan))
     if not show_run(run, as_json=json):
         raise typer.Exit(INCOMPLETE)

@@ -118,7 +118,7 @@ def gate(
 
 def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Ask the candidate until the verdict is certain."""
-    from refusal_index.cli.runs import carrying, tell_notes
+    from refusal_index.cli.runs import execute_with_progress, tell_notes
     from refusal_index.runs.gate import gate_while_asking, not_compared, read_one, variant_to_ask
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
@@ -133,7 +133,7 @@ def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mappi
             f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions to ask are not in {baseline}: "
             "they are asked, and not compared"
         )
-    gated = carrying(plan, partial(gate_while_asking, plan, other, policy))
+    gated = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
     for note in gated.notes:
         console.note(note)
     return gated.verdict

@@ -41,12 +41,12 @@ def regrade(
     no forced answer is unscored. The results go into a folder of their own. The same command again resumes and pays for
     no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import carrying, show_run
+    from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.runs.execute import execute
     from refusal_index.runs.regrade import prepare_regrade
     from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
-    done = carrying(plan, partial(execute, plan))
+    done = execute_with_progress(plan, partial(execute, plan))
     if not show_run(done, as_json=json):
         raise typer.Exit(INCOMPLETE)

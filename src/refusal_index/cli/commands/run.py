@@ -45,7 +45,7 @@ def run(
     dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
+    from refusal_index.cli.runs import asking, execute_with_progress, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.runs.execute import execute
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
@@ -58,7 +58,7 @@ def run(
         if dry_run:
             show_dry_run([plan], as_json=json)
             return
-        found = carrying(plan, partial(execute, plan))
+        found = execute_with_progress(plan, partial(execute, plan))
         complete = show_run(found, as_json=json)
     else:
         for name in ONE_MODELS_OWN:

@@ -19,7 +19,7 @@ from refusal_index.runs.execute import MAX_WAIT, HasResults
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import run_to_end
+from refusal_index.runs.writing import run_to_completion
 
 if TYPE_CHECKING:
     from refusal_index.plugins.batches.batch_executor import BatchExecutor
@@ -33,7 +33,7 @@ def check(plan: Plan, store: ReplyStore) -> None:
         return
     if sending.forget:
         ours = plan.settings.changed(engine_option=[f"{FORGET}={one}" for one in sending.forget])
-        run_to_end(_batches(plan, ours).give_up(plan.folder))
+        run_to_completion(_batches(plan, ours).give_up(plan.folder))
     refuse_in_flight(plan.folder, store)
 
 

@@ -11,7 +11,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.plugins.confidence.scores import measure, prepare_confidence
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import Run, run_to_end
+from refusal_index.runs.writing import Run, run_to_completion
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ def confidence_scores(
     plan = prepare_confidence(
         folder, methods, Settings.of(**settings), **names, objects=objects, group=group, layer=layer
     )
-    found = run_to_end(measure(plan, progress))
+    found = run_to_completion(measure(plan, progress))
     if found.ended is not None:
         raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
     return found.table

@@ -134,7 +134,7 @@ def confidence(
     """
     from functools import partial
 
-    from refusal_index.cli.runs import carrying
+    from refusal_index.cli.runs import execute_with_progress
     from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.plugins.confidence.plan import pending
     from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
@@ -160,7 +160,7 @@ def confidence(
     if dry_run:
         console.show(pending_blocks(pending(plan), plan.settings.prices_as_sent))
         return
-    found = carrying(plan.run, partial(measure, plan), sum(one.questions for one in pending(plan)))
+    found = execute_with_progress(plan.run, partial(measure, plan), sum(one.questions for one in pending(plan)))
     wanted = [one.name for one in found.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:

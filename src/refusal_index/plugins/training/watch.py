@@ -59,7 +59,7 @@ from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
 from refusal_index.runs.trackers import numbers
-from refusal_index.runs.writing import Run, run_to_end
+from refusal_index.runs.writing import Run, run_to_completion
 
 CONFIGURATIONS = ("config.json", "adapter_config.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
@@ -725,7 +725,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
     def _carried_out(self, plan: Plan, step: int) -> Run:
         with held(self._panel.path):
             try:
-                run = run_to_end(execute(plan))
+                run = run_to_completion(execute(plan))
             except RefusalIndexError as error:
                 self._panel.put(CellResult(plan, error=redacted(str(error))), step)
                 raise
