@@ -214,6 +214,7 @@ GOLD = st.text(st.characters(categories=["L", "N"]), min_size=5, max_size=12)
     st.sampled_from([sentence for _, sentence in cases(REFUSALS)]),
     st.sampled_from(["{} {}", "{1}. {0}", "{}\n{}"]),
 )
+@example("0000\u0149", "I don't know who wrote it.", "{1}. {0}")  # a letter that is normalised to an apostrophe and n
 def test_a_reply_that_contains_the_gold_answer_is_never_a_refusal(gold, sentence, order):
     question = Question("q", "?", gold)
     if gold.casefold() not in sentence.casefold():

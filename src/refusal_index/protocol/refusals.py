@@ -72,8 +72,8 @@ def _compiled(phrases: Mapping[str, Sequence[str]]) -> Patterns:
 
 
 def _folded(text: str) -> str:
-    """Return `text` without case, accents and signs that are not seen."""
-    folded = unicodedata.normalize("NFKD", text.replace("…", "\0")).casefold().replace("\0", "…")
+    """Return `text` in lower case, without accents and invisible characters, with one kind of apostrophe."""
+    folded = unicodedata.normalize("NFKD", text.replace("…", "\0")).casefold().replace("\0", "…").translate(APOSTROPHES)
     return "".join(sign for sign in folded if not (unicodedata.combining(sign) or unicodedata.category(sign) == "Cf"))
 
 
@@ -97,7 +97,7 @@ def refuses(reply: str, question: Question | None = None) -> bool:
     >>> refuses("I cannot say more than Paris", Question("q", "Where?", "Paris"))
     False
     """
-    text = DECORATION.sub(" ", _folded(reply[:MAX_LENGTH]).translate(APOSTROPHES)).strip()
+    text = DECORATION.sub(" ", _folded(reply[:MAX_LENGTH])).strip()
     sentences = [bare for sentence in SENTENCE_END.split(text) if (bare := sentence.strip(OUTER))]
     phrases = (_declining_phrase(sentences, patterns) for patterns in languages().values())
     declined = next((phrase for phrase in phrases if phrase is not None), None)
