@@ -24,8 +24,8 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import read_lines
 from refusal_index.plugins.batches.pending import custom_id, question_states
-from refusal_index.plugins.batches.ray_engine import ray_engine, read_options
-from refusal_index.plugins.batches.ray_executor import check_address, cluster
+from refusal_index.plugins.batches.ray_engine import ray_engine
+from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
 from refusal_index.plugins.batches.ray_nodes import Shards, own_name, result_line
 from refusal_index.protocol import Conversation, Role, StopReason
 from refusal_index.runs.engine import RunFailedError

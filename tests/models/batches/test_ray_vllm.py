@@ -21,16 +21,18 @@ from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.pending import question_states
-from refusal_index.plugins.batches.ray_engine import RayOptions, ray_engine, read_options
+from refusal_index.plugins.batches.ray_engine import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
     FromVllm,
     Keep,
     RayExecutor,
+    RayOptions,
     check_gpus,
     cluster,
     config_of,
     on_gpus,
+    read_options,
     shards_of,
     to_vllm,
 )

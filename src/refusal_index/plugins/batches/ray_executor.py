@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ from refusal_index.models.failures import RESUMES, Failure, FailureKind, describ
 from refusal_index.models.openai_client import CONCURRENCY
 from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import ModelError
+from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
 from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, Result
 from refusal_index.plugins.batches.pending import Pending
-from refusal_index.plugins.batches.ray_engine import RayOptions, read_options
 from refusal_index.plugins.batches.ray_nodes import (
     Asker,
     Desk,
@@ -49,6 +50,63 @@ from refusal_index.protocol import Role
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
 from refusal_index.runs.settings import Settings
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """How a round is cut into shards, and the workers.
+
+    Attributes
+    ----------
+    shard
+        Requests of a shard: what a killed process or node repeats at most, for each worker.
+    storage
+        The URL of a folder for finished shards until they are in the store, as ``s3://bucket/path``; None for the run's
+        own folder.
+    concurrency
+        Workers; None for one a processor with embedded models, one a node with servers, and one with weights.
+    vllm
+        Arguments of vLLM's engine, by name.
+    """
+
+    shard: int = 256
+    storage: str | None = None
+    concurrency: int | None = None
+    vllm: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_options(given: Iterable[tuple[str, str]]) -> RayOptions:
+    """Read options from their names and values.
+
+    Raises
+    ------
+    SettingError
+        If there is no such option, or its value is of another kind.
+
+    Examples
+    --------
+    >>> read_options([("shard", "64"), ("vllm.tensor-parallel-size", "2")]).vllm
+    {'tensor_parallel_size': 2}
+    """
+    own, of_vllm = dict[str, Any](), dict[str, Any]()
+    known = [one.name for one in fields(RayOptions) if one.name != "vllm"]
+    for name, value in given:
+        if name.startswith(VLLM_PREFIX):
+            try:
+                parsed = json.loads(value)
+            except ValueError:  # plain text
+                parsed = value
+            of_vllm[name.removeprefix(VLLM_PREFIX).replace("-", "_")] = parsed
+        elif name not in known:
+            raise unknown("engine_option", name, [*known, f"{VLLM_PREFIX}NAME"])
+        elif name == "storage":
+            own[name] = value
+        elif value.isascii() and value.isdigit() and int(value) > 0:
+            own[name] = int(value)
+        else:
+            raise SettingError(f"{{engine_option}}: expected a whole number from 1 in {name}, got {value!r}")
+    return RayOptions(**own, vllm=of_vllm)
+
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -180,7 +238,7 @@ def _hush() -> None:
                 handler.setLevel(logging.CRITICAL)
 
 
-VLLM = "vllm"
+VLLM, VLLM_PREFIX = "vllm", "vllm."
 ERROR = "__inference_error__"
 """The column in which vLLM's stage says why it could not answer; empty where it did."""
 
