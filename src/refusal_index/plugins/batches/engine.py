@@ -277,7 +277,7 @@ class FilesEngine:
         pending = sum(1 for state in states for _ in state.all_pending(singly=singly))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(
-            f"{pending:,} requests are pending, and nothing was sent: 'refusal-index requests {path} --out FILE' "
+            f"{pending:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' "
             f"writes them, 'refusal-index replies {path} FILE' reads their results",
             planned=True,
         )
