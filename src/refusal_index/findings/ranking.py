@@ -79,7 +79,7 @@ class RunRanking(MatchedRuns):
             return rank_corrected(joint_corrected_indices(indices), **known)
         if len(self.variants) > 1:
             arrays, design = stacked({name: self.matches[name] for name in self.variants})
-            ranking = rank_joint(*arrays, **known, **design)
+            ranking = rank_joint(*arrays, **{**known, **design})
         else:
             matrix = self.match.matrix
             ranking = rank_runs(
@@ -87,8 +87,7 @@ class RunRanking(MatchedRuns):
                 metric=INDEX if options.metric == CORRECTED else options.metric,
                 penalty=options.penalty,
                 truthfulness_weights=options.truthfulness_weights,
-                **known,
-                **matrix.design,
+                **{**known, **matrix.design},
             )
         return replace(ranking, metric=options.metric)
 
