@@ -114,6 +114,7 @@ def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
     assert found.run.outcomes.height == 400
 
 
+@pytest.mark.slow
 def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline):
     strict = TOLERANT.changed(margins={"refusal_index": 0.001})
     found = judged(plan(), baseline, strict)
@@ -135,6 +136,7 @@ def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_o
     assert (looked | (paths[:, -1] > -ndtri(0.05))).mean() > 0.05 + 3 * error
 
 
+@pytest.mark.slow
 def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
     found = judged(plan(), baseline)
     alone = gate(found.run.folder.outcomes, "base/outcomes.parquet", TOLERANT)
@@ -143,6 +145,7 @@ def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
     assert gate("elsewhere.parquet", "base", TOLERANT).level_at_look is None
 
 
+@pytest.mark.slow
 def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last_look(baseline):
     judged(plan(max_requests=60), baseline)
     within = gate("candidate", "base", TOLERANT.changed(max_missing=0.99))
@@ -161,6 +164,7 @@ def test_looks_that_are_planned_after_others_are_refused_before_anything_is_aske
     assert not ASKED
 
 
+@pytest.mark.slow
 def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline):
     def broken(messages: list[dict[str, str]]) -> str:
         if len(ASKED) >= 150:
