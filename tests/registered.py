@@ -8,7 +8,7 @@ from refusal_index.cli.groups import Command
 from refusal_index.models.providers import ModelProvider
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import provider
-from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
+from refusal_index.plugins.batches import command, engine, provider_executor, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
@@ -65,7 +65,7 @@ COMMANDS: Mapping[str, Command] = {
     "watch": training_commands.watch,
 }
 EXECUTORS: Mapping[str, MakeEngine] = {
-    "batch": batch_executor.batch_engine,
+    "batch": provider_executor.batch_engine,
     "command": command.command_engine,
     "files": engine.FilesEngine,
     "ray": ray_engine.ray_engine,
@@ -104,7 +104,7 @@ STUDIES: Sequence[StudyModule] = (
     thinking,
 )
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
-OUTSTANDING: Outstanding = outstanding
+OUTSTANDING: Outstanding = provider_executor
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
