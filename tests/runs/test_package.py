@@ -45,7 +45,6 @@ data.errors.OutcomeTableError
 data.errors.RunFolderError
 data.errors.TableError
 data.imports.first_pass.FirstPassError
-data.run_json.PriceError
 data.text.PatternError
 entry_points.PluginError
 errors.RefusalIndexError
