@@ -898,7 +898,7 @@ MUTANTS = (
            "{name: count_in(usage.get(name)) for name in COUNTS}", "usage", "models/test_received.py"),
     Mutant("a reply that cannot be read is not paid for again", "models/failures.py",
            "if is_unreadable or (", "if (", "models/test_received.py"),
-    Mutant("a reply that Inspect cannot parse is not paid for again", "models/inspect/guard.py",
+    Mutant("a reply that Inspect cannot parse is not paid for again", "plugins/inspect/guard.py",
            "except UNREADABLE as error:", "except () as error:", "models/test_guard.py"),
     Mutant("a client's own status is no provider's", "models/failures.py",
            '("status_code", *(("status", "code") if', '("status_code", "status", *(("code",) if',

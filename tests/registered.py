@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from refusal_index.cli.groups import Command
-from refusal_index.models.providers import ModelProvider
+from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
-from refusal_index.plugins.inspect import export_log, foreign_log
+from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
     attenuation,
@@ -104,6 +104,7 @@ STUDIES: Sequence[StudyModule] = (
     thinking,
 )
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
+OTHER_MODELS: OtherModels = client
 OUTSTANDING: Outstanding = outstanding
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
@@ -115,5 +116,5 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
     "models": MODELS,
     "trackers": TRACKERS,
     "studies": {one.NAME: one for one in STUDIES},
-    "hooks": {"outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},
+    "hooks": {"other_models": OTHER_MODELS, "outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},
 }

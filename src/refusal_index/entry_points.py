@@ -88,6 +88,11 @@ def load(plugin: EntryPoint) -> Any:
         ) from error
 
 
+def hook(name: str) -> Any:
+    """Import the plugin of this package that the core calls by this name, such as ``outstanding``."""
+    return load(own("hooks")[name])
+
+
 def not_registered(kind: str) -> PluginError:
     """Return the error of a plugin of this package that its metadata does not name."""
     return PluginError(

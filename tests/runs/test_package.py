@@ -55,7 +55,6 @@ models.failures.NoAnswerError
 models.failures.RequestFailedError
 models.failures.UnreadableReplyError
 models.functions.FunctionError
-models.inspect.IncompatibleError
 models.requests.ModelError
 models.settings.SettingError
 plugins.almanac.errors.AlmanacError
@@ -71,6 +70,7 @@ plugins.batches.journal.JournalError
 plugins.batches.spool.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
+plugins.inspect.IncompatibleError
 plugins.studies.study.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError

@@ -158,7 +158,7 @@ class Outstanding(Protocol):
 
 def outstanding() -> Outstanding:
     """Return the hook that knows of outstanding requests."""
-    found: Outstanding = entry_points.load(entry_points.own("hooks")["outstanding"])
+    found: Outstanding = entry_points.hook("outstanding")
     return found
 
 

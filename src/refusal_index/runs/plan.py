@@ -21,7 +21,7 @@ from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import PREFIX, FunctionError, is_function_name, load_function, source_sha256
-from refusal_index.models.providers import provider_of
+from refusal_index.models.providers import other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -680,13 +680,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
     elif (plugin := provider_of(name)[0]) is not None:
         plugin.check(rest)
     else:
-        from refusal_index.models.inspect.provider import (  # noqa: PLC0415 - Inspect's names
-            provider_names,
-            resolve_model,
-        )
-
-        if not rest or provider not in provider_names():
-            resolve_model(name)  # says what is wrong with it
+        other_models().check_name(name)
 
 
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
