@@ -41,14 +41,21 @@ from refusal_index.plugins.studies import (
 from refusal_index.plugins.studies import commands as studies_commands
 from refusal_index.plugins.studies.study import StudyModule
 from refusal_index.plugins.trackers import commands as trackers_commands
-from refusal_index.plugins.trackers import csv_table, every_eval_ever, hf_eval_results, mlflow_tracker, wandb_tracker
+from refusal_index.plugins.trackers import (
+    csv_table,
+    every_eval_ever,
+    hf_eval_results,
+    mlflow_tracker,
+    tracking,
+    wandb_tracker,
+)
 from refusal_index.plugins.trackers.registry import Exporter
+from refusal_index.plugins.trackers.tracker import TrackerClass
 from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.wiki import commands as wiki_commands
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
 from refusal_index.runs.force import Importer
-from refusal_index.runs.trackers import TrackerClass
 from refusal_index.runs.writing import RefreshScores
 
 COMMANDS: Mapping[str, Command] = {
@@ -116,5 +123,10 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
     "models": MODELS,
     "trackers": TRACKERS,
     "studies": {one.NAME: one for one in STUDIES},
-    "hooks": {"other_models": OTHER_MODELS, "outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},
+    "hooks": {
+        "other_models": OTHER_MODELS,
+        "outstanding": OUTSTANDING,
+        "refresh_confidence": REFRESH_CONFIDENCE,
+        "trackers": tracking,
+    },
 }

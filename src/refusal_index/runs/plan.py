@@ -49,7 +49,6 @@ from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
-from refusal_index.runs.trackers import is_installed, not_installed
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
@@ -382,7 +381,8 @@ def prepare(
     RefusalIndexError
         If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
     """
-    check_trackers(settings)
+    if settings.log_to:
+        entry_points.hook("trackers").check_trackers(settings.log_to)
     prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
@@ -533,18 +533,6 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
             f"raised {type(error).__name__} ({error}) for the reply {shortened(reply)}; correct it, then grade the "
             "stored replies with 'refusal-index regrade' and the option --refusal, or run into another folder",
         ) from error
-
-
-def check_trackers(settings: Settings) -> None:
-    """Raise SettingError if a tracker is unknown or not installed: before anything is asked.
-
-    >>> check_trackers(Settings.of(log_to="wandbb"))
-    Traceback (most recent call last):
-    refusal_index.models.settings.SettingError: log_to: expected one of mlflow, wandb, got 'wandbb'; did you mean ...
-    """
-    for name in settings.log_to:
-        if not is_installed(name):
-            raise SettingError(f"{{log_to}}: {not_installed(name)}")
 
 
 def placement_of(settings: Settings) -> Placement:
