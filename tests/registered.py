@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from refusal_index.cli.groups import Command
+from refusal_index.data.datasets.registry import Loader
 from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
-from refusal_index.plugins.almanac import provider
+from refusal_index.plugins.almanac import dataset, provider
 from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
@@ -71,6 +72,7 @@ COMMANDS: Mapping[str, Command] = {
     "threshold": confidence_commands.threshold,
     "watch": training_commands.watch,
 }
+DATASETS: Mapping[str, Loader] = {"almanac": dataset.load}
 EXECUTORS: Mapping[str, MakeEngine] = {
     "batch": batch_executor.batch_engine,
     "command": command.command_engine,
@@ -117,6 +119,7 @@ REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
     "commands": COMMANDS,
+    "datasets": DATASETS,
     "executors": EXECUTORS,
     "exporters": EXPORTERS,
     "importers": IMPORTERS,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "refusal-index"
-OTHERS_ONLY = frozenset({"confidence_methods", "datasets", "graders"})
+OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
 """Kinds of which this package registers none: its own are part of the core."""
 
 
