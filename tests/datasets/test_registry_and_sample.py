@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data import Question
 from refusal_index.data.datasets import Dataset, DatasetError, dataset_names, load_dataset, sample
+from refusal_index.plugins.almanac import dataset
 
 
 def numbered(count: int) -> Dataset:

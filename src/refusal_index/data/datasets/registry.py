@@ -65,9 +65,7 @@ def load_dataset(
     """
     names = name.split(SIGN)
     for part in names:
-        if part not in _LOADERS and entry_points.find("datasets", part) is None:
-            advice = suggestion(part, dataset_names()) or "; for a file of your own choose 'own' and give it as data"
-            raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {part!r}{advice}")
+        _loader(part)
     if columns is not None and "own" not in names:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
@@ -87,12 +85,19 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         raise DatasetError(
             f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
         )
+    return _loader(name)(data)
+
+
+def _loader(name: str) -> Loader:
+    """Return what loads a dataset; raises DatasetError where there is none of this name."""
     if name in _LOADERS:
-        return _LOADERS[name](data)
+        return _LOADERS[name]
     plugin = entry_points.find("datasets", name)
-    assert plugin is not None  # noqa: S101 - `load_dataset` has checked the name
+    if plugin is None:
+        advice = suggestion(name, dataset_names()) or "; for a file of your own choose 'own' and give it as data"
+        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
     load: Loader = entry_points.load(plugin)
-    return load(data)
+    return load
 
 
 def _counted(some: Sequence[object]) -> str:
