@@ -9,7 +9,7 @@ from refusal_index.data.datasets.registry import Loader
 from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import dataset, provider
-from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
+from refusal_index.plugins.batches import command, engine, provider_executor, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
@@ -74,7 +74,7 @@ COMMANDS: Mapping[str, Command] = {
 }
 DATASETS: Mapping[str, Loader] = {"almanac": dataset.load}
 EXECUTORS: Mapping[str, MakeEngine] = {
-    "batch": batch_executor.batch_engine,
+    "batch": provider_executor.batch_engine,
     "command": command.command_engine,
     "files": engine.FilesEngine,
     "ray": ray_engine.ray_engine,
@@ -114,7 +114,7 @@ STUDIES: Sequence[StudyModule] = (
 )
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
 OTHER_MODELS: OtherModels = client
-OUTSTANDING: Outstanding = outstanding
+OUTSTANDING: Outstanding = provider_executor
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {

@@ -8,7 +8,7 @@ for _name in (
     "refusal_index.cli.runs",
     "refusal_index.runs.execute",
     "refusal_index.plugins.inspect.client",
-    "refusal_index.plugins.batches.batch_executor",
+    "refusal_index.plugins.batches.provider_executor",
     "refusal_index.runs.dry_run",
     "refusal_index.runs.sweep",
     "refusal_index.render.report",

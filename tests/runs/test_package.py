@@ -63,11 +63,10 @@ plugins.almanac.errors.ContextLengthError
 plugins.almanac.errors.ModelFileError
 plugins.almanac.errors.ModelNotFoundError
 plugins.almanac.errors.RequestError
-plugins.batches.batch_lane.NotHandedOverError
 plugins.batches.formats.ProviderError
 plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
-plugins.batches.spool.ResultFileError
+plugins.batches.request_files.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
 plugins.inspect.IncompatibleError
