@@ -54,7 +54,6 @@ models.failures.NoAnswerError
 models.failures.RequestFailedError
 models.failures.UnreadableReplyError
 models.functions.FunctionError
-models.inspect.IncompatibleError
 models.requests.ModelError
 models.settings.SettingError
 plugins.almanac.errors.AlmanacError
@@ -69,6 +68,7 @@ plugins.batches.journal.JournalError
 plugins.batches.request_files.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
+plugins.inspect.IncompatibleError
 plugins.studies.study.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
