@@ -12,6 +12,7 @@ from refusal_index.plugins.batches import batch_executor, command, engine, outst
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
+from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import export_log, foreign_log
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
@@ -44,7 +45,9 @@ from refusal_index.plugins.trackers import commands as trackers_commands
 from refusal_index.plugins.trackers import csv_table, every_eval_ever, hf_eval_results, mlflow_tracker, wandb_tracker
 from refusal_index.plugins.trackers.registry import Exporter
 from refusal_index.plugins.training import commands as training_commands
+from refusal_index.plugins.training.section import SECTION as PANEL
 from refusal_index.plugins.wiki import commands as wiki_commands
+from refusal_index.render.sections import Section
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
 from refusal_index.runs.force import Importer
@@ -103,6 +106,7 @@ STUDIES: Sequence[StudyModule] = (
     score_variability,
     thinking,
 )
+SECTIONS: Mapping[str, Section] = {"confidence": CONFIDENCE, "panel": PANEL}
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
 OUTSTANDING: Outstanding = outstanding
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
@@ -113,6 +117,7 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
     "exporters": EXPORTERS,
     "importers": IMPORTERS,
     "models": MODELS,
+    "report_sections": SECTIONS,
     "trackers": TRACKERS,
     "studies": {one.NAME: one for one in STUDIES},
     "hooks": {"outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,6 @@ import polars as pl
 
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
 from refusal_index.findings.matching import (
     CompareOptions,
     all_defined,
@@ -82,6 +81,8 @@ class PairComparison(Shown):
         The same of corrected RI.
     repeats_ri
         Whether both models are deterministic, so that the differences of both indices are the same.
+    sections
+        What plugins add, by name: see `refusal_index.render.sections`.
     """
 
     runs: tuple[ComparedRun, ...]
@@ -92,6 +93,7 @@ class PairComparison(Shown):
     joint_corrected: Difference | None
     corrected_over: tuple[str, ...]
     repeats_ri: bool
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def headline(self) -> Difference:
@@ -102,12 +104,6 @@ class PairComparison(Shown):
     def corrected(self) -> Difference | None:
         """The difference of corrected RI; None where a run has no repeated samples."""
         return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
-
-    @cached_property
-    def confidence(self) -> tuple[ScoreComparison, ...]:
-        """The methods that scored the answers of both; empty where there are none."""
-        level = self.options.confidence_level
-        return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -121,7 +117,6 @@ class PairComparison(Shown):
             self._primary(),
             *self._about_corrected(),
             *self._reasons(),
-            *self._about_scores(),
             *settings_statements(self.runs),
         )
 
@@ -191,7 +186,7 @@ class PairComparison(Shown):
                 }
                 for variant in self.variants
             ],
-            "confidence": plain(self.confidence),
+            **{name: plain(found) for name, found in self.sections.items()},
             "settings_that_differ": differing_settings(self.runs),
             "missing": missing_document(self.runs),
         }
@@ -281,13 +276,6 @@ class PairComparison(Shown):
             yield Statement(
                 "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
             )
-
-    def _about_scores(self) -> Iterator[Statement]:
-        if self.confidence:
-            paired = sorted({one.paired for one in self.confidence}, reverse=True)
-            yield Statement("scores_compared", "scope", {"paired": paired})
-            if self.variants[0].match.matrix.design:
-                yield Statement("one_by_one", "scope")
 
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
