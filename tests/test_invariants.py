@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index import stats
@@ -32,7 +32,7 @@ from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.plugins.confidence.threshold import ThresholdOptions, find_threshold
 from refusal_index.plugins.studies import grading_sensitivity, ranking_stability
 from refusal_index.plugins.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
-from refusal_index.render.report.figures import percent
+from refusal_index.render.format import percent
 from refusal_index.render.summary import summary_document
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores
@@ -329,6 +329,7 @@ def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monke
 
 
 @given(st.floats(-1e-3, 1), st.integers(0, 2))
+@example(-0.001, 1)
 def test_property_a_share_that_rounds_to_nothing_has_no_sign(share, digits):
     rounds_to_nothing = float(f"{100 * share:.{digits}f}") == 0
     assert percent(share, digits).startswith("-") == (share < 0 and not rounds_to_nothing)
