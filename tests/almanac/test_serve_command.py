@@ -50,6 +50,7 @@ def test_a_port_in_use_is_an_error_in_one_line():
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     arguments = [*COMMAND, "--port", "0", "--log", str(tmp_path / "no" / "such" / "log")]
     result = subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)

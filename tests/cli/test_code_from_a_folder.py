@@ -305,7 +305,7 @@ def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
+@one_fast(
     ("kind", "options", "lacks"),
     [
         ("the model", [], f"--model: expected '{FUNCTION}', got nothing; gift names this function"),

@@ -281,6 +281,7 @@ def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(force,
 SUMS = ("--grader", "exact", *PIPELINE, "--max-retries", "0")
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_stopped_is_resumed_and_ends_as_one_run_of_both_would(command, pipeline):
     write_sums("q.csv", 60)
     assert command("run", "--data", "q.csv", "--variants", "high,highest", *SUMS, "--out", "whole").exit_code == 0

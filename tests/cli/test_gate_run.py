@@ -70,6 +70,7 @@ def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(c
     assert not Path("candidate").exists()
 
 
+@pytest.mark.slow
 def test_questions_that_the_baseline_lacks_are_told_before_they_are_paid_for(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--limit", "240")

@@ -56,6 +56,7 @@ def test_a_batch_and_run_batch_give_the_same_replies(command, server):
     assert sorted(one["custom_id"] for one in server.answered()) == sorted(f"q-{number}" for number in range(60))
 
 
+@pytest.mark.slow
 def test_a_server_with_a_batch_under_way_ends_at_once_and_quietly(command):
     write(*(line(number) for number in range(2000)))
     with subprocess.Popen(

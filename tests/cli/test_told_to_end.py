@@ -67,6 +67,7 @@ def test_under_nohup_it_goes_on_after_sighup():
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_it_ends_in_order_where_its_terminal_is_closed():
     """Each line to the closed terminal failed, and the command ended with a traceback and status 1."""
     reading, writing = os.pipe()

@@ -65,6 +65,7 @@ def test_the_metrics_are_those_of_the_summary_with_their_intervals(name, request
         assert logs[variant["variant"]].results.metadata["summary"]["table"] == variant["table"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "drawn"])
 def test_a_log_that_is_imported_again_gives_the_same_outcome_table(name, request, tmp_path):
     run = request.getfixturevalue(name)
@@ -164,6 +165,7 @@ def test_verdicts_of_a_grader_are_requests_of_its_own(tmp_path):
     assert sample.events[-1].input[0].text == "none"
 
 
+@pytest.mark.slow
 def test_draws_are_epochs(drawn, tmp_path):
     log = exported(drawn.path, tmp_path)["low"]
     outcomes = drawn.outcomes.filter(variant="low")
@@ -171,6 +173,7 @@ def test_draws_are_epochs(drawn, tmp_path):
     assert log.eval.config.epochs == 2
 
 
+@pytest.mark.slow
 def test_exporting_again_replaces_what_was_there(run, tmp_path):
     exported(run.path, tmp_path)
     before = sorted(tmp_path.iterdir())

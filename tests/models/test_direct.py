@@ -94,6 +94,7 @@ def test_a_provider_of_inspects_sends_what_openais_client_sends(plan_for):
     assert sent[0] == sent[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_for):
     with FakeApi(sums, lambda *_: 0.01) as api:

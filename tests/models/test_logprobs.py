@@ -107,6 +107,7 @@ def check_same(one: str | None, other: str | None) -> None:
         assert [value for _, value in mine] == pytest.approx([value for _, value in others], abs=EXACT)
 
 
+@pytest.mark.slow
 def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_over_http():
     local, provided = (
         ri.evaluate(model, "almanac", out=out, logprobs=True, **SMALL).outcomes

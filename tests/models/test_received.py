@@ -149,6 +149,7 @@ def test_elsewhere_a_response_is_left_as_it_is():
     assert came("http://server/v1/models", content=b"[1]").content == b"[1]"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "expected"),
     [(b"<html>maintenance</html>", "InternalServerError: 200"), (b" " * 101, "UnreadableReplyError: the response is")],

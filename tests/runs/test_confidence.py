@@ -274,6 +274,7 @@ def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
     assert not told
 
 
+@pytest.mark.slow
 def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
     run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
     table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)

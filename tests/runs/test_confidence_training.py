@@ -82,6 +82,7 @@ def test_all_leaves_out_what_is_trained_for_hours(run):
     assert "apricot" not in {one.name for one in plan.methods}
 
 
+@pytest.mark.slow
 def test_folds_by_topic_leave_the_topic_nothing_to_say(run):
     table = ri.confidence_scores(run, ["topic"], group="topic")
     assert table.group_by("fold").agg(pl.col("confidence").n_unique())["confidence"].to_list() == [1] * 5

@@ -16,6 +16,7 @@ from refusal_index.runs.api import plan_of
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.writing import rebuild
 from tests.runs.models import LOCAL, answer
+from tests.tiers import one_fast
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(60)]
 ONCE_ASKED = 60 + 30  # odd numbers are refused, and asked again
@@ -25,7 +26,7 @@ def measure(out: str = "run", **settings: object) -> ri.Run:
     return ri.evaluate(answer, ROWS, out=out, **LOCAL | {"max_connections": 1, "draws": 2} | settings)
 
 
-@pytest.mark.parametrize(
+@one_fast(
     ("settings", "requests"),
     [
         ({"draws": None}, ONCE_ASKED),  # the paper's protocol: each question once, and again where it was refused
@@ -78,6 +79,7 @@ def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherev
     assert (of_file.status, of_file.further_draws) == ("incomplete", variant.further_draws)
 
 
+@pytest.mark.slow
 def test_with_its_further_draws_it_is_the_run_that_was_never_ended(ended):
     finished, whole = measure(), measure("whole")
     assert finished.outcomes.equals(whole.outcomes)
@@ -113,6 +115,7 @@ def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_i
     assert ri.gate(run.path, policy=policy).missing == {"candidate": 1.0}
 
 
+@pytest.mark.slow
 def test_scores_of_some_draws_are_taken_out_where_the_others_have_come(ended):
     ri.confidence_scores(ended, ["p-answering"], model=answer)
     assert measure().outdated == ("p-answering",)

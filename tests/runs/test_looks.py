@@ -125,6 +125,7 @@ def test_an_end_that_is_never_reached_asks_all():
     assert plain.unmet_goal is plain.document["short_of"] is None
 
 
+@pytest.mark.slow
 def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
     run = measure(until="half-width=.01", out="run")
     half_width = half_width_of(run.summary)
@@ -140,6 +141,7 @@ def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
         assert "Not reached" not in again.folder.report.read_text()
 
 
+@pytest.mark.slow
 def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
     whole = measure(out="run")
     half_width = half_width_of(whole.summary)
@@ -169,6 +171,7 @@ def test_each_question_is_told_to_be_finished_once():
     assert set(finished.values()) == {1}
 
 
+@pytest.mark.slow
 def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
     settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):

@@ -99,10 +99,9 @@ def with_sections(summary: Summary, outcomes: pl.DataFrame | pl.LazyFrame, sourc
     return replace(summary, sections=_known(found))
 
 
-def with_compared_sections(pair: PairComparison) -> PairComparison:
-    """Add the numbers of all sections to a comparison."""
-    found = {one.name: one.compare(pair.runs, pair.options) for one in report_sections()}
-    return replace(pair, sections=_known(found))
+def compared_sections(runs: Sequence[ComparedRun], options: CompareOptions) -> dict[str, Any]:
+    """Return the numbers of all sections of two runs compared, by name."""
+    return _known({one.name: one.compare(runs, options) for one in report_sections()})
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from refusal_index.protocol.cost import Range
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
 from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
-from refusal_index.render.sections import with_compared_sections
+from refusal_index.render.sections import compared_sections
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.engine import BATCH, FILES
@@ -236,7 +236,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     found = compared_runs([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    return with_compared_sections(compare_pair(found, chosen))
+    return compare_pair(found, chosen, compared_sections(found, chosen))
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:

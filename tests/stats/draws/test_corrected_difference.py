@@ -56,6 +56,7 @@ def resampled_differences(first, second, samples) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_paired_interval_and_pvalue_against_their_definition() -> None:
     first, second, rng = model(3, 250, 1), model(2, 250, 2, rho=0.4), RNG(8)
     samples = [(i, i) for i in rng.integers(0, 250, (500, 250))]
