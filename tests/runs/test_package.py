@@ -45,7 +45,6 @@ data.errors.OutcomeTableError
 data.errors.RunFolderError
 data.errors.TableError
 data.imports.first_pass.FirstPassError
-data.run_json.PriceError
 data.text.PatternError
 entry_points.PluginError
 errors.RefusalIndexError
@@ -55,7 +54,6 @@ models.failures.NoAnswerError
 models.failures.RequestFailedError
 models.failures.UnreadableReplyError
 models.functions.FunctionError
-models.inspect.IncompatibleError
 models.requests.ModelError
 models.settings.SettingError
 plugins.almanac.errors.AlmanacError
@@ -64,13 +62,13 @@ plugins.almanac.errors.ContextLengthError
 plugins.almanac.errors.ModelFileError
 plugins.almanac.errors.ModelNotFoundError
 plugins.almanac.errors.RequestError
-plugins.batches.batch_lane.NotHandedOverError
 plugins.batches.formats.ProviderError
 plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
-plugins.batches.spool.ResultFileError
+plugins.batches.request_files.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
+plugins.inspect.IncompatibleError
 plugins.studies.study.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError

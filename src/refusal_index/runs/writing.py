@@ -436,7 +436,7 @@ def _refresh_scores(
     """Have the plugin of confidence scores refresh those in a folder that holds some."""
     if not folder.confidence.exists():
         return ()
-    refresh: RefreshScores = entry_points.load(entry_points.own("hooks")["refresh_confidence"])
+    refresh: RefreshScores = entry_points.hook("refresh_confidence")
     return refresh(folder, store, settings, outcomes)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.integrate import cumulative_simpson, simpson
 from scipy.stats import kendalltau, multivariate_normal, norm
 
-from refusal_index.stats import kendall_tau
+from refusal_index.plugins.studies.copulas import kendall_tau
 from refusal_index.stats.curves.operating_point import (
     accuracy_refusal_area,
     latent_aurc,

@@ -10,7 +10,7 @@ from scipy import special
 from scipy.integrate import quad
 from scipy.stats import spearmanr
 
-from refusal_index.stats.copulas.families import (
+from refusal_index.plugins.studies.copulas import (
     COPULA_NAMES,
     cell_and_rate_slopes,
     copula_family,

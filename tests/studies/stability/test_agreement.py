@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata, spearmanr
 
-from refusal_index.stats.stability import (
+from refusal_index.plugins.studies.stability import (
     average_ranks,
     expected_kendall_w,
     expected_winner_entropy,

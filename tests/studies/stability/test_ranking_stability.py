@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from refusal_index.stats.stability import isotonic_residuals, kendall_w, ranking_stability, winner_entropy
+from refusal_index.plugins.studies.stability import isotonic_residuals, kendall_w, ranking_stability, winner_entropy
 
 RNG = np.random.default_rng(20)
 MODEL, SETTING = RNG.uniform(0, 0.3, 6), RNG.uniform(0, 0.2, (8, 1))

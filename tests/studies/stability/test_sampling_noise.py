@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from refusal_index.stats import kendall_w
-from refusal_index.stats.stability import disattenuated_correlation, kendall_w_ceiling, reliability
+from refusal_index.plugins.studies.stability import disattenuated_correlation, kendall_w, kendall_w_ceiling, reliability
 
 
 def test_reliability_is_one_less_mean_squared_error_over_variance_for_independent_estimates():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import LinearConstraint, isotonic_regression, minimize
 
-from refusal_index.stats.stability import isotonic_residuals
+from refusal_index.plugins.studies.stability import isotonic_residuals
 
 COLUMN = arrays(float, (6, 1), elements=st.integers(-20, 20).map(float))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.stats.copulas.families import (
+from refusal_index.plugins.studies.copulas import (
     COPULA_NAMES,
     copula_upper_orthant,
     copula_win_rates,
@@ -19,7 +19,7 @@ from refusal_index.stats.copulas.families import (
     fit_copulas,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[2] / "stats/golden.json").read_text())
 POSITIVE, NEGATIVE = ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)
 ONE_SIDED = ("clayton", "gumbel", "survival_clayton", "survival_gumbel")
 

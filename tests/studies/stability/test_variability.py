@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.stability import coefficient_of_variation, normalized_difference
+from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
 
 # The paper's table "Score variability across different refusal rates", as printed: accuracy, refusal, C/A, F-score,
 # weighted score and RI, for Mistral-123B, Qwen3-235B ("Qwen2-35B"), Qwen2.5-72B, Qwen3-32B and Gemma-3-12B.

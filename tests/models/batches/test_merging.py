@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from refusal_index.models.failures import Failure
 from refusal_index.models.requests import Response
-from refusal_index.plugins.batches import spool
+from refusal_index.plugins.batches import merging
 from refusal_index.plugins.batches.formats import FORMATS, Result
-from refusal_index.plugins.batches.spool import Results, Spool, Taken, Watch, take
-from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.plugins.batches.merging import Callbacks, MergeCounts, ResultMerger, Results
+from refusal_index.plugins.batches.pending import Pending, question_states
+from refusal_index.plugins.batches.request_files import StagedResults
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.engine import Event, Finished, Replied
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -30,6 +31,7 @@ from tests.models.batches.answering import (
     dumped,
     failed_line,
     kept,
+    pending_of,
     store_of,
     talks,
 )
@@ -38,11 +40,15 @@ REFUSED, ANSWERED = ("<answer>UNANSWERED</answer>", StopReason.STOP), ("<answer>
 
 
 def due_now(conversations: list[Conversation], store: ReplyStore, *, singly: bool = False) -> list[Pending]:
-    return list(wave(question_states(conversations, store), SETTINGS, NAMES, singly=singly))
+    return pending_of(question_states(conversations, store, SETTINGS, NAMES), singly=singly)
 
 
-def taken(conversations: list[Conversation], store: ReplyStore, results: Results, watch: Watch | None = None) -> Taken:
-    found = take(question_states(conversations, store), results, store, SETTINGS, NAMES, watch or Watch())
+def taken(
+    conversations: list[Conversation], store: ReplyStore, results: Results, watch: Callbacks | None = None
+) -> MergeCounts:
+    found = ResultMerger(results, store, watch or Callbacks()).merge(
+        question_states(conversations, store, SETTINGS, NAMES)
+    )
     assert found.pending == len(due_now(conversations, store))
     return found
 
@@ -83,19 +89,19 @@ def test_any_order_any_files_repeated_and_partly_failed_come_to_the_same_end(sal
             earlier += parts
             given_now = [*parts, *chance.sample(earlier, min(2, len(earlier)))]
             chance.shuffle(given_now)
-            with Spool() as spool:
+            with StagedResults() as staged:
                 for path in given_now:
-                    spool.read(path)
-                found = taken(conversations, store, spool)
+                    staged.read(path)
+                found = taken(conversations, store, staged)
                 assert found.differing == 0
-                assert (spool.contradicting.count, spool.unreadable.count, spool.unknown().count) == (0, 0, 0)
+                assert (staged.contradicting.count, staged.unreadable.count, staged.unused().count) == (0, 0, 0)
         assert became(conversations, store) == became(conversations, expected)
-        with Spool() as spool:
+        with StagedResults() as staged:
             for path in earlier:
-                spool.read(path)
-            again = taken(conversations, store, spool)
-            assert (again.replies, again.differing, spool.unknown().count) == (0, 0, 0)
-            assert again.there > 0
+                staged.read(path)
+            again = taken(conversations, store, staged)
+            assert (again.replies, again.differing, staged.unused().count) == (0, 0, 0)
+            assert again.stored > 0
 
 
 @given(st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL]), st.integers(1, 3))
@@ -167,7 +173,7 @@ def test_a_draw_that_came_along_with_another_is_kept_and_its_own_result_is_compa
     one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
     results = answered(one_each[:1], ANSWERED, REFUSED) | answered(one_each[1:], ANSWERED)
     named: list[str] = []
-    found = taken(conversations, store, results, Watch(differs=named.append))
+    found = taken(conversations, store, results, Callbacks(differs=named.append))
     assert (found.replies, found.differing, named) == (2, 1, [one_each[1].custom_id])
     assert [one.reply.text for one in store.replies()] == [ANSWERED[0], REFUSED[0]]
 
@@ -178,9 +184,9 @@ def test_the_first_reply_stays_and_another_one_is_named(others):
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED))
     before, named = kept(store), []
-    watch = Watch(differs=named.append)
-    assert taken(conversations, store, answered([pending], ANSWERED), watch) == Taken(there=1)
-    assert taken(conversations, store, answered([pending], others), watch) == Taken(differing=1)
+    watch = Callbacks(differs=named.append)
+    assert taken(conversations, store, answered([pending], ANSWERED), watch) == MergeCounts(stored=1)
+    assert taken(conversations, store, answered([pending], others), watch) == MergeCounts(differing=1)
     assert named == [pending.custom_id]
     assert kept(store) == before
 
@@ -201,8 +207,8 @@ def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws(
     store = store_of(conversations)
     pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     taken(conversations, store, answered(pending, None, ANSWERED, REFUSED))
-    assert taken(conversations, store, answered(pending, None, ANSWERED, REFUSED)) == Taken(
-        there=1, failed=1, pending=2
+    assert taken(conversations, store, answered(pending, None, ANSWERED, REFUSED)) == MergeCounts(
+        stored=1, failed=1, pending=2
     )
     assert taken(conversations, store, answered(pending, None, REFUSED, ANSWERED)).differing == 1
 
@@ -237,7 +243,7 @@ def test_a_failure_of_what_is_kept_is_nothing():
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED))
     late = {pending.custom_id: Result(pending.custom_id, failure=Failure("late", "openai/any"))}
-    assert taken(conversations, store, late) == Taken()
+    assert taken(conversations, store, late) == MergeCounts()
 
 
 def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
@@ -245,13 +251,13 @@ def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ("", StopReason.LENGTH)))
     store.retire(list(store.replies()))
-    assert taken(conversations, store, answered([pending], ("", StopReason.LENGTH))) == Taken(there=1, pending=1)
+    assert taken(conversations, store, answered([pending], ("", StopReason.LENGTH))) == MergeCounts(stored=1, pending=1)
     assert len(due_now(conversations, store)) == 1
 
 
 def test_a_question_is_told_to_be_finished_once_under_each_variant_when_a_shared_answer_comes():
     conversations, told = talks(2), list[Event]()
-    store, watch = store_of(conversations), Watch(told.append)
+    store, watch = store_of(conversations), Callbacks(told.append)
     taken(conversations, store, answered(due_now(conversations, store), REFUSED), watch)
     assert not [one for one in told if isinstance(one, Finished)]
     taken(conversations, store, answered(due_now(conversations, store), ANSWERED), watch)
@@ -268,8 +274,8 @@ def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_on
     taken(conversations, store, answered(due_now(conversations, store), REFUSED))
     (forced,) = due_now(conversations, store)
     results = {forced.custom_id: Result(forced.custom_id, failure=Failure("late", "openai/any"))}
-    watch = Watch(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
-    assert taken(conversations, store, results, watch) == Taken(failed=1, pending=1)
+    watch = Callbacks(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
+    assert taken(conversations, store, results, watch) == MergeCounts(failed=1, pending=1)
     assert told == [("low", "late"), ("high", "late")]
 
 
@@ -279,7 +285,7 @@ def test_a_failed_draw_is_told_of_once_while_others_of_its_question_come():
     pending = due_now(conversations, store, singly=True)
     results = answered(pending, ANSWERED)
     results[pending[1].custom_id] = Result(pending[1].custom_id, failure=Failure("late", "openai/any"))
-    found = taken(conversations, store, results, Watch(failed=lambda one, _: told.append(one.custom_id)))
+    found = taken(conversations, store, results, Callbacks(failed=lambda one, _: told.append(one.custom_id)))
     assert (found.replies, found.failed, told) == (5, 1, [pending[1].custom_id])
 
 
@@ -287,8 +293,8 @@ def test_a_response_without_an_answer_is_a_failure_that_may_pass():
     conversations, told = talks(1, variants=("low",)), []
     store = store_of(conversations)
     pending = due_now(conversations, store)
-    found = taken(conversations, store, answered(pending, None), Watch(failed=lambda _, why: told.append(why)))
-    assert (found, len(list(store.replies()))) == (Taken(failed=1, pending=1), 0)
+    found = taken(conversations, store, answered(pending, None), Callbacks(failed=lambda _, why: told.append(why)))
+    assert (found, len(list(store.replies()))) == (MergeCounts(failed=1, pending=1), 0)
     assert told[0].kind.is_sent_again
     assert "holds no answer" in told[0].message
 
@@ -296,16 +302,16 @@ def test_a_response_without_an_answer_is_a_failure_that_may_pass():
 def test_results_of_others_change_nothing():
     conversations = talks(1)
     store = store_of(conversations)
-    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED)) == Taken(pending=2)
+    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED)) == MergeCounts(pending=2)
     assert not kept(store)
 
 
 def test_what_is_told_of_is_in_the_store_first(monkeypatch):
-    monkeypatch.setattr(spool, "STORED_TOGETHER", 3)
+    monkeypatch.setattr(merging, "STORED_TOGETHER", 3)
     conversations = talks(4)
     store = store_of(conversations)
     held: list[int] = []
-    watch = Watch(lambda event: held.append(len(list(store.replies()))) if isinstance(event, Replied) else None)
+    watch = Callbacks(lambda event: held.append(len(list(store.replies()))) if isinstance(event, Replied) else None)
     taken(conversations, store, answered(due_now(conversations, store), ANSWERED), watch)
     assert held == [4, 4, 4, 4, 8, 8, 8, 8], "a question's replies go together, few at a time"
 
@@ -316,7 +322,7 @@ def test_a_store_that_cannot_be_written_ends_it_with_nothing_told(tmp_path):
     results = answered(due_now(conversations, store), ANSWERED)
     store._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError):
-        taken(conversations, store, results, Watch(told.append))
+        taken(conversations, store, results, Callbacks(told.append))
     assert not told
 
 

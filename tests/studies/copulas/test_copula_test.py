@@ -13,9 +13,14 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
 from tests.tiers import dear_examples, others_nightly
 
+from refusal_index.plugins.studies.copulas import (
+    COPULA_NAMES,
+    copula_family,
+    copula_test,
+    copula_tests,
+    fit_common_strength,
+)
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.copulas.families import COPULA_NAMES, copula_family
-from refusal_index.stats.copulas.shared import copula_test, copula_tests, fit_common_strength
 from refusal_index.stats.estimator import density
 
 COUNTS = [[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]]

@@ -18,9 +18,9 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind
 from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import engine as engines
-from refusal_index.plugins.batches.engine import WaveEngine
+from refusal_index.plugins.batches.engine import BatchEngine
 from refusal_index.plugins.batches.formats import Result
-from refusal_index.plugins.batches.wave import Pending
+from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
@@ -47,8 +47,8 @@ class InMemory:
 
     def __init__(self, script: Script, fate: Fate = lambda _one, _time: None, at_once: int = 1000) -> None:
         self.script, self.fate, self.at_once = script, fate, at_once
-        self.gives_choices, self.most_choices, self.largest_wave = True, 1000, None
-        self.waves: list[list[str]] = []
+        self.gives_choices, self.most_choices, self.max_requests = True, 1000, None
+        self.rounds: list[list[str]] = []
         self.times: Counter[str] = Counter()
         self.earlier: frozenset[str] = frozenset()
         self.opened_with: list[RunFolder | None] = []
@@ -63,7 +63,7 @@ class InMemory:
         return self.earlier
 
     async def execute(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
-        self.waves.append([one.custom_id for one in requests])
+        self.rounds.append([one.custom_id for one in requests])
         for start in range(0, len(requests), self.at_once):
             yield dict(self._results(requests[start : start + self.at_once]))
             self.after()
@@ -99,7 +99,7 @@ def carry(
     assignment = Assignment(
         "sums", "", conversations, settings, store, None, progress, breaker, budget or Budget(Limits())
     )
-    asyncio.run(WaveEngine(settings, names, {}, executor).execute(assignment))
+    asyncio.run(BatchEngine(settings, names, {}, executor).execute(assignment))
     return store, breaker
 
 
@@ -114,7 +114,7 @@ def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_on
     executor = InMemory(
         Script(salt), lambda one, time: PASSING if (int(one.custom_id[-2:], 16) + time) % 3 == 0 else None, at_once
     )
-    executor.most_choices, executor.largest_wave = most, largest
+    executor.most_choices, executor.max_requests = most, largest
     store, breaker = carry(conversations, executor, progress=told.append)
     assert breaker.reason is None
     assert became(conversations, store) == became(conversations, conversed(conversations, Script(salt)))
@@ -127,12 +127,12 @@ def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_on
 
 def test_no_wave_is_larger_than_its_executor_takes():
     executor = InMemory(Script(1))
-    executor.largest_wave = 3
+    executor.max_requests = 3
     conversations = talks(5)
     store, _ = carry(conversations, executor)
-    assert {len(one) for one in executor.waves[:3]} == {3}
+    assert {len(one) for one in executor.rounds[:3]} == {3}
     assert became(conversations, store) == became(conversations, conversed(conversations, Script(1)))
-    asked = [name for wave in executor.waves for name in wave]
+    asked = [name for round_ in executor.rounds for name in round_]
     assert len(set(asked)) == len(asked), "nothing is asked twice"
 
 
@@ -163,7 +163,7 @@ def test_what_was_finished_before_is_told_of_and_not_asked():
     told: list[Event] = []
     executor = InMemory(script)
     carry(conversations, executor, store=store, progress=told.append)
-    assert (executor.waves, script.asked) == ([], [])
+    assert (executor.rounds, script.asked) == ([], [])
     assert [type(one) for one in told] == [Finished] * 4
 
 
@@ -172,7 +172,7 @@ def test_each_wave_is_told_of():
     executor = InMemory(Script(1))
     carry(talks(3), executor, progress=told.append)
     underway = [one.note for one in told if isinstance(one, Underway)]
-    assert underway == [f"{len(wave)} requests in flight" for wave in executor.waves]
+    assert underway == [f"{len(round_)} requests in flight" for round_ in executor.rounds]
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -182,7 +182,7 @@ def test_a_failure_that_passes_is_sent_again_so_often_and_no_oftener(retries, fa
     conversations = talks(1, draws=2)
     executor = InMemory(Script(1), lambda one, _: fate if one.ask.request.pass_.is_shared else None)
     store, breaker = carry(conversations, executor, SETTINGS.changed(max_retries=retries))
-    (name,) = {name for name, times in executor.times.items() if times > 1} or {executor.waves[-1][-1]}
+    (name,) = {name for name, times in executor.times.items() if times > 1} or {executor.rounds[-1][-1]}
     assert executor.times[name] == retries + 1
     assert breaker.reason is None
     told = set(store.failures().values())
@@ -251,7 +251,7 @@ def test_a_server_that_gives_fewer_choices_is_asked_for_one_at_a_time():
     conversations, executor = talks(1, draws=4, variants=("low",)), InMemory(Script(3))
     executor.most_choices = 1
     store, _ = carry(conversations, executor)
-    assert [len(wave) for wave in executor.waves] == [2, 6]
+    assert [len(round_) for round_ in executor.rounds] == [2, 6]
     assert became(conversations, store) == became(conversations, conversed(conversations, Script(3)))
 
 
@@ -259,7 +259,7 @@ def test_an_executor_that_gives_one_reply_is_asked_for_one_at_a_time():
     executor = InMemory(Script(3))
     executor.gives_choices = False
     carry(talks(1, draws=4, variants=("low",)), executor)
-    assert [len(wave) for wave in executor.waves] == [8]
+    assert [len(round_) for round_ in executor.rounds] == [8]
 
 
 @pytest.mark.parametrize("most", [1, 4, 9])
@@ -271,7 +271,7 @@ def test_a_budget_of_requests_holds_over_waves_and_commands(most):
         budget.count_earlier(Path("run"), list(store.replies()), SETTINGS.accounts.prices)
         executor = InMemory(script)
         _, breaker = carry(conversations, executor, store=store, budget=budget)
-        counts.append(sum(map(len, executor.waves)))
+        counts.append(sum(map(len, executor.rounds)))
         if breaker.reason is None:
             break
         assert breaker.planned
@@ -285,7 +285,7 @@ def test_failures_are_paid_for_out_of_a_budget_of_requests():
     executor = InMemory(Script(1), lambda _one, _time: PASSING)
     _, breaker = carry(talks(2), executor, budget=Budget(Limits(max_requests=7)))
     assert "the budget of 7 requests is used up" in breaker.reason
-    assert [len(wave) for wave in executor.waves] == [4, 3]
+    assert [len(round_) for round_ in executor.rounds] == [4, 3]
 
 
 def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sent():
@@ -293,10 +293,10 @@ def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sen
     first = InMemory(Script(1), lambda _one, _time: False)
     carry(conversations, first, SETTINGS.changed(max_retries=0))
     executor = InMemory(Script(1))
-    executor.earlier = frozenset(first.waves[0][:6])
+    executor.earlier = frozenset(first.rounds[0][:6])
     _, breaker = carry(conversations, executor, budget=Budget(Limits(max_requests=8)))
-    assert executor.waves[0][:6] == first.waves[0][:6]
-    assert len(executor.waves[0]) == 8, "six that were in flight, and room for two"
+    assert executor.rounds[0][:6] == first.rounds[0][:6]
+    assert len(executor.rounds[0]) == 8, "six that were in flight, and room for two"
     assert "the budget of 8 requests is used up" in breaker.reason
 
 
@@ -305,9 +305,9 @@ def test_what_is_on_its_way_is_collected_though_nothing_may_be_sent():
     first = InMemory(Script(1), lambda _one, _time: False)
     carry(conversations, first, SETTINGS.changed(max_retries=0))
     executor = InMemory(Script(1))
-    executor.earlier = frozenset(first.waves[0])
+    executor.earlier = frozenset(first.rounds[0])
     store, breaker = carry(conversations, executor, budget=Budget(Limits(max_requests=3)))
-    assert [len(wave) for wave in executor.waves] == [10]
+    assert [len(round_) for round_ in executor.rounds] == [10]
     assert len(kept(store)) == 10
     assert breaker.planned or breaker.reason is None
 
@@ -316,10 +316,10 @@ def test_a_budget_in_dollars_begins_with_one_request_and_is_not_exceeded_by_much
     settings = SETTINGS.changed(price="1000,1000")  # a cent each
     executor = InMemory(Script(1))
     _, breaker = carry(talks(40), executor, settings, budget=Budget(Limits(max_cost=0.2)))
-    assert len(executor.waves[0]) == 1
+    assert len(executor.rounds[0]) == 1
     assert breaker.planned
     assert "the budget of $0.20 is used up" in breaker.reason
-    assert 19 <= sum(map(len, executor.waves)) <= 20
+    assert 19 <= sum(map(len, executor.rounds)) <= 20
 
 
 def test_time_that_is_up_ends_it_between_waves():
@@ -327,7 +327,7 @@ def test_time_that_is_up_ends_it_between_waves():
     executor = InMemory(Script(1))
     executor.after = lambda: now.__setitem__(0, 100.0)
     _, breaker = carry(talks(6), executor, budget=Budget(Limits(max_time=50), lambda: now[0]))
-    assert len(executor.waves) == 1
+    assert len(executor.rounds) == 1
     assert breaker.planned
     assert "the time of 50 seconds is up" in breaker.reason
 
@@ -336,17 +336,17 @@ def test_an_interruption_ends_it_in_order_with_what_came():
     conversations, budget = talks(10), Budget(Limits())
     executor = InMemory(Script(1), at_once=3)
     executor.after = lambda: budget.end("interrupted")
-    store, engine = store_of(conversations), WaveEngine(SETTINGS, NAMES, {}, executor)
+    store, engine = store_of(conversations), BatchEngine(SETTINGS, NAMES, {}, executor)
     waves = [("", conversations)]
     ended = asyncio.run(ask_waves(waves, SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, budget))
     assert ended == "interrupted"
     assert len(kept(store)) == 3
-    assert len(executor.waves) == 1
+    assert len(executor.rounds) == 1
 
 
 def test_what_lasts_fails_the_run():
     executor = InMemory(Script(1), lambda _one, _time: LASTING)
-    store, engine = store_of(talks(25)), WaveEngine(SETTINGS, NAMES, {}, executor)
+    store, engine = store_of(talks(25)), BatchEngine(SETTINGS, NAMES, {}, executor)
     asked = ask_waves(
         [("", talks(25))], SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, Budget(Limits())
     )
@@ -358,7 +358,7 @@ def test_the_executor_is_opened_with_the_folder_of_the_store(tmp_path):
     executor = InMemory(Script(1))
 
     async def opened(store: ReplyStore | None) -> None:
-        async with WaveEngine(SETTINGS, NAMES, {}, executor).open(store):
+        async with BatchEngine(SETTINGS, NAMES, {}, executor).open(store):
             pass
 
     with store_of([], tmp_path / "replies.sqlite") as kept_on_disk, store_of([]) as in_memory:
@@ -377,7 +377,7 @@ def test_a_store_that_cannot_be_written_ends_it(tmp_path):
     with pytest.raises(StoreError):
         carry(conversations, executor, store=store, breaker=breaker)
     assert "nothing further is asked" in breaker.reason
-    assert len(executor.waves) == 1
+    assert len(executor.rounds) == 1
 
 
 JUDGE = "python:tests.runs.models:judge"

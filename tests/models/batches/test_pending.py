@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from refusal_index.models.requests import Response, model_request
 from refusal_index.plugins.batches.formats import Result
-from refusal_index.plugins.batches.spool import take
-from refusal_index.plugins.batches.wave import Pending, QuestionState, custom_id, question_states, wave
+from refusal_index.plugins.batches.merging import ResultMerger
+from refusal_index.plugins.batches.pending import Pending, QuestionState, custom_id, question_states
 from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -23,6 +23,7 @@ from tests.models.batches.answering import (
     became,
     conversed,
     kept,
+    pending_of,
     store_of,
     talks,
 )
@@ -33,7 +34,7 @@ REFUSED, ANSWERED = "<answer>UNANSWERED</answer>", "<answer>4</answer>"
 def wave_of(
     conversations: list[Conversation], store: ReplyStore, settings: Settings = SETTINGS, *, singly: bool = False
 ) -> list[Pending]:
-    return list(wave(question_states(conversations, store), settings, NAMES, singly=singly))
+    return pending_of(question_states(conversations, store, settings, NAMES), singly=singly)
 
 
 def first(question_id: str, variant: str, text: str, draw: int = 0) -> Completion:
@@ -47,7 +48,7 @@ def id_of(
     said: tuple[Completion, ...] = (),
 ) -> str:
     talk = talk or talks(1)[0]
-    (one,) = wave([QuestionState([talk], said)], settings, names)
+    (one,) = pending_of([QuestionState([talk], settings, names, said)])
     return one.custom_id
 
 
@@ -77,9 +78,11 @@ def test_an_id_tells_all_that_is_asked_and_whom():
         "another seed": id_of(SETTINGS.changed(seed=1)),
     }
     twice = replace(talks(1)[0], draws=2)
-    _, ids["another draw"], *_ = (one.custom_id for one in wave([QuestionState([twice])], SETTINGS, NAMES, singly=True))
+    _, ids["another draw"], *_ = (
+        one.custom_id for one in pending_of([QuestionState([twice], SETTINGS, NAMES)], singly=True)
+    )
     aside = [first("q0", "low", "cut")]
-    (again,) = wave([QuestionState([talks(1)[0]], (), aside)], SETTINGS, NAMES)
+    (again,) = pending_of([QuestionState([talks(1)[0]], SETTINGS, NAMES, (), aside)])
     ids["asked again"] = again.custom_id
     assert len(set(ids.values())) == len(ids), ids
 
@@ -94,8 +97,8 @@ def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
 @given(st.integers(2, 300), st.integers(1, 120))
 def test_ids_do_not_depend_on_how_many_draws_go_into_one_request(draws, most):
     talk = replace(talks(1)[0], draws=draws)
-    one_each = [one.custom_id for one in wave([QuestionState([talk])], SETTINGS, NAMES, singly=True)]
-    together = list(wave([QuestionState([talk])], SETTINGS.changed(max_choices=most), NAMES))
+    one_each = [one.custom_id for one in pending_of([QuestionState([talk], SETTINGS, NAMES)], singly=True)]
+    together = pending_of([QuestionState([talk], SETTINGS.changed(max_choices=most), NAMES)])
     assert len(one_each) == 2 * draws, "both passes, in every draw"
     assert {one.custom_id for one in together} <= set(one_each)
     assert sum(one.ask.n for one in together) == 2 * draws, "all of them go out at once"
@@ -114,7 +117,7 @@ def test_requests_of_many_draws_are_those_that_other_engines_send():
 def test_a_request_is_the_one_that_every_engine_sends():
     for talk in talks(2):
         (each,) = next_requests(talk, [])
-        (one,) = wave([QuestionState([talk])], SETTINGS, NAMES)
+        (one,) = pending_of([QuestionState([talk], SETTINGS, NAMES)])
         assert one.ask == model_request(SETTINGS, talk, each)
 
 
@@ -142,9 +145,9 @@ def test_talks_hold_a_forced_answer_once_however_many_variants_share_it():
     store = store_of(conversations)
     forced = Completion("q0", "", 0, Reply(Pass.FORCED, Role.MODEL, ANSWERED))
     store.put([forced, first("q0", "low", REFUSED), first("q1", "low", REFUSED)])
-    one, two = question_states(conversations, store)
-    assert sorted(each.variant for each in one.said) == ["", "low"]
-    assert [each.variant for each in two.said] == ["low"]
+    one, two = question_states(conversations, store, SETTINGS, NAMES)
+    assert sorted(each.variant for each in one.completions) == ["", "low"]
+    assert [each.variant for each in two.completions] == ["low"]
     assert [each.variant for each in one.conversations] == ["low", "high"]
 
 
@@ -159,12 +162,12 @@ def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, k
     expected = conversed(conversations, Script(salt))
     names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
     store, waves = store_of(conversations), 0
-    while pending := list(wave(question_states(conversations, store), SETTINGS, names, singly=singly)):
+    while pending := pending_of(question_states(conversations, store, SETTINGS, names), singly=singly):
         waves += 1
         assert waves <= WAVES[kind]
         assert len({one.custom_id for one in pending}) == len(pending)
         results = {one.custom_id: Result(one.custom_id, script.response(one.ask)) for one in pending}
-        taken = take(question_states(conversations, store), results, store, SETTINGS, names)
+        taken = ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, names))
         assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.n for one in pending), 0, 0)
     assert became(conversations, store) == became(conversations, expected)
     ours, theirs = kept(store), kept(expected)
@@ -190,7 +193,7 @@ def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
     for text in texts:
         (one,) = wave_of(conversations, store)
         results = {one.custom_id: Result(one.custom_id, Response([(text, StopReason.STOP)]))}
-        take(question_states(conversations, store), results, store, SETTINGS, NAMES)
+        ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, NAMES))
     assert not wave_of(conversations, store)
 
 
