@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
+from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError
 from refusal_index.data.errors import listed, shortened, suggestion
 from refusal_index.data.imports.graded import GRADE
 from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
@@ -39,6 +39,7 @@ from refusal_index.data.tables import (
     values_by_role,
 )
 from refusal_index.data.text import sound_text
+from refusal_index.plugins.confidence.score_table import Score, confidence_table
 
 ROUNDING = 1e-6
 """How far outside its range a number may lie: a cosine of single precision can be 1.0000001."""

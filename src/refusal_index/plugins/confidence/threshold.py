@@ -21,9 +21,12 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, matched_design
-from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
+from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import interval_of, number
+from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.stats import (
     Estimate,
     RiskThreshold,
@@ -518,3 +521,32 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
         frozenset(question for question, one in ids if one in first),
         frozenset(question for question, one in ids if one not in first),
     )
+
+
+POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ", "utility", "interval  ")
+
+
+@shows(Threshold)
+def threshold_blocks(found: Threshold) -> Iterator[Block]:
+    """Yield the choice in words, what must be said beside it, and the numbers of the other half."""
+    compared = [(one, one.difference) for one in found.points if one.difference is not None]
+    for place, one in enumerate(found.statements):
+        yield from [""] * bool(place)
+        yield sentence(one)
+        if one.code == "judged_on_other_half":
+            yield from ("", _points_table(found, "", [(point, point.worth) for point in found.points]))
+        elif one.code == "cut_less_others":
+            yield from ("", _points_table(found, "the cut less", compared))
+
+
+def _points_table(found: Threshold, heading: str, rows: Sequence[tuple[OperatingPoint, Worth]]) -> Table:
+    cells = ((sentence(found.name(point)), f"{point.questions:,}", *_worth_cells(worth)) for point, worth in rows)
+    return Table.of((heading, *POINT_COLUMNS), cells, left=(heading,))
+
+
+def _worth_cells(worth: Worth) -> Iterator[str]:
+    for one in (worth.coverage, worth.error_rate, worth.utility):
+        yield from (number(one.estimate), interval_of(one))
+
+
+add_sentences(__package__)

@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import is_trained
+from refusal_index.data.confidence import is_trained, scores_by_method, scores_of_outcomes
 from refusal_index.data.files import plain
+from refusal_index.data.outcome_table import GROUP, OPTIONAL
 from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
@@ -55,8 +57,11 @@ FEW_OF_A_KIND = 20
 OTHER_ANSWERS = 0.02
 """Difference in the share of right answers from which on the answers that were scored are said to be others."""
 
-GROUP = ("method", "variant", "pass")
-"""The columns that share one summary."""
+NAME = "confidence"
+"""Key of these summaries in `Summary.sections`, in ``summary.json`` and in the JSON of a comparison."""
+
+SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
+"""The columns of the outcome table that scores are compared with."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,25 @@ def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...
     return tuple((tuple(names), remark) for names, remark in shared)
 
 
+def summarise_outcomes(
+    outcomes: pl.LazyFrame, scores: pl.DataFrame | None, confidence_level: float
+) -> tuple[MethodSummary, ...]:
+    """Summarise the scores of each model and dataset in an outcome table.
+
+    - `outcomes`: the outcome table, in memory or in a file.
+    - `scores`: a confidence table over the same questions; None for the scores in the outcome table itself.
+    - `confidence_level`: of every interval.
+    """
+    if scores is None and not set(OPTIONAL) & set(outcomes.collect_schema()):
+        return ()
+    rows = outcomes.select(cs.by_name(*SCORED, require_all=False)).collect()
+    found: list[MethodSummary] = []
+    for part in rows.partition_by("model", "dataset", maintain_order=True):
+        held = scores_of_outcomes(part) if scores is None else scores
+        found += summarise_confidence(held, part, confidence_level)
+    return tuple(found)
+
+
 def summarise_confidence(
     scores: pl.DataFrame, outcomes: pl.DataFrame, confidence_level: float = 0.95
 ) -> tuple[MethodSummary, ...]:
@@ -267,13 +291,6 @@ def summarise_confidence(
     groups = scores_by_method(scores)
     topic = groups.get((TOPIC, None, "forced"))
     return tuple(_of_method(group, who, variants, topic, confidence_level) for group in groups.values())
-
-
-def scores_by_method(scores: pl.DataFrame) -> dict[tuple[str, str | None, str | None], pl.DataFrame]:
-    """Split a confidence table by method, variant and pass, and keep the first draw of each question."""
-    first = pl.col("draw").fill_null(0) == pl.col("draw").fill_null(0).min().over("question_id")
-    groups = scores.group_by(GROUP, maintain_order=True)
-    return {(method, variant, of): rows.filter(first) for (method, variant, of), rows in groups}
 
 
 def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

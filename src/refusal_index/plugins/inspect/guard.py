@@ -11,14 +11,13 @@ from contextlib import suppress
 from logging import LogRecord, getLogger
 from typing import Any
 
-from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
-from inspect_ai.model._providers.util import hooks
 from pydantic import ValidationError
 
 from refusal_index.models.chat_api import receive
 from refusal_index.models.failures import NoAnswerError, UnreadableReplyError, causes, describe_error
-from refusal_index.models.inspect.multi_choice import packed, places_without_answer, without_logprobs
+from refusal_index.plugins.inspect import PrerequisiteError, hooks
+from refusal_index.plugins.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
 
 

@@ -1,13 +1,14 @@
-"""What the scores of a run come to, as tables and sentences."""
+"""Scores of a run, of two runs compared, and cuts, as tables and sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from refusal_index.findings.confidence_summary import MethodSummary, shared_remarks
+from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.statement import Statement
+from refusal_index.plugins.confidence.summary import NAME, MethodSummary, shared_remarks
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import interval_of, listed, number, title
+from refusal_index.render.format import interval_of, listed, number, percent, title
 from refusal_index.render.sentences import phrase, sentence
 from refusal_index.stats import Estimate
 
@@ -97,3 +98,20 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
         for one in method.against
     )
     return Table.of((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))
+
+
+def scores_table(found: PairComparison) -> Table:
+    """Return how the scores of either run order and calibrate, a row a method and measure."""
+    level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
+    columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
+    rows = (
+        (
+            f"{one.method} ({one.variant})" if one.variant else one.method,
+            phrase(one.measure, "measure"),
+            " and ".join(f"{n:,}" for n in one.questions[: 1 if one.paired else 2]),
+            *map(number, (one.first, one.second, one.difference.estimate)),
+            interval_of(one.difference),
+        )
+        for one in found.sections[NAME]
+    )
+    return Table.of(columns, rows, left=("confidence", "measure"))

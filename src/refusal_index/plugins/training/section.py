@@ -6,15 +6,18 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from itertools import groupby
 
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.panel import INDEX, TESTED, PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.findings.summary import Summary
+from refusal_index.plugins.training.panel import INDEX, TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.render.format import reason_text
 from refusal_index.render.report.figures import Scale
-from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.sentences import description, sentence
+from refusal_index.render.report.page import environment
+from refusal_index.render.sections import PageSection, RunOnPage, Section
+from refusal_index.render.sentences import add_sentences, description, sentence
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
@@ -101,9 +104,9 @@ class PanelView:
     rows: tuple[Row, ...]
 
 
-def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[PanelView, ...]:
+def panel_views(runs: Sequence[RunOnPage]) -> tuple[PanelView, ...]:
     """Make a panel of each training of which several steps are among the runs, for each variant that they share."""
-    places = {id(run.run): (run, anchor) for run, anchor in zip(runs, anchors, strict=True)}
+    places = {id(run.run): run for run in runs}
     summary = runs[0].summary
     options = CompareOptions(
         penalty=summary.penalty,
@@ -116,8 +119,8 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
     )
 
 
-def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str) -> PanelView:
-    summary = runs[0][0].summary
+def _view(found: PanelOfSteps, runs: Sequence[RunOnPage], anchor: str) -> PanelView:
+    summary = runs[0].summary
     payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
     charts = {metric: _chart(found, metric, payoffs) for metric in found.metrics}
     dataset, rows = found.runs[0].dataset, tuple(_rows(found, runs))
@@ -133,18 +136,17 @@ def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: st
     )
 
 
-def _rows(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]]) -> Iterator[Row]:
+def _rows(found: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[Row]:
     scored = found.match.matrix.scored.sum(axis=1).tolist()
-    for row, ((run, anchor), step) in enumerate(zip(runs, found.steps, strict=True)):
+    for row, (run, step) in enumerate(zip(runs, found.steps, strict=True)):
         cells = tuple(found.metrics[metric].points[row] for metric in FIRST)
-        yield Row(anchor, run.run.label, step, scored[row], cells, _lacks(run, found.variant))
+        yield Row(run.anchor, run.run.label, step, scored[row], cells, _lacks(run.summary, found.variant))
 
 
-def _lacks(run: ReportRun, variant: str) -> str | None:
+def _lacks(summary: Summary, variant: str) -> str | None:
     """Return how many questions or draws of the variant that a panel is of are scored, where too many are not."""
-    named = zip(run.names, run.variants, strict=True)
     # Steps of one variant each are compared whatever it is called.
-    own = next((one for name, one in named if name == variant), run.variants[0])
+    own = next((one for one in summary.variants if one.name == variant), summary.variants[0])
     if own.is_complete:
         return None
     counted = (own.completeness, "questions"), (own.further_draws, "further draws")
@@ -240,3 +242,20 @@ def _places(places: Sequence[tuple[int, float | None]], x: Scale, y: Scale) -> s
     return " ".join(
         f"{WIDE * x.share(step):.1f},{WIDE * (1 - y.share(value)):.1f}" for step, value in places if value is not None
     )
+
+
+class PanelSection(Section):
+    """Every metric over the steps of a training, at the top of a report."""
+
+    name = "panel"
+    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+
+    def of_page(self, runs: Sequence[RunOnPage], heading: str) -> Iterator[PageSection]:
+        """Yield a section for each training of which several steps are among the runs."""
+        template = environment(__package__).get_template("panel.html.j2")
+        for panel in panel_views(runs):
+            yield PageSection(panel.anchor, "Steps", template.render(panel=panel, heading=heading))
+
+
+SECTION = PanelSection()
+add_sentences(__package__)

@@ -10,16 +10,35 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.findings.confidence_summary import MethodSummary, graded, scores_by_method, shared_remarks
+from refusal_index.data.confidence import scores_by_method
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.comparison import PairComparison
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import Summary
+from refusal_index.plugins.confidence.summary import (
+    NAME,
+    MethodSummary,
+    ScoreComparison,
+    compare_confidence,
+    graded,
+    shared_remarks,
+    summarise_outcomes,
+)
+from refusal_index.plugins.confidence.text import measures_blocks, scores_table
+from refusal_index.render.blocks import Block
 from refusal_index.render.format import count, listed
 from refusal_index.render.report.figures import BOX, MetricRow, Scale, number, percent
-from refusal_index.render.report.runs import ReportRun
-from refusal_index.render.sentences import sentence
+from refusal_index.render.report.page import environment
+from refusal_index.render.sections import PageSection, RunOnPage, Section
+from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 
@@ -99,23 +118,20 @@ class ConfidenceView:
         return sum(len(one.told) for one in self.findings) <= MOST_TOLD
 
 
-def confidence_view(run: ReportRun, anchor: str) -> ConfidenceView | None:
-    """Prepare the section of a run; None where it has no scores.
-
-    - `run`: the run.
-    - `anchor`: name of its place on the page.
-    """
-    found, scores = run.summary.confidence, run.run.confidence
-    if not found or scores is None:
+def confidence_view(page: RunOnPage) -> ConfidenceView | None:
+    """Prepare the section of a run; None where it has no scores."""
+    run, summary, anchor = page.run, page.summary, page.anchor
+    found = summary.sections.get(NAME, ())
+    if not found or run.confidence is None:
         return None
-    tables = scores_by_method(scores)
+    tables = scores_by_method(run.confidence)
     several = len({one.of for one in found}) > 1
     methods = tuple(
-        _method(one, *graded(tables[one.key]), f"{anchor}-roc-{place}", run.summary.confidence_level, several=several)
+        _method(one, *graded(tables[one.key]), f"{anchor}-roc-{place}", summary.confidence_level, several=several)
         for place, one in enumerate(found, start=1)
     )
     drawn = [one for one in methods if one.bins]
-    variants = tuple(run.run.variants)
+    variants = tuple(run.variants)
     index, errors = (tuple(_rows(found, variants, metric)) for metric in ("refusal_index", "answered_error_rate"))
     return ConfidenceView(
         shown=tuple(drawn[:MOST_SHOWN]),
@@ -127,7 +143,7 @@ def confidence_view(run: ReportRun, anchor: str) -> ConfidenceView | None:
         errors=errors,
         targets=tuple(dict.fromkeys(target for one in found for target in one.targets)),
         names=tuple(variant or "all" for variant in variants),
-        remarks=tuple(_remarks(run)),
+        remarks=tuple(_remarks(summary)),
     )
 
 
@@ -200,9 +216,9 @@ def _finding(one: MethodSummary) -> Finding:
     return Finding(kind, one.name, said, tuple(sentence(each.in_full(one.method), "page") for each in one.against))
 
 
-def _remarks(run: ReportRun) -> Iterator[tuple[str, str]]:
-    yield from ((listed(names), sentence(remark, "page")) for names, remark in shared_remarks(run.summary.confidence))
-    if run.summary.is_sampled:
+def _remarks(summary: Summary) -> Iterator[tuple[str, str]]:
+    yield from ((listed(names), sentence(remark, "page")) for names, remark in shared_remarks(summary.sections[NAME]))
+    if summary.is_sampled:
         yield "", sentence(Statement("one_by_one", "scope"), "page")
 
 
@@ -218,3 +234,52 @@ def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric
     scale = Scale(-math.ceil(10 * reach) / 10, math.ceil(10 * reach) / 10)
     for (method, _), row in cells.items():
         yield MetricRow(method, "", scale, tuple(row.get(variant) for variant in variants))
+
+
+class ConfidenceSection(Section):
+    """Scores of how likely answers are right, in summaries, comparisons and the report."""
+
+    name = NAME
+    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+
+    def summarise(
+        self, outcomes: pl.LazyFrame, folder: RunFolder | None, confidence_level: float
+    ) -> tuple[MethodSummary, ...]:
+        """Summarise each method that scored answers."""
+        return summarise_outcomes(outcomes, folder.read_confidence() if folder else None, confidence_level)
+
+    def summary_blocks(self, summary: Summary) -> Iterator[Block]:
+        """Yield the measures of each method, and whether they beat the refusals."""
+        found = summary.sections.get(NAME, ())
+        yield from measures_blocks(found)
+        if found and summary.is_sampled:
+            yield from ("", sentence(Statement("one_by_one", "scope")))
+
+    def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[ScoreComparison, ...]:
+        """Compare the methods that scored the answers of both runs."""
+        first, second = runs
+        return compare_confidence(first, second, variant=options.variant, confidence_level=options.confidence_level)
+
+    def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
+        """Yield a row for each method and measure."""
+        scores = found.sections.get(NAME, ())
+        if scores:
+            yield from ("", scores_table(found))
+            paired = sorted({one.paired for one in scores}, reverse=True)
+            remarks = [Statement("scores_compared", "scope", {"paired": paired})]
+            if found.variants[0].match.matrix.design:
+                remarks.append(Statement("one_by_one", "scope"))
+            yield " ".join(map(sentence, remarks))
+
+    def of_run(self, run: RunOnPage) -> Iterator[PageSection]:
+        """Yield pictures, measures and the comparison with the refusals."""
+        view = confidence_view(run)
+        if view is not None:
+            template = environment(__package__).get_template("confidence.html.j2")
+            anchor = f"{run.anchor}-confidence"
+            html = template.render(found=view, anchor=anchor, level=run.summary.confidence_level, unit=UNIT)
+            yield PageSection(anchor, "Confidence", html)
+
+
+SECTION = ConfidenceSection()
+add_sentences(__package__)
