@@ -7,7 +7,7 @@ for _name in (
     "refusal_index.cli.commands.run",
     "refusal_index.cli.runs",
     "refusal_index.runs.execute",
-    "refusal_index.models.inspect.client",
+    "refusal_index.plugins.inspect.client",
     "refusal_index.plugins.batches.provider_executor",
     "refusal_index.runs.dry_run",
     "refusal_index.runs.sweep",

@@ -45,7 +45,6 @@ data.errors.OutcomeTableError
 data.errors.RunFolderError
 data.errors.TableError
 data.imports.first_pass.FirstPassError
-data.run_json.PriceError
 data.text.PatternError
 entry_points.PluginError
 errors.RefusalIndexError
@@ -55,7 +54,6 @@ models.failures.NoAnswerError
 models.failures.RequestFailedError
 models.failures.UnreadableReplyError
 models.functions.FunctionError
-models.inspect.IncompatibleError
 models.requests.ModelError
 models.settings.SettingError
 plugins.almanac.errors.AlmanacError
@@ -70,6 +68,7 @@ plugins.batches.journal.JournalError
 plugins.batches.request_files.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
+plugins.inspect.IncompatibleError
 plugins.studies.study.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
