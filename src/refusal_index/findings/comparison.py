@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,6 @@ import polars as pl
 from refusal_index import stats
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
 from refusal_index.findings.matching import (
     CompareOptions,
     MatchedRuns,
@@ -48,6 +47,9 @@ class VariantComparison:
 @dataclass(frozen=True, repr=False)
 class PairComparison(MatchedRuns):
     """Two runs compared, the first minus the second."""
+
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """What plugins add, by name: see `refusal_index.render.sections`."""
 
     @cached_property
     def variants(self) -> tuple[VariantComparison, ...]:
@@ -106,12 +108,6 @@ class PairComparison(MatchedRuns):
         return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
 
     @cached_property
-    def confidence(self) -> tuple[ScoreComparison, ...]:
-        """The methods that scored the answers of both; empty where there are none."""
-        level = self.options.confidence_level
-        return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
-
-    @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """What it says, by code: who is ahead, what it rests on, and what to know of its numbers."""
         named = len(self.variants) > 1
@@ -123,7 +119,6 @@ class PairComparison(MatchedRuns):
             self._primary(),
             *self._about_corrected(),
             *self._reasons(),
-            *self._about_scores(),
             *settings_statements(self.runs),
         )
 
@@ -193,7 +188,7 @@ class PairComparison(MatchedRuns):
                 }
                 for variant in self.variants
             ],
-            "confidence": plain(self.confidence),
+            **{name: plain(found) for name, found in self.sections.items()},
             **self.shared_document(),
         }
 
@@ -283,13 +278,6 @@ class PairComparison(MatchedRuns):
                 "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
             )
 
-    def _about_scores(self) -> Iterator[Statement]:
-        if self.confidence:
-            paired = sorted({one.paired for one in self.confidence}, reverse=True)
-            yield Statement("scores_compared", "scope", {"paired": paired})
-            if self.variants[0].match.matrix.design:
-                yield Statement("one_by_one", "scope")
-
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
         return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
@@ -302,9 +290,14 @@ def ahead(difference: Difference, alpha: float) -> int:
     return 1 if difference.estimate > 0 else -1
 
 
-def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
-    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
-    compared = PairComparison(tuple(runs), options)
+def compare_pair(
+    runs: Sequence[ComparedRun], options: CompareOptions, sections: Mapping[str, Any] | None = None
+) -> PairComparison:
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for.
+
+    - `sections`: what plugins add, by name: see `refusal_index.render.sections`.
+    """
+    compared = PairComparison(tuple(runs), options, sections or {})
     _ = compared.variants  # raises here, not where it is shown
     return compared
 

@@ -13,7 +13,8 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.shared_options import FORECAST, HELP, output, takes_settings
+from refusal_index.cli.shared_options import FORECAST, output, takes_settings
+from refusal_index.runs.settings import SETTINGS
 
 if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
@@ -30,7 +31,7 @@ SUFFIXES = {"json": ".json", "markdown": ".md", "junit": ".xml", "report": ".htm
 
 ASKING = tuple(
     name
-    for name in HELP
+    for name in SETTINGS
     if name not in ("variants", "log_to", "until", "detach", "penalty", "truthfulness_weights", *FORECAST)
 )
 """Settings of a candidate that is asked while it is judged."""
