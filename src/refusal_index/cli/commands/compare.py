@@ -58,6 +58,7 @@ def compare(
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, ranking_blocks
+    from refusal_index.render.sections import compared_sections
 
     options = CompareOptions(
         variant=variant,
@@ -76,7 +77,7 @@ def compare(
             "name the folder or the outcome table of another run"
         )
     if len(found.runs) == 2:
-        pair = compare_pair(found.runs, options)
+        pair = compare_pair(found.runs, options, compared_sections(found.runs, options))
         document, blocks = pair.to_document, pair_blocks(pair)
     else:
         ranking = rank(found.runs, options)

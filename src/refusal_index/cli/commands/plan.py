@@ -71,7 +71,7 @@ def plan(
         slopes_shown,
     )
     from refusal_index.render.comparison import missing_lines
-    from refusal_index.render.planning import apart_blocks, corrected_blocks, scenario_blocks
+    from refusal_index.render.planning import apart_blocks, plan_blocks
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -100,9 +100,9 @@ def plan(
                 raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
             shown = slopes_shown(runs[0], variant).get(name) if runs else None
             found = plan_corrected(scenario, options, shown, from_run=bool(runs))
-            console.show(corrected_blocks(name, found, options))
+            console.show(plan_blocks(name, found, options))
             continue
-        console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
+        console.show(plan_blocks(name, plan_scenario(scenario, options), options))
 
 
 def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:

@@ -44,7 +44,8 @@ def score(
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import is_complete, summarise, with_confidence
+    from refusal_index.findings.summary import is_complete, summarise
+    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_blocks, summary_document
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
@@ -70,7 +71,7 @@ def score(
         about = RunFolder(folders[0]).read_about() if folders else {}
         given = {name: about[name] for name in worth if name in about} | given
         summary = summarise(table, **given, confidence_level=confidence_level, sampling=sampling)
-        summary = with_confidence(summary, table, RunFolder(folders[0]).read_confidence() if folders else None)
+        summary = with_sections(summary, table, files[0])
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
@@ -90,10 +91,12 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
     from refusal_index.data.rates import rates_outcomes, read_rates
     from refusal_index.findings.summary import summarise
     from refusal_index.render.format import span
+    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_blocks, summary_document
 
     rows = read_rates(path)
-    summary = summarise(rates_outcomes(rows), **worth, confidence_level=confidence_level)
+    outcomes = rates_outcomes(rows)
+    summary = with_sections(summarise(outcomes, **worth, confidence_level=confidence_level), outcomes)
     if as_json:
         ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
         console.document(summary_document(summary) | {"rounding": ranges})
