@@ -29,7 +29,7 @@ GROUPS = {
         "confidence": "Score how likely a run's answers are right.",
         "force": "Ask a model what the first pass in a file refused.",
         "requests": "Write what a run asks next into files for batches.",
-        "replies": "Take the results of request files into their run.",
+        "replies": "Read the results of request files into their run.",
         "regrade": "Grade the replies of a run anew.",
         "watch": "Measure each checkpoint of a training.",
     },
