@@ -91,11 +91,6 @@ def chunk_bodies(request: ChatRequest, completions: Sequence[Completion], *, ide
     return [*bodies, head | {"choices": [], "usage": usage(completions)}] if request.stream_usage else bodies
 
 
-def error_body(message: str, *, kind: str, param: str | None = None, code: str | None = None) -> Json:
-    """Return the JSON of an error."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
 def usage(completions: Sequence[Completion]) -> dict[str, int]:
     """Return the tokens spent; the choices of a request share its prompt."""
     prompt = completions[0].prompt_tokens
