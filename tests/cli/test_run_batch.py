@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.almanac.runtime import Runtime
+from refusal_index.protocol import Message
 
 URL = "/v1/chat/completions"
 RUN = ("run-batch", "-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/base")

@@ -10,7 +10,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,7 +95,7 @@ async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[Cha
     """
     request = parse_chat_request(body)
     notes.update(model=request.model, n=request.settings.n, seed=request.settings.seed)
-    completions = await pool.runtime(request.model).complete(request.messages, **asdict(request.settings))
+    completions = await pool.runtime(request.model).complete(request.messages, **vars(request.settings))
     notes.update(usage(completions))
     return request, completions
 
