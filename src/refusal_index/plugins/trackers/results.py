@@ -16,8 +16,9 @@ from refusal_index.data.files import read_plain
 from refusal_index.data.folder import RunFolder, set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.summary import INCOMPLETE, summarise, with_confidence
+from refusal_index.findings.summary import INCOMPLETE, summarise
 from refusal_index.redaction import redacted_in
+from refusal_index.render.sections import with_sections
 from refusal_index.render.summary import POOLED, SUMMARY_VERSION, UNNAMED, finite_number, summary_document
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
@@ -175,7 +176,7 @@ def _read(path: Path) -> Iterator[ExportedRun]:
 
 def _of_table(run: ComparedRun) -> ExportedRun:
     outcomes = pl.concat(run.variants.values())
-    summary = with_confidence(summarise(outcomes), outcomes, run.confidence)
+    summary = with_sections(summarise(outcomes), outcomes, run.source)
     return _run(run.source, summary_document(summary), table=outcomes)
 
 

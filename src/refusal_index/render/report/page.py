@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from refusal_index.data.errors import OutcomeTableError
@@ -37,7 +37,6 @@ from refusal_index.render.blocks import OBEYED
 from refusal_index.render.format import count
 from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
-from refusal_index.render.report.confidence import UNIT, ConfidenceView, confidence_view
 from refusal_index.render.report.figures import (
     MetricRow,
     Plane,
@@ -48,8 +47,8 @@ from refusal_index.render.report.figures import (
     sensitivity_rows,
     tiles,
 )
-from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import Fact, Prompt, ReportRun, facts, prompts
+from refusal_index.render.sections import PageSection, RunOnPage, report_sections
 from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
@@ -130,11 +129,10 @@ class RunView:
     lines: tuple[Line, ...]
     scale: Scale
     paper: tuple[float, ...]  # the indices of the paper's own models, if they were asked the same questions
-    # metrics, plane, confidence, sensitivity, facts, prompts: its parts, in the order of the page; no
-    # confidence if it has no scores
+    # metrics, plane, sections, sensitivity, facts, prompts: its parts, in the order of the page
     metrics: tuple[MetricRow, ...]
     plane: Plane | None
-    confidence: ConfidenceView | None
+    sections: tuple[PageSection, ...]
     sensitivity: tuple[MetricRow, ...]
     facts: tuple[Fact, ...]
     prompts: tuple[Prompt, ...]
@@ -153,6 +151,7 @@ class RunView:
 def run_view(run: ReportRun, number: int) -> RunView:
     """Prepare a run for the page; `number` tells its places from those of other runs."""
     paper = paper_indices(run.run.dataset_id)
+    on_page = RunOnPage(run.run, run.summary, f"run-{number}")
     joint = [Line("jointly", run.index, joint=True)] if run.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
     return RunView(
@@ -164,7 +163,7 @@ def run_view(run: ReportRun, number: int) -> RunView:
         paper=paper,
         metrics=metric_rows(run),
         plane=plane(run),
-        confidence=confidence_view(run, f"run-{number}"),
+        sections=tuple(found for one in report_sections() for found in one.of_run(on_page)),
         sensitivity=sensitivity_rows(run),
         facts=facts(run),
         prompts=prompts(run),
@@ -277,16 +276,18 @@ def render(
 ) -> str:
     """Return the whole page."""
     views = [run_view(run, place) for place, run in enumerate(runs, start=1)]
-    style, script = _asset("report.css"), _script()
+    on_page = [RunOnPage(view.source.run, view.source.summary, view.anchor) for view in views]
+    style = "\n".join([_asset("report.css"), *(one.style for one in report_sections() if one.style)])
+    script = _script()
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             title=_title(views) if gate is None else f"Refusal Index gate: {gate.verdict}",
             gate=gate,
             views=views,
             overview=overview(views) if len(views) > 1 else None,
-            panels=panel_views(runs, [view.anchor for view in views]),
+            sections=[found for one in report_sections() for found in one.of_page(on_page, "h2" if gate else "h1")],
             data=embedded,
             left_out=left_out,
             style=Markup(style),  # noqa: S704  our own
@@ -329,15 +330,16 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("refusal_index.render.report"),
+def environment(*packages: str) -> Environment:
+    """Return the environment of the report's templates; those in `templates` of some packages come first."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(one) for one in (*packages, "refusal_index.render.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
-    environment.globals.update(version=__version__, cells=sentences()["cell_name"], unit=UNIT, generator=GENERATOR)
-    environment.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles)
-    return environment
+    found.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
+    found.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
+    found.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles)
+    return found
