@@ -122,9 +122,9 @@ class Runtime:
         """Return `n` replies to the conversation.
 
         The settings are the fields of `Settings`. With a seed the same request gives the same replies, whatever else
-        runs, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does, even if
-        `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be read,
-        and ContextLengthError if the conversation leaves no room for a reply.
+        runs, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does,
+        even if `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be
+        read, and ContextLengthError if the conversation leaves no room for a reply.
         """
         return await asyncio.wrap_future(self._submit(self._prepare(messages, Settings(**settings))))
 
