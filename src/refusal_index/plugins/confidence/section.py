@@ -250,7 +250,7 @@ class ConfidenceSection(Section):
 
     def summary_blocks(self, summary: Summary) -> Iterator[Block]:
         """Yield the measures of each method, and whether they beat the refusals."""
-        found = summary.sections.get(NAME, ())
+        found = summary.sections[NAME]
         yield from measures_blocks(found)
         if found and summary.is_sampled:
             yield from ("", sentence(Statement("one_by_one", "scope")))
@@ -262,7 +262,7 @@ class ConfidenceSection(Section):
 
     def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
         """Yield a row for each method and measure."""
-        scores = found.sections.get(NAME, ())
+        scores = found.sections[NAME]
         if scores:
             yield from ("", scores_table(found))
             paired = sorted({one.paired for one in scores}, reverse=True)
