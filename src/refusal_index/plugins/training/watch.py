@@ -1,14 +1,14 @@
 """Checkpoints of a training, each evaluated once while the training goes on or after it.
 
-- Checkpoints in a folder: which there are, in which order, and whether each is complete. A checkpoint is complete if its
-  configuration can be read, all files that it names are there, the tensors of safetensors reach to the end of their
-  files, and nothing changes between two looks.
-- The hash of a checkpoint's weights, and a short tag of the weights in memory. Every weight counts, since a training may
-  leave most of them as they are: new tokens alone, the last layers, an adapter.
+- Checkpoints in a folder: which there are, in which order, and whether each is complete: its configuration can be read,
+  all files that it names are there, the tensors of safetensors reach to the end of their files, and nothing changes
+  between two looks.
+- The hash of a checkpoint's weights, and a short tag of the weights in memory. Every weight counts, since a training
+  may leave most of them as they are: new tokens alone, the last layers, an adapter.
 - The panel: a set of runs in one folder, one for each checkpoint, all asked the same questions. It grows with the
   training, and running again adds to it and repeats no request.
-- `RefusalIndexCallback` for the trainers of transformers and TRL: every so many steps the model in training is asked the
-  panel, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under the names of
+- `RefusalIndexCallback` for the trainers of transformers and TRL: every so many steps the model in training is asked
+  the panel, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under the names of
   ``summary.json``. No error in it ends the training: each is one warning.
 """
 
