@@ -9,8 +9,8 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
+from refusal_index.plugins.studies.curves import best_operating_point, best_refusal_rate, utility_at
 from refusal_index.stats import refusal_index_many
-from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
 from refusal_index.stats.planning import PlanningScenario
 
 COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves.operating_point import abstention_metrics
+from refusal_index.plugins.studies.curves import abstention_metrics
 
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.stats.curves.operating_point import gap_left, remaining_gap
+from refusal_index.plugins.studies.curves import gap_left, remaining_gap
 
 
 def test_at_one_half_it_is_the_arccosine():

@@ -10,13 +10,8 @@ from scipy.integrate import cumulative_simpson, simpson
 from scipy.stats import kendalltau, multivariate_normal, norm
 
 from refusal_index.plugins.studies.copulas import kendall_tau
-from refusal_index.stats.curves.operating_point import (
-    accuracy_refusal_area,
-    latent_aurc,
-    latent_auroc,
-    latent_excess_aurc,
-    rho_from_refusal_index,
-)
+from refusal_index.plugins.studies.curves import accuracy_refusal_area, latent_aurc, latent_excess_aurc
+from refusal_index.stats.curves import latent_auroc, rho_from_refusal_index
 
 RHO = st.floats(-1, 1)
 RATE = st.floats(0.001, 0.999)
