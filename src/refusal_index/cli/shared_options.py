@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import OptionError, option
+from refusal_index.cli.groups import documented, set_parameters
 from refusal_index.models.settings import Setting
 from refusal_index.runs.settings import REMOVED, SETTINGS, not_a_setting
 
@@ -75,7 +76,7 @@ RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .p
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 
 
-def output(text: str, *names: str, metavar: str | None = None, own: str | None = None) -> Any:
+def output(text: str = "", *names: str, metavar: str | None = None, own: str | None = None) -> Any:
     """Return an option that names a file or a folder to write, which must not lie in the folder of a run.
 
     Parameters
@@ -200,8 +201,9 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
     chosen = names or tuple(SETTINGS)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [one for one in signature.parameters.values() if one.name != "values"]
+        command = documented(command)
+        signature = inspect.signature(command)
+        own = [each for each in signature.parameters.values() if each.name != "values"]
         options = [_parameter(SETTINGS[name], words.get(name, SETTINGS[name].description)) for name in chosen]
         options += [_removed(name) for name in REMOVED]
 
@@ -213,9 +215,7 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
             values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
             command(**given, values=values)
 
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *options)]
-        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        set_parameters(called, signature, (*own, *options))
         return called
 
     return decorate
