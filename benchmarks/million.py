@@ -150,7 +150,7 @@ def result(line: bytes, *, first: bool) -> dict[str, object]:
 
 def collect(place: Place, wave: int) -> int:
     """Take the results of a wave in."""
-    return take_replies(reopen(place), place.results(wave)).taken.replies
+    return take_replies(reopen(place), place.results(wave)).counts.replies
 
 
 def derived(place: Place, number: int) -> int:

@@ -24,11 +24,9 @@ import ray.data
 from ray.cluster_utils import Cluster
 
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.plugins.batches.ray_actors import EmbeddedAsker
-from refusal_index.plugins.batches.ray_cluster import QUIET, cluster
-from refusal_index.plugins.batches.ray_pipeline import answered, desk_here, shards_of
-from refusal_index.plugins.batches.ray_shards import Shards
-from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.plugins.batches.pending import Pending, question_states
+from refusal_index.plugins.batches.ray_executor import QUIET, answered, cluster, new_desk, shards_of
+from refusal_index.plugins.batches.ray_nodes import EmbeddedAsker, Shards
 from refusal_index.protocol import Conversation, GraderKind, Protocol, Role, TwoPass, load_prompt_set
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -89,7 +87,8 @@ def first_passes(questions: int) -> list[Pending]:
         for variant in ("low", "normal", "high", "highest")
     ]
     with ReplyStore(None) as store:
-        return list(wave(question_states(conversations, store), settings, {Role.MODEL: MODEL}))
+        states = question_states(conversations, store, settings, {Role.MODEL: MODEL})
+        return [pending for state in states for pending in state.all_pending()]
 
 
 def measured(requests: list[Pending], size: int, nodes: int) -> Found:
@@ -104,7 +103,7 @@ def measured(requests: list[Pending], size: int, nodes: int) -> Found:
         with cluster(made.address), tempfile.TemporaryDirectory() as folder:
             ray.data.DataContext.get_current().wait_for_min_actors_s = 300  # else the first one up has done it all
             shards = Shards(folder)
-            arguments = {"name": MODEL, "desk": desk_here(), "place": folder, "mark": shards.make()}
+            arguments = {"name": MODEL, "desk": new_desk(), "place": folder, "mark": shards.make()}
             rows = answered(tables, Timed, arguments, nodes).take_all()
     finally:
         made.shutdown()

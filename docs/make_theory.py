@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import norm
 
+from refusal_index.plugins.studies.copulas import CopulaName, copula_upper_orthant, fit_copula
 from refusal_index.plugins.studies.style import (
     CELL_COLOURS,
     GREY,
@@ -28,10 +29,7 @@ from refusal_index.plugins.studies.style import (
 )
 from refusal_index.stats import (
     ContingencyTable,
-    CopulaName,
     attenuated_refusal_index,
-    copula_upper_orthant,
-    fit_copula,
     rho_from_refusal_index,
     tetrachoric,
     upper_orthant,

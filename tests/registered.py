@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from refusal_index.cli.groups import Command
-from refusal_index.models.providers import ModelProvider
+from refusal_index.data.datasets.registry import Loader
+from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
-from refusal_index.plugins.almanac import provider
-from refusal_index.plugins.batches import batch_executor, command, engine, outstanding, ray_engine
+from refusal_index.plugins.almanac import dataset, provider
+from refusal_index.plugins.batches import command, engine, provider_executor, ray_engine
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
-from refusal_index.plugins.inspect import export_log, foreign_log
+from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
+from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
     attenuation,
@@ -41,14 +43,23 @@ from refusal_index.plugins.studies import (
 from refusal_index.plugins.studies import commands as studies_commands
 from refusal_index.plugins.studies.study import StudyModule
 from refusal_index.plugins.trackers import commands as trackers_commands
-from refusal_index.plugins.trackers import csv_table, every_eval_ever, hf_eval_results, mlflow_tracker, wandb_tracker
+from refusal_index.plugins.trackers import (
+    csv_table,
+    every_eval_ever,
+    hf_eval_results,
+    mlflow_tracker,
+    tracking,
+    wandb_tracker,
+)
 from refusal_index.plugins.trackers.registry import Exporter
+from refusal_index.plugins.trackers.tracker import TrackerClass
 from refusal_index.plugins.training import commands as training_commands
+from refusal_index.plugins.training.section import SECTION as PANEL
 from refusal_index.plugins.wiki import commands as wiki_commands
+from refusal_index.render.sections import Section
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
 from refusal_index.runs.force import Importer
-from refusal_index.runs.trackers import TrackerClass
 from refusal_index.runs.writing import RefreshScores
 
 COMMANDS: Mapping[str, Command] = {
@@ -64,8 +75,9 @@ COMMANDS: Mapping[str, Command] = {
     "threshold": confidence_commands.threshold,
     "watch": training_commands.watch,
 }
+DATASETS: Mapping[str, Loader] = {"almanac": dataset.load}
 EXECUTORS: Mapping[str, MakeEngine] = {
-    "batch": batch_executor.batch_engine,
+    "batch": provider_executor.batch_engine,
     "command": command.command_engine,
     "files": engine.FilesEngine,
     "ray": ray_engine.ray_engine,
@@ -103,17 +115,26 @@ STUDIES: Sequence[StudyModule] = (
     score_variability,
     thinking,
 )
+SECTIONS: Mapping[str, Section] = {"confidence": CONFIDENCE, "panel": PANEL}
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
-OUTSTANDING: Outstanding = outstanding
+OTHER_MODELS: OtherModels = client
+OUTSTANDING: Outstanding = provider_executor
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
     "commands": COMMANDS,
+    "datasets": DATASETS,
     "executors": EXECUTORS,
     "exporters": EXPORTERS,
     "importers": IMPORTERS,
     "models": MODELS,
+    "report_sections": SECTIONS,
     "trackers": TRACKERS,
     "studies": {one.NAME: one for one in STUDIES},
-    "hooks": {"outstanding": OUTSTANDING, "refresh_confidence": REFRESH_CONFIDENCE},
+    "hooks": {
+        "other_models": OTHER_MODELS,
+        "outstanding": OUTSTANDING,
+        "refresh_confidence": REFRESH_CONFIDENCE,
+        "trackers": tracking,
+    },
 }

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from training.world import Fact
 
 PACKAGE = Path(__file__).parents[1] / "src" / "refusal_index"
-MODELS = PACKAGE / "almanac" / "models"
-QUESTIONS = PACKAGE / "datasets" / "data" / "almanac.jsonl"
+MODELS = PACKAGE / "plugins" / "almanac" / "models"
+QUESTIONS = PACKAGE / "plugins" / "almanac" / "data" / "almanac.jsonl"
 
 
 def export_model(trained: Path, name: str) -> None:

@@ -15,14 +15,16 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
-from refusal_index.stats.copulas.families import (
+from refusal_index.plugins.studies.copulas import (
     COPULA_NAMES,
     CopulaName,
+    Moments,
     copula_family,
     copula_upper_orthant,
+    fit_common_strength,
+    moments,
     strength_of_table,
 )
-from refusal_index.stats.copulas.shared import Moments, fit_common_strength, moments
 
 N = 4326
 # The Gaussian test's power against each truth, from 2,000 replicates. It looks for drifts rather than bends.

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
-from refusal_index.stats import copula_test
+from refusal_index.plugins.studies.copulas import copula_test
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, deviation_of_index, joint_refusal_index
 from refusal_index.stats.influence import spearman_slope
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "refusal-index"
-OTHERS_ONLY = frozenset({"confidence_methods", "datasets", "graders"})
+OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
 """Kinds of which this package registers none: its own are part of the core."""
 
 
@@ -86,6 +86,11 @@ def load(plugin: EntryPoint) -> Any:
             f"{source}: its plugin {plugin.name!r} ({plugin.value}) cannot be loaded ({type(error).__name__}: "
             f"{error}); update or uninstall {source}"
         ) from error
+
+
+def hook(name: str) -> Any:
+    """Import the plugin of this package that the core calls by this name, such as ``outstanding``."""
+    return load(own("hooks")[name])
 
 
 def not_registered(kind: str) -> PluginError:

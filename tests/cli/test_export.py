@@ -10,9 +10,8 @@ import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
 
+from refusal_index.plugins.trackers import tracker
 from refusal_index.render.summary import SUMMARY_VERSION
-from refusal_index.runs import plan as plan_module
-from refusal_index.runs import trackers
 from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
@@ -130,7 +129,7 @@ def test_a_full_disk_is_no_bad_input(ran, command: Command, monkeypatch):
 
 
 def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: Command, monkeypatch):
-    monkeypatch.setattr(plan_module, "is_installed", lambda _name: False)
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     result = command(*LOW, "--out", "r", "--log-to", "wandb")
     assert result.exit_code == 2
     assert result.output == "error: --log-to: wandb is not installed; pip install 'refusal-index[wandb]'\n"
@@ -138,7 +137,7 @@ def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: C
 
 
 def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command: Command, monkeypatch):
-    monkeypatch.setattr(trackers, "find_spec", lambda _name: None)
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     result = command("export", "r", "--to", "mlflow")
     assert result.exit_code == 2
     assert result.output == "error: --to: mlflow is not installed; pip install 'refusal-index[mlflow]'\n"
@@ -148,7 +147,7 @@ def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command:
 def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypatch, tmp_path):
     """With both packages themselves: W&B offline, MLflow on a database of SQLite."""
     wandb, mlflow = (pytest.importorskip(name, reason=f"needs the extra '{name}'") for name in ("wandb", "mlflow"))
-    from refusal_index.runs.trackers import numbers
+    from refusal_index.render.summary import numbers
     from tests.exporters.offline_run import logged_in
 
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:

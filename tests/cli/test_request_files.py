@@ -91,7 +91,7 @@ def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = s
         assert done.exit_code == 0, done.output
         files = sorted(Path().glob(f"w{number}*.jsonl"))
         if not files:
-            assert "nothing is due" in done.stdout
+            assert "no request is pending" in done.stdout
             return number
         results = [
             write(f"r{number}-{place}.jsonl", results_of(one, style or "compatible", answer))
@@ -137,7 +137,7 @@ def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, loc
     assert wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r").exit_code == 1
     for number in range(3):
         said = wide("requests", "r", "--out", f"w{number}.jsonl").stdout
-        if "nothing is due" in said:
+        if "no request is pending" in said:
             break
         done = wide("replies", "r", batch(wide, number))
     assert number == (2 if draws == "1" else 1)
@@ -149,7 +149,7 @@ def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, loc
         assert one["metrics"] == other["metrics"]
         assert one["usage"] == other["usage"], "requests and tokens"
     again = wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r")
-    assert again.exit_code == 0, "nothing is due"
+    assert again.exit_code == 0, "no request is pending"
     assert wide("score", "r").exit_code == 0
     assert wide("report", "r").exit_code == 0
 
@@ -196,8 +196,8 @@ def test_a_wave_holds_what_is_due_and_no_more(begun, wide):
     assert Path("again.jsonl").read_bytes() == Path(begun).read_bytes(), "it is the same as long as nothing came"
     done = wide("replies", "r", write("res.jsonl", results_of(begun)))
     assert done.exit_code == 1
-    assert "12 replies taken in" in done.stdout
-    assert "3 requests are due" in done.stdout
+    assert "12 new replies" in done.stdout
+    assert "3 requests are pending" in done.stdout
     wide("requests", "r", "--out", "second.jsonl")
     assert all(is_forced(text_in(line)) for line in lines_in("second.jsonl"))
 
@@ -223,7 +223,7 @@ def test_as_many_requests_are_said_to_be_due_as_are_written(wide, monkeypatch):
     written = lines_in("w.jsonl")
     assert len(written) == 18
     done = wide("replies", "r", write("res.jsonl", results_of("w.jsonl", "anthropic")[:2]))
-    assert "16 requests are due" in done.stdout
+    assert "16 requests are pending" in done.stdout
 
 
 def test_a_grader_that_gives_one_reply_at_a_time_leaves_the_draws_of_the_model_together(wide):
@@ -243,7 +243,7 @@ def test_two_graders_and_the_model_have_files_of_their_own_in_their_providers_fo
     seen: dict[str, str] = {}
     for number in range(6):
         said = wide("requests", "r", "--out", f"w{number}.jsonl")
-        if "nothing is due" in said.stdout:
+        if "no request is pending" in said.stdout:
             break
         for path in sorted(Path().glob(f"w{number}*.jsonl")):
             (line, *_) = lines_in(path)
@@ -293,9 +293,9 @@ def test_a_wave_is_split_where_a_provider_takes_no_more(wide, monkeypatch, limit
 def test_any_order_twice_and_in_parts(begun, wide):
     results = results_of(begun)[::-1]
     parts = [write(f"p{place}.jsonl", results[place::3]) for place in range(3)]
-    assert "4 replies taken in" in wide("replies", "r", parts[2]).stdout
+    assert "4 new replies" in wide("replies", "r", parts[2]).stdout
     said = wide("replies", "r", *parts, parts[0])
-    assert "8 replies taken in, 4 were there before" in said.stdout
+    assert "8 new replies, 4 were stored before" in said.stdout
     assert said.exit_code == 1, "the second pass is due"
     assert "left out" not in said.stderr
 
@@ -304,8 +304,8 @@ def test_what_failed_stays_due_and_is_told(begun, wide):
     results = results_of(begun)
     results[:3] = [failed_line(id_in(one), "openai") for one in results[:3]]
     done = wide("replies", "r", write("res.jsonl", results))
-    assert "9 replies taken in" in done.stdout
-    assert "3 requests failed and stay due: batch_expired" in done.stdout
+    assert "9 new replies" in done.stdout
+    assert "3 requests failed and stay pending: batch_expired" in done.stdout
     wide("requests", "r", "--out", "next.jsonl")
     again = {id_in(line) for line in lines_in("next.jsonl")}
     assert {id_in(one) for one in results[:3]} <= again
@@ -320,7 +320,7 @@ def test_a_shared_request_that_failed_is_told_of_once(begun, wide):
     wide("requests", "r", "--out", "next.jsonl")
     failures = [failed_line(id_in(line), "openai") for line in lines_in("next.jsonl")]
     done = wide("replies", "r", write("failed.jsonl", failures))
-    assert f"{len(failures)} requests failed and stay due" in done.stdout
+    assert f"{len(failures)} requests failed and stay pending" in done.stdout
     score = wide("score", "r")
     assert score.exit_code == 1, "results of what is there"
 
@@ -344,7 +344,7 @@ def test_damaged_lines_and_duplicates_with_another_reply_are_named_and_the_rest_
     Path("res.jsonl").write_bytes(raw)
     done = wide("replies", "r", "res.jsonl")
     assert done.exit_code == 1
-    assert "12 replies taken in" in done.stdout
+    assert "12 new replies" in done.stdout
     assert "left out: 1 hold no result" in done.stderr
     assert "res.jsonl, line 14: expected a line of JSON" in done.stderr
     assert "left out: 1 contradict an earlier result" in done.stderr
@@ -356,7 +356,7 @@ def test_a_result_that_differs_from_what_is_kept_is_named_and_left_out(begun, wi
     others = results_of(begun, answer=lambda _: "<answer>another</answer>")[:2]
     done = wide("replies", "r", write("others.jsonl", others))
     assert done.exit_code == 1
-    assert "left out: 2 are another reply than the one that is kept" in done.stderr
+    assert "left out: 2 are another reply than the stored one" in done.stderr
     assert id_in(others[0]) in done.stderr
     assert stored("r") == kept
 
@@ -370,17 +370,17 @@ def test_what_is_left_out_is_told_by_the_exit_status_of_a_complete_run_too(begun
     assert outcomes("r").equals(whole)
     done = wide("replies", "r", write("same.jsonl", results_of(begun)))
     assert (done.exit_code, done.stderr) == (0, "")
-    assert "0 replies taken in, 12 were there before" in done.stdout
+    assert "0 new replies, 12 were stored before" in done.stdout
 
 
 def test_replies_before_any_requests_were_written_and_nothing_pending(begun, wide):
     fresh = write("res.jsonl", results_of(begun))
     shutil.rmtree("r")
     wide(*FAKE, "--out", "r")
-    assert "12 replies taken in" in wide("replies", "r", fresh).stdout
+    assert "12 new replies" in wide("replies", "r", fresh).stdout
     by_hand(wide, "r")
     done = wide("requests", "r", "--out", "none.jsonl")
-    assert (done.exit_code, done.stdout.splitlines()[0][:20]) == (0, "r: nothing is due; '")
+    assert (done.exit_code, done.stdout.splitlines()[0][:20]) == (0, "r: no request is pen")
     assert not Path("none.jsonl").exists()
 
 
@@ -444,7 +444,7 @@ def test_a_prompt_set_of_ones_own_is_needed_again(wide):
     assert all("Please work out" in text_in(line) for line in lines_in("w.jsonl"))
     results = write("res.jsonl", results_of("w.jsonl"))
     assert wide("replies", "r", results).exit_code == 2
-    assert "8 replies taken in" in wide("replies", "r", results, "--prompts", "mine.toml").stdout
+    assert "8 new replies" in wide("replies", "r", results, "--prompts", "mine.toml").stdout
     Path("mine.toml").write_text(mine)
     done = wide("requests", "r", "--prompts", "mine.toml", "--out", "w2.jsonl")
     assert (done.exit_code, "whose words differ" in done.stderr) == (2, True)
@@ -490,7 +490,7 @@ def test_replies_of_hostile_text_are_harmless(begun, wide):
     assert done.exit_code == 1
     printed = (done.stdout + done.stderr).replace("\n", "")
     assert all(character.isprintable() for character in printed), ascii(printed)
-    assert "10 replies taken in" in done.stdout
+    assert "10 new replies" in done.stdout
 
 
 def test_a_key_in_results_is_neither_kept_nor_shown(begun, wide, monkeypatch):
@@ -552,7 +552,7 @@ def test_a_function_that_grades_is_said_to_need_another_engine(wide):
     wide("replies", "r", write("res2.jsonl", results_of("w2.jsonl")))
     done = wide("requests", "r", "--out", "w3.jsonl")
     assert "a function, which no file can ask: run --engine" in done.stderr
-    assert "nothing is due" not in done.stdout
+    assert "no request is pending" not in done.stdout
     assert not Path("w3.jsonl").exists()
 
 
@@ -589,11 +589,11 @@ def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wi
     done = wide("replies", "r", "e.jsonl")
     assert done.exit_code == 1
     assert "e.jsonl is empty" in done.stderr
-    assert "0 replies taken in" in done.stdout
+    assert "0 new replies" in done.stdout
     assert wide("run-batch", "-i", "w.jsonl", "-o", "res.jsonl", "--model", "almanac/small").exit_code == 0
     results = Path("res.jsonl")
     Path("one.jsonl").write_bytes(results.read_bytes().splitlines(keepends=True)[0])
-    assert "r: 1 reply taken in\n" in wide("replies", "r", "one.jsonl", "e.jsonl").stdout
+    assert "r: 1 new reply\n" in wide("replies", "r", "one.jsonl", "e.jsonl").stdout
 
 
 def test_a_budget_that_files_cannot_keep_is_refused_by_name(wide):

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Question
-from refusal_index.data.datasets import Dataset, DatasetError, almanac, dataset_names, load_dataset, sample
+from refusal_index.data.datasets import Dataset, DatasetError, dataset_names, load_dataset, sample
+from refusal_index.plugins.almanac import dataset
 
 
 def numbered(count: int) -> Dataset:
@@ -94,19 +95,19 @@ def test_the_almanac_is_read_from_its_two_files(tmp_path):
     digest = hashlib.sha256(content).hexdigest()
     (tmp_path / "almanac.jsonl").write_bytes(content)
     (tmp_path / "almanac.sha256").write_text(f"{digest}  almanac.jsonl\n")
-    data = almanac.load(folder=tmp_path)
+    data = dataset.load(folder=tmp_path)
     assert data.questions == (Question("e1-born", "When was X born?", "1804", (), "people"),)
     assert (data.default_grader, data.sha256) == ("exact", digest)
 
 
 def test_a_damaged_almanac_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="missing from this installation"):
-        almanac.load(folder=tmp_path)
+        dataset.load(folder=tmp_path)
     (tmp_path / "almanac.jsonl").write_text("{}")
     for checksum in ("", "0" * 64):
         (tmp_path / "almanac.sha256").write_text(checksum)
         with pytest.raises(DatasetError, match="is damaged"):
-            almanac.load(folder=tmp_path)
+            dataset.load(folder=tmp_path)
 
 
 def test_the_almanac_takes_no_file():
@@ -115,7 +116,7 @@ def test_the_almanac_takes_no_file():
 
 
 def test_the_shipped_almanac_agrees_with_its_checksum():
-    if not (files("refusal_index.data.datasets") / "data" / "almanac.jsonl").is_file():
+    if not (files("refusal_index.plugins.almanac") / "data" / "almanac.jsonl").is_file():
         pytest.skip("the almanac's questions have not been made yet")
     data = load_dataset("almanac")
     assert len({question.question_id for question in data.questions}) == len(data.questions) > 500

@@ -98,7 +98,7 @@ def test_the_command_line_page_has_every_command_and_option(site):
 @pytest.mark.slow
 def test_names_of_the_theory_lead_to_the_reference(site):
     page = (site / "statistics.html").read_text()
-    assert 'href="reference/python/stability.html#refusal_index.stats.kendall_w"' in page
+    assert 'href="reference/python/stability.html#refusal_index.plugins.studies.stability.kendall_w"' in page
 
 
 @pytest.mark.slow

@@ -68,10 +68,10 @@ def test_no_two_cases_of_junit_have_the_same_name():
 def test_junit_is_read_back_with_every_guard(found):
     (suite,) = JUnitXml.fromstring(to_junit(found))
     cases = {case.name: case for case in suite}
-    assert list(cases) == ["verdict", *(one.named.guard.name for one in found.guards)]
+    assert list(cases) == ["verdict", *(one.guard.name for one in found.guards)]
     kinds = {"pass": [], "fail": [Failure], "inconclusive": [Error]}
     for one in found.guards:
-        assert [type(result) for result in cases[one.named.guard.name].result] == kinds[one.test.verdict]
+        assert [type(result) for result in cases[one.guard.name].result] == kinds[one.test.verdict]
     assert [type(result) for result in cases["verdict"].result] == kinds[found.verdict] == [Failure]
     assert cases["verdict"].result[0].message == found.why
     assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in found.guards)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.runs.trackers import name_part, numbers
+from refusal_index.render.summary import name_part, numbers
 from tests.exporters.conftest import leaves
 
 

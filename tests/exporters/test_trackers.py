@@ -11,13 +11,11 @@ import pytest
 from refusal_index.plugins.trackers import tracker
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import files_of, table_of
-from refusal_index.runs import trackers
-from refusal_index.runs.trackers import told
+from refusal_index.plugins.trackers.tracker import error_line, files_of, table_of
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):
-    monkeypatch.setattr(trackers, "find_spec", lambda _name: None)
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     with pytest.raises(ExportError, match=r"to: wandb is not installed; pip install 'refusal-index\[wandb\]'"):
         export_runs([run.path], "wandb")
 
@@ -44,7 +42,7 @@ def test_only_plain_files_of_a_folder_are_handed_on(run, tmp_path):
 
 def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "q3")  # too short to be a key
-    monkeypatch.setattr(tracker, "MOST_ROWS", 7)
+    monkeypatch.setattr(tracker, "MAX_ROWS", 7)
     (found,) = read_exported([run.path])
     columns, rows = table_of(found)
     assert columns == run.outcomes.columns
@@ -53,13 +51,13 @@ def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch
 
 def test_what_went_wrong_is_one_line_without_keys(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "swordfish-77")
-    assert told("wandb", ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
-    assert told("wandb", ValueError("")) == "ValueError: no reason given"
-    assert told("wandb", TrackerError("nothing is logged")) == "nothing is logged"
+    assert error_line("wandb", ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
+    assert error_line("wandb", ValueError("")) == "ValueError: no reason given"
+    assert error_line("wandb", TrackerError("nothing is logged")) == "nothing is logged"
 
 
 def test_a_long_reason_ends_with_a_whole_word():
-    said = told("mlflow", ValueError("word " * 1000))
+    said = error_line("mlflow", ValueError("word " * 1000))
     assert len(said) <= 300
     assert said.endswith("word word ...")
 
@@ -76,7 +74,7 @@ def test_a_server_that_does_not_answer_is_told_by_its_address(monkeypatch, addre
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if address is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    assert told("mlflow", RuntimeError("Max retries exceeded (Caused by ...: Connection refused)")) == said
+    assert error_line("mlflow", RuntimeError("Max retries exceeded (Caused by ...: Connection refused)")) == said
 
 
 @pytest.mark.parametrize("is_down", [False, True])
@@ -84,6 +82,11 @@ def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkey
     ended = []
 
     class Half:
+        package, address = "json", ""
+
+        def __init__(self, _subject):
+            pass
+
         def finish(self, _run):
             raise ValueError("no room")
 
@@ -92,8 +95,7 @@ def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkey
             if is_down:
                 raise ConnectionError
 
-    monkeypatch.setattr(tracker, "is_installed", lambda _name: True)
-    monkeypatch.setattr(tracker, "tracker_class", lambda _name: lambda _subject: Half())
+    monkeypatch.setattr(tracker, "tracker_class", lambda _name: Half)
     with pytest.raises(TrackerError, match="wandb: ValueError: no room"):
         export_runs([run.path], "wandb")
     assert ended == [True]

@@ -76,7 +76,7 @@ def base() -> ComparedRun:
 
 
 def guard(found: GateResult, metric: str):
-    (one,) = [one for one in found.guards if one.named.guard.name == metric]
+    (one,) = [one for one in found.guards if one.guard.name == metric]
     return one
 
 
@@ -90,8 +90,8 @@ def test_the_numbers_are_those_of_a_paired_comparison(base):
     expected = compare_metrics(*arrays)
     for metric in ("refusal_index", "correct_rate", "refusal_rate"):
         one, difference = guard(found, metric), expected[metric]
-        assert one.named.guard.estimate == difference.estimate
-        worst = difference.confidence_interval(0.9)[0 if one.named.guard.higher_is_better else 1]
+        assert one.guard.estimate == difference.estimate
+        worst = difference.confidence_interval(0.9)[0 if one.guard.higher_is_better else 1]
         assert one.test.worst == pytest.approx(worst, abs=1e-12)
     assert found.questions == N
 
@@ -109,7 +109,7 @@ def test_the_nearest_guard_is_the_one_that_is_least_surely_inside(base):
     (said,) = [one for one in found.statements if one.severity == "conclusion"]
     assert said.code == "all_within"
     least_sure = max(found.guards, key=lambda one: one.test.pvalue_inside)
-    assert said.values["nearest"].values["metric"] == least_sure.named.guard.name
+    assert said.values["nearest"].values["metric"] == least_sure.guard.name
     assert least_sure.test.pvalue_inside > min(one.test.pvalue_inside for one in found.guards)
 
 
@@ -124,18 +124,18 @@ def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its
     answers = run_of(np.zeros_like(wrong), wrong, "answers")
     found = decide(answers, base, Policy())
     assert found.verdict == "fail"
-    failed = {one.named.guard.name for one in found.guards if one.test.verdict == "fail"}
+    failed = {one.guard.name for one in found.guards if one.test.verdict == "fail"}
     assert {"refusal_index", "correct_given_attempted"} <= failed
     assert "RI does not exist: candidate refused nothing" in found.why
     knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
     found = decide(knows_more, base, Policy())
-    assert [one.named.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
+    assert [one.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
 
 
 def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
     _, wrong = draws_of(0.6, 3)
     found = decide(run_of(np.ones_like(wrong), wrong, "refuses"), base, Policy())
-    verdicts = {one.named.guard.name: one.test.verdict for one in found.guards}
+    verdicts = {one.guard.name: one.test.verdict for one in found.guards}
     assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["refusal_index"] == "fail"
     assert verdicts["correct_given_attempted"] == "inconclusive"
     assert "candidate refused everything" in found.why
@@ -153,7 +153,7 @@ def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
 def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(base):
     found = decide(base, base, Policy())
     assert found.verdict == "pass"
-    assert all(one.named.reason == "constant_difference" for one in found.guards)
+    assert all(one.reason == "constant_difference" for one in found.guards)
     assert guard(found, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / N)))
     twenty = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(20)})
     assert decide(twenty, twenty, Policy()).verdict == "inconclusive"
@@ -168,8 +168,8 @@ def test_ri_is_guarded_however_often_was_sampled_and_the_corrected_index_where_a
     single = compare_metrics(*(np.stack([model[part][0] for model in models]) for part in (0, 1)))["refusal_index"]
     results = [corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models]
     for policy, expected in ((Policy(), single), (CORRECTED, compare_corrected(*results))):
-        (one,) = (one for one in decide(*runs, policy).guards if one.named.guard.name == policy.metric)
-        assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
+        (one,) = (one for one in decide(*runs, policy).guards if one.guard.name == policy.metric)
+        assert one.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
         assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)
         assert decide(runs[1], runs[1], policy).verdict == "pass"
 
@@ -180,15 +180,15 @@ def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_numb
         found = decide(*sides, CORRECTED.changed(margins=WIDE | {"corrected_refusal_index": 1.0}))
         one = guard(found, "corrected_refusal_index")
         assert (found.verdict, one.test.verdict) == ("inconclusive", "inconclusive")
-        assert (one.named.guard.estimate, one.named.reason) == (None, "no_repeated_questions")
+        assert (one.guard.estimate, one.reason) == (None, "no_repeated_questions")
         assert "corrected RI cannot be judged" in found.why
     bound = decide(once, None, CORRECTED.changed(at_least={"corrected_refusal_index": -1.0}))
-    assert (bound.verdict, bound.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+    assert (bound.verdict, bound.guards[0].reason) == ("inconclusive", "no_repeated_questions")
     refused, wrong = draws_of(0.6, 2)
     never = decide(
         run_of(np.zeros_like(refused), wrong, "never"), None, CORRECTED.changed(at_least=bound.policy.at_least)
     )
-    assert (never.verdict, never.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+    assert (never.verdict, never.guards[0].reason) == ("inconclusive", "no_repeated_questions")
 
 
 def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
@@ -324,7 +324,7 @@ def test_clusters_and_weights_are_allowed_for(base):
     assert grouped.sampling["clusters"] == 30
     assert plain.sampling is None
     for one, another in zip(plain.guards, grouped.guards, strict=True):
-        assert one.named.guard.estimate == pytest.approx(another.named.guard.estimate)
+        assert one.guard.estimate == pytest.approx(another.guard.estimate)
         assert one.test.worst != another.test.worst
     same = decide(clustered(base), clustered(base), Policy())
     assert guard(same, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / 30)))
@@ -345,14 +345,14 @@ def test_fixed_bounds_need_no_baseline(base):
 def test_bounds_and_margins_together_all_have_to_hold(base):
     found = decide(base, base, Policy(at_least={"correct_rate": 0.9}))
     assert found.verdict == "fail"
-    assert [one.named.against_baseline for one in found.guards] == [True] * 4 + [False]
+    assert [one.against_baseline for one in found.guards] == [True] * 4 + [False]
 
 
 def test_bounds_and_margins_of_a_score_are_of_the_same_penalty(base):
     dear = replace(base, about={"penalty": 3.0})
     found = decide(base, dear, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
-    margin, bound = (one for one in found.guards if one.named.guard.name == "weighted_score")
-    assert margin.named.candidate == pytest.approx(bound.named.candidate)
+    margin, bound = (one for one in found.guards if one.guard.name == "weighted_score")
+    assert margin.candidate == pytest.approx(bound.candidate)
 
 
 def test_a_bound_on_the_index_fails_where_there_is_none(base):
@@ -368,11 +368,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     assert alone.level_at_look is None
     assert "at worst (95 %)" in repr(early)
     for before, now in zip(alone.guards, early.guards, strict=True):
-        assert (
-            now.test.worst < before.test.worst
-            if now.named.guard.higher_is_better
-            else now.test.worst > before.test.worst
-        )
+        assert now.test.worst < before.test.worst if now.guard.higher_is_better else now.test.worst > before.test.worst
         assert now.test.pvalue_beyond == before.test.pvalue_beyond
     worst = decide(run_of(*draws_of(0.6, 3, error=-0.9), "worse"), base, Policy(), look=look)
     test = guard(worst, "correct_rate").test

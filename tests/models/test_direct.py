@@ -21,8 +21,8 @@ from inspect_ai.model import get_model
 
 import refusal_index as ri
 from refusal_index.models.functions import plain_request
-from refusal_index.models.inspect.client import inspect_client
 from refusal_index.models.requests import ModelError
+from refusal_index.plugins.inspect.client import make_client
 from refusal_index.protocol import Role, read_logprobs
 from refusal_index.runs.engine import DirectEngine, RunFailedError
 from refusal_index.runs.execute import execute
@@ -119,7 +119,7 @@ def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_
 def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
     async def kept() -> int:
         before = len(transcript().events)
-        client = inspect_client(Role.MODEL, OVER_INSPECT, None, Settings())
+        client = make_client(Role.MODEL, OVER_INSPECT, None, Settings())
         async with client.connection:
             await client.send(plain_request(Role.MODEL))
         return len(transcript().events) - before

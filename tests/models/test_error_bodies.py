@@ -11,7 +11,7 @@ from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
 from refusal_index.models.failures import MAX_LINE, describe_error
-from refusal_index.models.inspect.provider import resolve_model
+from refusal_index.plugins.inspect.client import resolve_model
 from tests.models.conftest import OVER_INSPECT, both_clients, results, run
 from tests.models.fake_api import FakeApi
 
@@ -84,7 +84,7 @@ def test_the_words_of_a_provider_are_told(ask, fault, line):
 
 def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
     def resolve(name: str) -> Model:
-        from refusal_index.models.inspect.guard import guarded
+        from refusal_index.plugins.inspect.guard import guarded
 
         return guarded(get_model(name, memoize=False))
 

@@ -17,8 +17,8 @@ from refusal_index.models.failures import (
     classify_error,
     describe_error,
 )
-from refusal_index.models.inspect.client import explained
-from refusal_index.models.inspect.guard import guard
+from refusal_index.plugins.inspect.client import classify
+from refusal_index.plugins.inspect.guard import guard
 from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
@@ -57,7 +57,7 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
 
 
 def test_what_must_be_provided_first_is_not_waited_for():
-    found = explained(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
+    found = classify(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
     assert found.kind is FailureKind.LASTING
     assert found.advice == "provide what it names; the same command resumes"
 

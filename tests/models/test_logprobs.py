@@ -26,14 +26,14 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.models.inspect.guard import guard
-from refusal_index.models.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
-from refusal_index.models.inspect.provider import resolve_model
 from refusal_index.models.requests import MAX_TOP_LOGPROBS, ModelRequest, Response, model_request, to_completions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
+from refusal_index.plugins.inspect.client import resolve_model
+from refusal_index.plugins.inspect.guard import guard
+from refusal_index.plugins.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
 from refusal_index.protocol import (
     Completion,
     Conversation,

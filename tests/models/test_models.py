@@ -7,8 +7,8 @@ import importlib.util
 import pytest
 from inspect_ai._util.error import PrerequisiteError
 
-from refusal_index.models.inspect.guard import unstyled
-from refusal_index.models.inspect.provider import ModelError, provider_names, resolve_model
+from refusal_index.plugins.inspect.client import ModelError, provider_names, resolve_model
+from refusal_index.plugins.inspect.guard import unstyled
 from refusal_index.redaction import redacted
 
 
@@ -104,7 +104,7 @@ def test_whatever_a_provider_raises_when_it_is_set_up_is_told(monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise OSError("weights/none is no folder\nand no known model")
 
-    monkeypatch.setattr("refusal_index.models.inspect.provider.get_model", fail)
+    monkeypatch.setattr("refusal_index.plugins.inspect.client.get_model", fail)
     with pytest.raises(ModelError, match=r"^model 'hf/none': weights/none is no folder and no known model$"):
         resolve_model("hf/none")
 

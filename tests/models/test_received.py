@@ -14,7 +14,7 @@ import pytest
 from refusal_index.models import chat_api
 from refusal_index.models.chat_api import MAX_RESPONSE_BYTES, receive
 from refusal_index.models.failures import FailureKind, UnreadableReplyError, classify_error, describe_error
-from refusal_index.models.inspect.provider import resolve_model
+from refusal_index.plugins.inspect.client import resolve_model
 
 CHAT = "http://server/v1/chat/completions"
 BODY = {"choices": [{"index": 0, "message": {"content": "Lima"}, "finish_reason": "stop"}]}

@@ -311,7 +311,7 @@ def precise_wiki(shared_file: Callable[[str], Path]) -> list[tuple[str, str]]:
 
 
 def almanac(_: Callable[[str], Path]) -> list[tuple[str, str]]:
-    path = files("refusal_index.data.datasets") / "data" / "almanac.jsonl"
+    path = files("refusal_index.plugins.almanac") / "data" / "almanac.jsonl"
     if not path.is_file():
         pytest.skip("the almanac's questions are not in this checkout")
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -17,7 +17,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
-from refusal_index.render.report.figures import metric_rows, mosaics, plane, sensitivity_rows
+from refusal_index.render.report.figures import metric_rows, plane, sensitivity_rows, tiles
 from refusal_index.render.report.page import _asset
 from refusal_index.render.summary import summary_to_json
 from refusal_index.stats import METRIC_NAMES, accuracy_refusal_curve
@@ -155,12 +155,12 @@ def test_metrics_are_those_of_the_summary() -> None:
 
 
 def test_tiles_have_the_area_of_their_share_and_cover_the_picture() -> None:
-    for picture, name in zip(mosaics(report_run(rows(300)), 1), VARIANTS, strict=True):
-        assert picture.name == name
-        assert sum(tile.width * tile.height for tile in picture.tiles) == pytest.approx(1)
-        for tile in picture.tiles:
+    for variant in report_run(rows(300)).variants:
+        picture = list(tiles(variant.table))
+        assert sum(tile.width * tile.height for tile in picture) == pytest.approx(1)
+        for tile in picture:
+            assert tile.count == getattr(variant.table, tile.cell)
             assert tile.width * tile.height == pytest.approx(tile.count / 300)
-            assert tile.share == pytest.approx(tile.count / 300)
 
 
 def test_curves_of_the_plane_run_through_their_points() -> None:
@@ -169,9 +169,9 @@ def test_curves_of_the_plane_run_through_their_points() -> None:
     assert found is not None
     for point, variant in zip(found.points, run.variants, strict=True):
         curve = [tuple(map(float, pair.split(","))) for pair in point.curve.split()]
-        at = accuracy_refusal_curve(variant.table, [point.refusal[0]]).correct_rate[0]
-        assert point.correct[0] == pytest.approx(at, abs=1e-9)
-        nearest = min(curve, key=lambda place: abs(place[0] - 1000 * found.x.share(point.refusal[0])))
+        at = accuracy_refusal_curve(variant.table, [point.refusal.estimate]).correct_rate[0]
+        assert point.correct.estimate == pytest.approx(at, abs=1e-9)
+        nearest = min(curve, key=lambda place: abs(place[0] - 1000 * found.x.share(point.refusal.estimate)))
         assert nearest[1] == pytest.approx(1000 * (1 - found.y.share(at)), abs=12)
         assert curve[-1] == pytest.approx((1000, 1000), abs=0.1)
 

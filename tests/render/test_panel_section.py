@@ -11,9 +11,10 @@ import pytest
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.matching import CompareOptions
-from refusal_index.findings.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.plugins.training.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.plugins.training.section import Chart, panel_views, vertical
 from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.panel import Chart, panel_views, vertical
+from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import METRIC_NAMES, Estimate
 from tests.render.making import HOSTILE, report_run, rows
@@ -42,6 +43,10 @@ def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = 
         one = report_run(table, label=f"step {place}")
         found.append(replace(one, run=replace(one.run, step=500 * (place + 1), source=Path(f"panel/step-{place}"))))
     return found
+
+
+def on_page(runs: list[ReportRun]) -> list[RunOnPage]:
+    return [RunOnPage(run.run, run.summary, f"run-{place}") for place, run in enumerate(runs)]
 
 
 def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
@@ -82,7 +87,7 @@ def test_where_nothing_is_shown_nothing_is_said():
 
 
 def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
-    (view,) = panel_views(runs := of_steps([-50.0, -0.8, -0.8, -0.7]), [f"run-{n}" for n in range(4)])
+    (view,) = panel_views(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
     index = view.charts[0]
     assert [(point.step, point.value.reason) for point in index.gaps] == [(500, "nobody_refused")]
     assert all(point.value.estimate is None for point in index.gaps)
@@ -165,7 +170,7 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
         unscored_reason=pl.when(gone).then(pl.lit("not_finished")),
     )
     half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
-    (panel,) = panel_views([first, half, third], ["a", "b", "c"])
+    (panel,) = panel_views(on_page([first, half, third]))
     assert panel.details[0] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
     assert [row.lacks for row in panel.rows] == [None, "70 of 100 questions scored", None]
     page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
@@ -198,7 +203,7 @@ def test_axes_hold_whatever_is_drawn_between_round_numbers(
 
 
 def test_charts_say_in_words_what_they_show():
-    (view,) = panel_views(of_steps([-1.0, -1.0, -0.2, -0.2]), list("abcd"))
+    (view,) = panel_views(on_page(of_steps([-1.0, -1.0, -0.2, -0.2])))
     chart: Chart = view.charts[1]
     assert chart.since == 1500
     assert chart.description.startswith("Refused over steps, from 0.")

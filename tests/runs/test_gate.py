@@ -13,7 +13,7 @@ import refusal_index as ri
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy, PolicyError
-from refusal_index.findings.scored_answers import scored_answers, virtual_run
+from refusal_index.plugins.confidence.scored_answers import scored_answers, virtual_run
 from tests.runs.models import LOCAL, number_in
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(120)]
@@ -46,7 +46,7 @@ def runs(tmp_path_factory) -> dict[str, ri.Run]:
 
 
 def failed(found: GateResult) -> set[str]:
-    return {one.named.guard.name for one in found.guards if one.test.verdict == "fail"}
+    return {one.guard.name for one in found.guards if one.test.verdict == "fail"}
 
 
 def test_a_model_that_always_answers_and_one_that_always_refuses_fail_by_name(runs):
@@ -100,10 +100,8 @@ def part_of(run: ComparedRun, draws: tuple[int, ...], block: int | None = None) 
 def planned(found: GateResult) -> list[float]:
     """Return the chance with which each guard passes a model that is as good, by its standard error here."""
     z = norm.ppf(0.95)
-    errors = [abs(one.named.guard.estimate - one.test.worst) / z for one in found.guards]
-    return [
-        float(norm.sf(z - abs(one.named.guard.limit) / error)) for one, error in zip(found.guards, errors, strict=True)
-    ]
+    errors = [abs(one.guard.estimate - one.test.worst) / z for one in found.guards]
+    return [float(norm.sf(z - abs(one.guard.limit) / error)) for one, error in zip(found.guards, errors, strict=True)]
 
 
 @pytest.mark.nightly

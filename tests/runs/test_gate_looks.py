@@ -71,7 +71,7 @@ def baseline(asked_base):
 
 
 def failed(found: Gated) -> set[str]:
-    return {one.named.guard.name for one in found.verdict.guards if one.test.verdict == "fail"}
+    return {one.guard.name for one in found.verdict.guards if one.test.verdict == "fail"}
 
 
 def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -> Gated:
@@ -149,7 +149,7 @@ def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
 def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last_look(baseline):
     judged(plan(max_requests=60), baseline)
     within = gate("candidate", "base", TOLERANT.changed(max_missing=0.99))
-    assert (within.verdict, within.within_look) == ("inconclusive", True)
+    assert (within.verdict, within.obstacle.code) == ("inconclusive", "between_looks")
     whole = ri.evaluate(BASE, ROWS, model_name="candidate", out="candidate", **SETTINGS)
     assert whole.outcomes.height == 400
     design = GroupSequential.planned(400)
@@ -308,7 +308,7 @@ def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
     run = ri.evaluate("almanac/base", out="some", **asked)
     found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
     assert found.guards[0].test.pvalue_beyond < 0.001
-    assert found.guards[0].named.candidate == 0, "of the refused no answer was demanded yet"
+    assert found.guards[0].candidate == 0, "of the refused no answer was demanded yet"
     assert found.verdict == "inconclusive"
     assert " of the candidate's questions" in found.why
 
@@ -318,14 +318,14 @@ def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
     bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
     found = gate(dear, "base", Policy(at_least=bounds))
     rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
-    (one,) = (one for one in found.guards if one.named.guard.name == "weighted_score")
-    assert one.named.candidate == pytest.approx(rate["weighted_score"])
-    assert one.named.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
+    (one,) = (one for one in found.guards if one.guard.name == "weighted_score")
+    assert one.candidate == pytest.approx(rate["weighted_score"])
+    assert one.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
     margins = {"weighted_score": 0.1}
     with pytest.raises(OutcomeTableError, match=r"penalty: expected the same .* weighted_score, got 3.0 and 1.0"):
         gate(dear, "base", Policy(margins=margins))
-    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.guard.name in margins)
-    assert one.named.baseline == pytest.approx(rate["weighted_score"])
+    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.guard.name in margins)
+    assert one.baseline == pytest.approx(rate["weighted_score"])
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 import pytest
 
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.trackers import tracker, tracking
+from refusal_index.plugins.trackers.tracking import Counts
 from refusal_index.protocol import Completion, Pass, Reply, Role
-from refusal_index.runs import plan as plan_module
-from refusal_index.runs import trackers, tracking
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
 from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.tracking import Counts
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS, answer, stopping
 
@@ -63,9 +62,9 @@ class Recorder:
 def recorder(monkeypatch):
     """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
     made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
-    for module in (tracking, trackers):
+    for module in (tracking, tracker):
         monkeypatch.setattr(module, "tracker_class", lambda _name: made)
-    monkeypatch.setattr(tracking, "EVERY", 0.0)
+    monkeypatch.setattr(tracking, "INTERVAL", 0.0)
     return made
 
 
@@ -107,7 +106,7 @@ def test_what_came_in_batches_costs_what_batches_cost():
         for in_batch in (False, True):
             one = Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch)
             assert counts.add(Replied(one), store)
-    found = counts.found()
+    found = counts.to_log()
     assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 3.0]
 
 
@@ -119,7 +118,7 @@ def test_what_was_set_aside_to_be_asked_again_still_counts_as_paid_for():
         store.put([said])
         store.retire([said])
         counts.begin(store)
-    assert [counts.found()[f"progress/{name}"] for name in ("requests", "input_tokens")] == [1, 7]
+    assert [counts.to_log()[f"progress/{name}"] for name in ("requests", "input_tokens")] == [1, 7]
 
 
 def test_counts_grow_with_the_run(recorder):
@@ -174,8 +173,8 @@ def test_a_tracker_that_works_warns_of_nothing(recorder):
 
 
 def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
-    monkeypatch.setattr(tracking, "AT_THE_END", 0.2)
-    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
+    monkeypatch.setattr(tracking, "FINISH_TIMEOUT", 0.2)
+    monkeypatch.setattr(tracking, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(recorder, "finish", lambda _self, _run: time.sleep(2))
     events = []
     run = run_with(events)
@@ -186,7 +185,7 @@ def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatc
 
 
 def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
-    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
+    monkeypatch.setattr(tracking, "SILENT_SECONDS", 0.1)
     released = threading.Event()
     monkeypatch.setattr(recorder, "finish", lambda _self, _run: released.wait(30))
     events = []
@@ -230,7 +229,7 @@ def test_logging_is_no_part_of_what_a_run_is(recorder):
 
 
 def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkeypatch, tmp_path):
-    monkeypatch.setattr(plan_module, "is_installed", lambda _name: False)
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     with pytest.raises(SettingError, match=r"log_to: mlflow is not installed; pip install 'refusal-index\[mlflow\]'"):
         run_with(log_to="mlflow")
     assert models.ASKED.total() == 0

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many, stats
+from refusal_index.plugins.studies import stability
 from refusal_index.stats.estimate import cohen_kappa
 
 REFUSED, WRONG = [True, True, False, False, True], [True, False, True, False, True]
@@ -28,8 +29,8 @@ HIDDEN = np.ma.array(REFUSED, mask=[0, 0, 0, 0, 1])
         lambda: refusal_index_many(np.ma.array([1, 2], mask=[0, 1]), 1, 1, 1),
         lambda: stats.tetrachoric(np.ma.array([1, 2], mask=[0, 1]), 1, 1, 1),
         lambda: cohen_kappa(np.ma.array([[5, 1], [1, 5]], mask=[[1, 0], [0, 0]])),
-        lambda: stats.coefficient_of_variation(np.ma.array([0.1, 0.2], mask=[0, 1])),
-        lambda: stats.kendall_w(np.ma.array([[1, 2], [2, 1]], mask=[[1, 0], [0, 0]])),
+        lambda: stability.coefficient_of_variation(np.ma.array([0.1, 0.2], mask=[0, 1])),
+        lambda: stability.kendall_w(np.ma.array([[1, 2], [2, 1]], mask=[[1, 0], [0, 0]])),
         lambda: stats.f_score(np.ma.array([0.1, 0.2], mask=[0, 1]), 0.3),
         lambda: stats.holm(np.ma.array([0.1, 0.2], mask=[0, 1])),
     ],

@@ -15,7 +15,7 @@ import json
 import numpy as np
 import threadpoolctl
 from refusal_index import stats
-from refusal_index.stats.stability import kendall_w_ceiling
+from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.stats.steps import metric_over_steps
 
 rng = np.random.default_rng(11)

@@ -14,36 +14,36 @@ from refusal_index import stats
 
 STATS_NAMES = """
     AccuracyRefusalCurve Adjustment AtLook AurcResult AurocResult BetweenPrompts BoundaryPair
-    BrierResult CELL_NAMES COPULA_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval
-    ContingencyTable CopulaComparison CopulaFit CopulaName CopulaTestResult CutTest DrawPatterns EqualIndexTest
+    BrierResult CELL_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval
+    ContingencyTable CutTest DrawPatterns EqualIndexTest
     Estimate GraderLabels GraderRates GroupSequential HomogeneityTest IntervalMethod
-    IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan METRIC_NAMES
+    JointDifference JointRefusalIndexResult LabelPlan METRIC_NAMES
     MetricDifference
     MidRankSpearman MisgradingRange MisgradingResult MissingBounds CorrectedDifference CorrectedRefusalIndexResult
-    OperatingPoint OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
-    RandomDistribution RankedRun Ranking RankingStability RefusalComparison RefusalIndexResult
+    OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
+    RankedRun Ranking RefusalComparison RefusalIndexResult
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
     ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
-    Result PenaltyPoint PenaltyResponse response_to_penalty
-    WinnerEntropyResult WithinTopicResult abstention_metrics accuracy_refusal_area
-    accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc best_operating_point
-    best_refusal_rate brier_score checked_matrices clustered_covariance coefficient_of_variation compact_letters
+    Result
+    WithinTopicResult
+    accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc
+    brier_score checked_matrices clustered_covariance compact_letters
     compare_joint compare_metrics compare_corrected compare_with_refusals
-    copula_spearman copula_test copula_tests copula_upper_orthant copula_win_rates correct_given_attempted
+    correct_given_attempted
     correct_guessing correct_misgrading correct_rate_at density deterministic_refusal_index
     empirical_accuracy_refusal_curve equal_index_test expected_calibration_error expected_half_width
-    expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas mid_rank_spearman
-    holm influence_correlation influence_function iso_refusal_index iso_score
-    isotonic_residuals joint_corrected_refusal_index joint_refusal_index kendall_tau kendall_w
-    labels_for_half_width latent_aurc latent_auroc latent_excess_aurc metric_influence metrics
+    f_score mid_rank_spearman
+    holm influence_correlation influence_function iso_refusal_index
+    joint_corrected_refusal_index joint_refusal_index
+    labels_for_half_width latent_auroc metric_influence metrics
     misgrading_from_labels misgrading_range missing_bounds corrected_refusal_index
-    normalized_difference omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
+    omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
     prediction_rejection_ratio questions_for_cv questions_for_half_width questions_over_interval
-    questions_to_tell_apart rank_joint rank_corrected rank_runs ranking_stability
+    questions_to_tell_apart rank_joint rank_corrected rank_runs
     refusal_index refusal_index_many reliability_table repeats_half_width rho_from_refusal_index
     risk_controlling_threshold risk_coverage_curve rms_calibration_error scoring_ranges scoring_rules
-    selective_report smooth_calibration_error split_budget tetrachoric upper_orthant utility utility_at
-    utility_threshold value_at_target weighted_score winner_entropy within_topic_refusal_index
+    selective_report smooth_calibration_error split_budget tetrachoric upper_orthant utility
+    utility_threshold value_at_target weighted_score within_topic_refusal_index
 """
 STATS = set(STATS_NAMES.split())
 

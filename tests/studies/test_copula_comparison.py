@@ -19,8 +19,8 @@ from tests.studies.outcomes_made import (
 )
 
 from refusal_index.plugins.studies.copula_comparison import make
+from refusal_index.plugins.studies.copulas import COPULA_NAMES, copula_tests
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
-from refusal_index.stats import COPULA_NAMES, copula_tests
 
 OPTIONS = StudyOptions()
 

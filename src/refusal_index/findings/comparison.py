@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.files import plain
-from refusal_index.data.runs import ComparedRun, Match, differing_settings
-from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
+from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.findings.matching import (
     CompareOptions,
-    all_defined,
-    corrected_by_variant,
-    defined_everywhere,
-    jointly,
-    match_document,
-    match_statement,
-    matched_variants,
-    missing_document,
+    MatchedRuns,
+    joint_corrected_indices,
     missing_statements,
-    repeats_ri_of,
-    sampling_statements,
     settings_statements,
     stacked,
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
-from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    Comparison,
-    CorrectedDifference,
-    JointDifference,
-    MetricDifference,
-    compare_corrected,
-    compare_joint,
-    compare_metrics,
-    holm,
-)
 
-Difference = MetricDifference | JointDifference | CorrectedDifference
+Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -54,7 +35,7 @@ class VariantComparison:
 
     name: str
     match: Match
-    comparison: Comparison  # of one response per question
+    comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
 
     def differences(self) -> dict[str, Difference]:
@@ -64,34 +45,57 @@ class VariantComparison:
 
 
 @dataclass(frozen=True, repr=False)
-class PairComparison(Shown):
-    """Two runs compared, the first minus the second.
+class PairComparison(MatchedRuns):
+    """Two runs compared, the first minus the second."""
 
-    Attributes
-    ----------
-    runs
-        Both.
-    options
-        How they were compared.
-    variants
-        Every metric under every variant.
-    joint, joint_over
-        The difference of joint RI, and the variants that it rests on: those in which both runs have RI with a standard
-        error. None and empty where they are fewer than two.
-    joint_corrected, corrected_over
-        The same of corrected RI.
-    repeats_ri
-        Whether both models are deterministic, so that the differences of both indices are the same.
-    """
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """What plugins add, by name: see `refusal_index.render.sections`."""
 
-    runs: tuple[ComparedRun, ...]
-    options: CompareOptions
-    variants: tuple[VariantComparison, ...]
-    joint: JointDifference | None
-    joint_over: tuple[str, ...]
-    joint_corrected: Difference | None
-    corrected_over: tuple[str, ...]
-    repeats_ri: bool
+    @cached_property
+    def variants(self) -> tuple[VariantComparison, ...]:
+        """Every metric under every variant."""
+        compared = []
+        for name, match in self.matches.items():
+            comparison = stats.compare_metrics(
+                *match.matrix.arrays,
+                penalty=self.options.penalty,
+                truthfulness_weights=self.options.truthfulness_weights,
+                **match.matrix.design,
+            )
+            corrected: Difference | None = None
+            if self.is_ri_corrected:
+                corrected = comparison[INDEX]
+            elif name in self.corrected_indices:
+                corrected = stats.compare_corrected(*self.corrected_indices[name])
+            compared.append(VariantComparison(name, match, comparison, corrected))
+        return tuple(compared)
+
+    @property
+    def joint_over(self) -> tuple[str, ...]:
+        """The variants that the joint RI rests on: those in which both runs have RI with a standard error, or none."""
+        return tuple(self.matches_with_index) if len(self.matches_with_index) > 1 else ()
+
+    @cached_property
+    def joint(self) -> stats.JointDifference | None:
+        """The difference of joint RI; None where there are fewer than two such variants."""
+        if not self.joint_over:
+            return None
+        arrays, design = stacked(self.matches_with_index)
+        return stats.compare_joint(*arrays, **design)
+
+    @property
+    def corrected_over(self) -> tuple[str, ...]:
+        """The variants that the joint corrected RI rests on, or none."""
+        if self.is_ri_corrected:
+            return self.joint_over
+        return tuple(self.estimated_indices) if len(self.estimated_indices) > 1 else ()
+
+    @cached_property
+    def joint_corrected(self) -> Difference | None:
+        """The difference of joint corrected RI; None where there are fewer than two such variants."""
+        if self.is_ri_corrected or not self.corrected_over:
+            return self.joint if self.is_ri_corrected else None
+        return stats.compare_corrected(*joint_corrected_indices(self.estimated_indices))
 
     @property
     def headline(self) -> Difference:
@@ -104,24 +108,17 @@ class PairComparison(Shown):
         return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
 
     @cached_property
-    def confidence(self) -> tuple[ScoreComparison, ...]:
-        """The methods that scored the answers of both; empty where there are none."""
-        level = self.options.confidence_level
-        return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
-
-    @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """What it says, by code: who is ahead, what it rests on, and what to know of its numbers."""
         named = len(self.variants) > 1
         return (
             self._conclusion(),
             *missing_statements(self.runs),
-            *(match_statement(self.runs, one.match, one.name if named else None) for one in self.variants),
-            *sampling_statements(self.variants[0].match, self.options),
+            *(self.match_statement(one.match, one.name if named else None) for one in self.variants),
+            *self.sampling_statements(self.variants[0].match),
             self._primary(),
             *self._about_corrected(),
             *self._reasons(),
-            *self._about_scores(),
             *settings_statements(self.runs),
         )
 
@@ -134,7 +131,7 @@ class PairComparison(Shown):
             (INDEX, self.joint, self.joint_over),
             (CORRECTED, self.joint_corrected, self.corrected_over),
         )
-        for name, joint, over in indices[:1] if self.repeats_ri else indices:
+        for name, joint, over in indices[:1] if self.is_ri_corrected else indices:
             if joint is not None:
                 yield name, self._place(over), joint
             yield from ((name, one.name, found) for one in self.variants if (found := one.differences().get(name)))
@@ -154,7 +151,7 @@ class PairComparison(Shown):
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
         family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
-        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
         return tuple(map(adjusted.get, given))
 
     def to_frame(self) -> pl.DataFrame:
@@ -173,10 +170,10 @@ class PairComparison(Shown):
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
         level = self.options.confidence_level
-        first, second = self.runs
+        first, second = self.labels
         return {
-            "first": first.label,
-            "second": second.label,
+            "first": first,
+            "second": second,
             "confidence_level": level,
             "joint": {
                 INDEX: _document(self.joint, level) if self.joint else None,
@@ -186,14 +183,13 @@ class PairComparison(Shown):
             "variants": [
                 {
                     "variant": variant.name,
-                    **match_document(self.runs, variant.match, self.options),
+                    **self.match_document(variant.match),
                     "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
                 }
                 for variant in self.variants
             ],
-            "confidence": plain(self.confidence),
-            "settings_that_differ": differing_settings(self.runs),
-            "missing": missing_document(self.runs),
+            **{name: plain(found) for name, found in self.sections.items()},
+            **self.shared_document(),
         }
 
     def _conclusion(self) -> Statement:
@@ -203,7 +199,7 @@ class PairComparison(Shown):
         if found.estimate is None or found.pvalue is None:
             return Statement("difference_unknown", "conclusion", {"reason": found.reason})
         turned = found.estimate < 0
-        first, second = (run.label for run in (self.runs[::-1] if turned else self.runs))
+        first, second = self.labels[::-1] if turned else self.labels
         low, high = found.confidence_interval(level).or_none()
         if turned and low is not None and high is not None:
             low, high = -high, -low
@@ -232,11 +228,11 @@ class PairComparison(Shown):
 
     def _about_corrected(self) -> Iterator[Statement]:
         """Say what the corrected index rests on, where it disagrees with RI, and whether the models differ in noise."""
-        if self.repeats_ri:
+        if self.is_ri_corrected:
             yield Statement("corrected_repeats_ri")
             return
         index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
-        if not isinstance(corrected, CorrectedDifference):
+        if not isinstance(corrected, stats.CorrectedDifference):
             return
         each = [
             {
@@ -246,10 +242,10 @@ class PairComparison(Shown):
                 "shared": one.corrected.n_shared,
             }
             for one in self.variants
-            if isinstance(one.corrected, CorrectedDifference)
+            if isinstance(one.corrected, stats.CorrectedDifference)
         ]
         yield Statement("corrected_ri", values={"each": each})
-        labels = [run.label for run in self.runs]
+        labels = self.labels
         if None not in (index.pvalue, corrected.pvalue) and ahead(index, alpha) != ahead(corrected, alpha):
             leads = [
                 {"run": {1: labels[0], -1: labels[1]}.get(ahead(one, alpha)), "pvalue": one.pvalue}
@@ -274,20 +270,13 @@ class PairComparison(Shown):
             for variant in self.variants
             for one in variant.comparison.differences
         )
-        first, second = (run.label for run in self.runs)
+        first, second = self.labels
         for (status, reason), names in grouped.items():
             values: dict[str, Any] = {"metrics": list(names), "reason": reason or "", "first": first, "second": second}
             values["power_divergence"] = without_error and INDEX in names
             yield Statement(
                 "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
             )
-
-    def _about_scores(self) -> Iterator[Statement]:
-        if self.confidence:
-            paired = sorted({one.paired for one in self.confidence}, reverse=True)
-            yield Statement("scores_compared", "scope", {"paired": paired})
-            if self.variants[0].match.matrix.design:
-                yield Statement("one_by_one", "scope")
 
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
@@ -301,52 +290,27 @@ def ahead(difference: Difference, alpha: float) -> int:
     return 1 if difference.estimate > 0 else -1
 
 
-def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
-    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
-    matches = matched_variants(runs, options.variant)
-    repeats = repeats_ri_of(runs, options.variant)
-    corrected = {} if repeats else corrected_by_variant(runs, matches, options.variant)
-    compared = []
-    for name, found in matches.items():
-        comparison = compare_metrics(
-            *found.matrix.arrays,
-            penalty=options.penalty,
-            truthfulness_weights=options.truthfulness_weights,
-            **found.matrix.design,
-        )
-        of_corrected = compare_corrected(*corrected[name]) if name in corrected else None
-        compared.append(VariantComparison(name, found, comparison, comparison[INDEX] if repeats else of_corrected))
-    joint: JointDifference | None = None
-    joint_corrected: Difference | None = None
-    over, corrected_over = tuple(defined_everywhere(matches)), tuple(all_defined(corrected))
-    if len(over) > 1:
-        arrays, design = stacked({name: matches[name] for name in over})
-        joint = compare_joint(*arrays, **design)
-    if repeats:
-        joint_corrected, corrected_over = joint, over
-    elif len(corrected_over) > 1:
-        joint_corrected = compare_corrected(*jointly({name: corrected[name] for name in corrected_over}))
-    return PairComparison(
-        tuple(runs),
-        options,
-        tuple(compared),
-        joint,
-        over if joint else (),
-        joint_corrected,
-        corrected_over if joint_corrected else (),
-        repeats,
-    )
+def compare_pair(
+    runs: Sequence[ComparedRun], options: CompareOptions, sections: Mapping[str, Any] | None = None
+) -> PairComparison:
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for.
+
+    - `sections`: what plugins add, by name: see `refusal_index.render.sections`.
+    """
+    compared = PairComparison(tuple(runs), options, sections or {})
+    _ = compared.variants  # raises here, not where it is shown
+    return compared
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
     """Return the number of either run."""
-    if isinstance(difference, MetricDifference):
+    if isinstance(difference, stats.MetricDifference):
         return difference.first, difference.second
     return difference.first.estimate, difference.second.estimate
 
 
 def _document(difference: Difference, level: float) -> dict[str, Any]:
-    if isinstance(difference, CorrectedDifference):
+    if isinstance(difference, stats.CorrectedDifference):
         questions = {
             "questions_first": difference.first.n_repeated,
             "questions_second": difference.second.n_repeated,
@@ -365,7 +329,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
-        "test": difference.method if isinstance(difference, MetricDifference) else None,
+        "test": difference.method if isinstance(difference, stats.MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }

@@ -23,7 +23,7 @@ from refusal_index.data.rates import never_forced
 from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
-from refusal_index.findings.comparison import VariantComparison, compare_pair
+from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
 from refusal_index.findings.gate_guards import (
@@ -52,61 +52,55 @@ GATE_VERSION = 2
 
 
 @dataclass(frozen=True)
-class GuardResult:
-    """A guard with what came of it."""
+class GuardResult(NamedGuard):
+    """A guard and its test."""
 
-    named: NamedGuard
     test: GuardTest
 
     @property
     def limit(self) -> Statement:
         """What the guard allows."""
-        guard = self.named.guard
-        values = {"limit": guard.limit, "higher": guard.higher_is_better, "margin": self.named.against_baseline}
+        values = {"limit": self.guard.limit, "higher": self.guard.higher_is_better, "margin": self.against_baseline}
         return Statement("guard_limit", "scope", values)
 
     @property
     def statement(self) -> Statement:
-        """What was decided of it."""
-        named, test, guard = self.named, self.test, self.named.guard
+        """Whether it holds."""
+        estimate, worst, verdict = self.guard.estimate, self.test.worst, self.test.verdict
+        if verdict == "pass":
+            code = "guard_within"
+        elif estimate is None or (verdict == "inconclusive" and worst is None):
+            is_single = self.guard.name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
+            undefined = "guard_undefined" if verdict == "fail" else "guard_unjudged"
+            code = "guard_not_sampled_twice" if is_single else undefined
+        elif verdict == "fail":
+            code = "guard_beyond"
+        else:
+            code = "guard_looks_beyond" if self.guard.room(estimate) < 0 else "guard_may_be_beyond"
         values = {
-            "metric": guard.name,
-            "margin": named.against_baseline,
-            "estimate": guard.estimate,
-            "worst": test.worst,
+            "metric": self.guard.name,
+            "margin": self.against_baseline,
+            "estimate": estimate,
+            "worst": worst,
             "limit": self.limit,
-            "pvalue": test.pvalue_holm,
-            "reason": named.reason,
+            "pvalue": self.test.pvalue_holm,
+            "reason": self.reason,
         }
-        if test.verdict == "pass":
-            return Statement("guard_within", "conclusion", values)
-        if guard.estimate is None or (test.verdict == "inconclusive" and test.worst is None):
-            if guard.name == CORRECTED and named.reason == NO_REPEATED_QUESTIONS:
-                return Statement("guard_not_sampled_twice", "conclusion", values)
-            return Statement("guard_undefined" if test.verdict == "fail" else "guard_unjudged", "conclusion", values)
-        if test.verdict == "fail":
-            return Statement("guard_beyond", "conclusion", values)
-        is_beyond = guard.room(guard.estimate) < 0
-        return Statement("guard_looks_beyond" if is_beyond else "guard_may_be_beyond", "conclusion", values)
+        return Statement(code, "conclusion", values)
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it, unrounded."""
-        guard, test = self.named.guard, self.test
+        """Return it as JSON holds it, unrounded."""
+        guard, test = self.guard, self.test
+        of_guard = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
+        of_test = ("worst", "best", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
         return {
-            "metric": self.named.guard.name,
-            "kind": "margin" if self.named.against_baseline else "bound",
-            "candidate": self.named.candidate,
-            "baseline": self.named.baseline,
-            "estimate": guard.estimate,
-            "limit": guard.limit,
-            "higher_is_better": guard.higher_is_better,
-            "worst": test.worst,
-            "best": test.best,
-            "pvalue_inside": test.pvalue_inside,
-            "pvalue_beyond": test.pvalue_beyond,
-            "pvalue_holm": test.pvalue_holm,
-            "verdict": test.verdict,
-            "reason": self.named.reason,
+            "metric": guard.name,
+            "kind": "margin" if self.against_baseline else "bound",
+            "candidate": self.candidate,
+            "baseline": self.baseline,
+            **of_guard,
+            **{name: getattr(test, name) for name in of_test},
+            "reason": self.reason,
         }
 
 
@@ -122,8 +116,8 @@ class GateResult(Shown):
         The runs; the last is None where there are fixed bounds only.
     guards
         Every guard with what came of it; none where nothing was judged, as between two looks.
-    policy, alpha
-        What was demanded, and the probability of error, of all looks together where there are several.
+    policy
+        What was demanded.
     variant, match
         What was judged; the match is None without a baseline, and pairs nothing where no grades are there to pair.
     missing
@@ -134,10 +128,9 @@ class GateResult(Shown):
     look
         At which look a candidate was judged that is judged while it is asked, or stopped early; else None, and between
         two looks.
-    within_look
-        Whether asking ended between two looks, where nothing is decided.
-    unasked
-        What kept the candidate from being asked up to its next look, where that was an error: nothing is judged then.
+    obstacle
+        Why nothing can be decided: too few grades, none that both runs share, or asking that ended before its next
+        look. None where the guards decide.
     """
 
     verdict: Verdict
@@ -145,28 +138,31 @@ class GateResult(Shown):
     baseline: ComparedRun | None
     guards: tuple[GuardResult, ...]
     policy: Policy
-    alpha: float
     variant: str | None
-    match: Match | None
-    questions: int
     missing: Mapping[str, float]
+    match: Match | None = None
+    questions: int = 0
     changed: tuple[ChangedQuestion, ...] = ()
     no_changes: str | None = None
     sampling: Mapping[str, Any] | None = None
     look: AtLook | None = None
-    within_look: bool = False
-    unasked: str | None = None
+    obstacle: Statement | None = None
+
+    @property
+    def alpha(self) -> float:
+        """The probability of error, of all looks together where there are several."""
+        return self.policy.alpha
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The runs that lack grades of more questions than the policy allows."""
-        return _too_many(self.missing, self.policy)
+        return _incomplete(self.missing, self.policy)
 
     @property
-    def is_judged(self) -> bool:
-        """Whether anything can be decided: at a look, and of grades enough that both runs share."""
-        paired = self.match is None or self.match.paired
-        return paired and not (self.incomplete or self.within_look or self.unasked)
+    def unasked(self) -> str | None:
+        """The error that kept the candidate from being asked up to its next look; None where there was none."""
+        is_unasked = self.obstacle is not None and self.obstacle.code == "unasked"
+        return self.obstacle.values["error"] if self.obstacle is not None and is_unasked else None
 
     @property
     def more_questions(self) -> int | None:
@@ -174,8 +170,8 @@ class GateResult(Shown):
 
         None where it is settled, where no number would, and where nothing can be decided.
         """
-        is_open = self.verdict == "inconclusive" and self.is_judged
-        times = times_to_settle([one.test for one in self.guards]) if is_open else None
+        is_open = self.verdict == "inconclusive" and self.obstacle is None
+        times = times_to_settle([guard.test for guard in self.guards]) if is_open else None
         return None if times is None else math.ceil((times - 1) * self.questions)
 
     @property
@@ -189,28 +185,18 @@ class GateResult(Shown):
         return (self._conclusion(), self._scope(), *self._notes())
 
     def _conclusion(self) -> Statement:
-        if self.unasked is not None:
-            return Statement("unasked", "conclusion", {"error": self.unasked})
-        if self.within_look:
-            return Statement("between_looks", "conclusion")
-        if self.incomplete:
-            values = {
-                "missing": [(name, self.missing[name]) for name in self.incomplete],
-                "limit": self.policy.max_missing,
-            }
-            return Statement("too_many_missing", "conclusion", values)
-        if not self.is_judged:
-            return Statement("too_few_shared", "conclusion")
-        decisive = [one.statement for one in self.guards if one.test.verdict == self.verdict]
+        if self.obstacle is not None:
+            return self.obstacle
         if self.verdict != "pass":
+            decisive = [guard.statement for guard in self.guards if guard.test.verdict == self.verdict]
             return Statement("guards", "conclusion", {"guards": decisive})
-        nearest = min(self.guards, key=lambda one: -(one.test.pvalue_inside or 0.0))
+        nearest = min(self.guards, key=lambda guard: -(guard.test.pvalue_inside or 0.0))
         return Statement("all_within", "conclusion", {"level": 1 - self.alpha, "nearest": nearest.statement})
 
     def _scope(self) -> Statement:
-        """Say what was compared with what."""
+        """State what was compared with what."""
         values = {"candidate": self.candidate.label, "variant": self.variant, "questions": self.questions}
-        if self.unasked is not None or self.within_look:
+        if self._was_not_looked_at:
             return Statement("nothing_judged", "scope", values)
         if self.baseline is None:
             return Statement("judged_by_bounds", "scope", values)
@@ -230,15 +216,19 @@ class GateResult(Shown):
         stop = None if self.baseline is None else Stop.read(self.baseline.about)
         if stop is not None:
             yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
-        if self.verdict == "inconclusive" and self.guards and self.is_judged:
+        if self.verdict == "inconclusive" and self.guards and self.obstacle is None:
             yield Statement("more_questions", values={"more": self.more_questions})
         missing = [(name, share) for name, share in self.missing.items() if share]
-        if missing and not self.within_look:
+        if missing and not self._was_not_looked_at:
             yield Statement("missing", "grave", {"missing": missing})
         if self.baseline is not None and self.guards:
             yield from settings_statements((self.candidate, self.baseline))
         if self.no_changes is not None and self.guards and not self.changed:
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
+
+    @property
+    def _was_not_looked_at(self) -> bool:
+        return self.obstacle is not None and self.obstacle.code in ("unasked", "between_looks")
 
     @property
     def why(self) -> str:
@@ -250,9 +240,9 @@ class GateResult(Shown):
         """Whether candidate and baseline are the same run, or copies of it."""
         if self.baseline is None:
             return False
-        ours, theirs = (run.about.get(RUN_ID) for run in (self.candidate, self.baseline))
-        places = [(run.source.resolve(), run.label) for run in (self.candidate, self.baseline)]
-        return places[0] == places[1] or (ours is not None and ours == theirs)
+        runs = (self.candidate, self.baseline)
+        ours, theirs = (run.about.get(RUN_ID) for run in runs)
+        return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (ours is not None and ours == theirs)
 
     @property
     def settings_that_differ(self) -> tuple[str, ...]:
@@ -314,46 +304,105 @@ def decide(
     check_reachable(policy, payoffs)
     if look is None:
         look = look_of(candidate.about, policy.alpha)
-    found = None if baseline is None else _compared(candidate, baseline, policy, payoffs)
-    names = {key: _variant(run, policy, found) for key, run in runs.items()}
-    rows = {key: run.variants[names[key]] for key, run in runs.items()}
-    for key, table in rows.items():
-        _check_forced(key, table)
+    pair, name = _matched(tuple(runs.values()), policy, payoffs)
+    variants = dict(zip(runs, pair.variants_compared[name], strict=True))
+    rows = {key: run.variants[variants[key]] for key, run in runs.items()}
+    compared = None if baseline is None else pair.variants[0]
+    is_paired = compared is not None and compared.match.paired
+    _check_answers(rows, is_paired=is_paired)
     if look is not None and rows["candidate"]["question_id"].n_unique() < look.n:
         within_look = True
-    margins = margin_guards(found, policy) if found and found.match.paired else ()
-    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
-    tests = judge_guards([one.guard for one in guards], policy.alpha, look) if guards else ()
-    asked = {key: run.asked.get(names[key], Asked()) for key, run in runs.items()}
+    asked = {key: run.asked.get(variants[key], Asked()) for key, run in runs.items()}
     if look is not None:
         asked["candidate"] = replace(asked["candidate"], questions=look.n)
     missing = {key: missing_share(table, asked[key]) for key, table in rows.items()}
     for key, share in _absent_shares(runs, rows, asked).items():
         missing[key] = max(missing[key], share)
-    unpaired = found is not None and not found.match.paired
-    if within_look or unpaired or _too_many(missing, policy):
-        tests = tuple(replace(one, verdict="inconclusive") for one in tests)
-    scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
-    shared = found.match.matrix.of_questions(found.match.matrix.shared).question_ids if found else ()
-    design = found.match.matrix.design if found else design_of(scored)
-    exact = all(is_deterministic(run.settings) for run in runs.values())
-    return GateResult(
+    obstacle = _obstacle(within_look, missing, policy, is_unpaired=compared is not None and not is_paired)
+    margins = margin_guards(compared, policy) if compared is not None and is_paired else ()
+    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
+    tests = judge_guards([named.guard for named in guards], policy.alpha, look) if guards else ()
+    if obstacle is not None:
+        tests = tuple(replace(test, verdict="inconclusive") for test in tests)
+    result = GateResult(
         verdict=verdict_of(tests),
         candidate=candidate,
         baseline=baseline,
-        guards=() if within_look else tuple(GuardResult(*one) for one in zip(guards, tests, strict=True)),
+        guards=() if within_look else tuple(map(_with_test, guards, tests)),
         policy=policy,
-        alpha=policy.alpha,
-        variant=found.name if found and any(names.values()) else names["candidate"],
-        match=found.match if found else None,
-        questions=len(shared) if found else scored.height,
+        variant=name if any(variants.values()) else None,
         missing=missing,
-        changed=most_changed(rows["candidate"], rows["baseline"], shared, exact) if found and not within_look else (),
-        no_changes=change_limit(rows["candidate"], rows["baseline"], shared, exact) if found else None,
-        sampling=describe(design, OWN_COLUMNS),
         look=None if within_look else look,
-        within_look=within_look,
+        obstacle=obstacle,
     )
+    if compared is None:
+        scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
+        return replace(result, questions=scored.height, sampling=describe(design_of(scored), OWN_COLUMNS))
+    matrix = compared.match.matrix
+    shared = matrix.of_questions(matrix.shared).question_ids
+    both = rows["candidate"], rows["baseline"], shared, all(is_deterministic(run.settings) for run in runs.values())
+    return replace(
+        result,
+        match=compared.match,
+        questions=len(shared),
+        changed=() if within_look else most_changed(*both),
+        no_changes=change_limit(*both),
+        sampling=describe(matrix.design, OWN_COLUMNS),
+    )
+
+
+def _with_test(guard: NamedGuard, test: GuardTest) -> GuardResult:
+    return GuardResult(**vars(guard), test=test)
+
+
+def _obstacle(
+    within_look: bool, missing: Mapping[str, float], policy: Policy, *, is_unpaired: bool
+) -> Statement | None:
+    """State why nothing can be decided; None where the guards decide."""
+    if within_look:
+        return Statement("between_looks", "conclusion")
+    if incomplete := _incomplete(missing, policy):
+        values = {"missing": [(name, missing[name]) for name in incomplete], "limit": policy.max_missing}
+        return Statement("too_many_missing", "conclusion", values)
+    return Statement("too_few_shared", "conclusion") if is_unpaired else None
+
+
+def _incomplete(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
+    """Name the runs that lack grades of more questions than the policy allows."""
+    return tuple(name for name, share in missing.items() if share > policy.max_missing)
+
+
+def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) -> tuple[PairComparison, str]:
+    """Match candidate and baseline by question, and name the one variant to judge by; a single run has its own."""
+    variant = None if len(runs) == 1 and runs[0].has_no_variants else policy.variant
+    options = CompareOptions(variant=variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
+    pair = PairComparison(runs, options)
+    names = list(pair.variants_compared)
+    if len(names) > 1:
+        raise OutcomeTableError(
+            f"variant: expected one prompt variant to judge by, got {', '.join(names)}; name the one nearest to your "
+            "product's prompt"
+        )
+    return pair, names[0]
+
+
+def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None:
+    """Raise OutcomeTableError where two runs were asked other questions, graded or not, or one was never forced."""
+    if len(rows) > 1 and not is_paired:
+        ours, theirs = (set(table["question_id"]) for table in rows.values())
+        shared, smaller = len(ours & theirs), min(len(ours), len(theirs))
+        if 2 * shared < smaller or not shared:
+            raise OutcomeTableError(
+                f"baseline: expected at least half of the {smaller:,} questions of the smaller run in both, got "
+                f"{shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; ask the "
+                "candidate what the baseline was asked"
+            )
+    for key, table in rows.items():
+        if never_forced(first_draws(table)):
+            raise OutcomeTableError(
+                f"{key}: expected answers to what was refused, got a first pass that nobody forced, which has no "
+                "index; ask for them with 'refusal-index force'"
+            )
 
 
 def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
@@ -373,19 +422,8 @@ def unjudged(
 
     It takes what `decide` takes, the variant that was to be asked, and what kept it from that.
     """
-    return GateResult(
-        "inconclusive",
-        candidate,
-        baseline,
-        guards=(),
-        policy=policy,
-        alpha=policy.alpha,
-        variant=variant,
-        match=None,
-        questions=0,
-        missing={},
-        unasked=unasked,
-    )
+    obstacle = Statement("unasked", "conclusion", {"error": unasked})
+    return GateResult("inconclusive", candidate, baseline, (), policy, variant, {}, obstacle=obstacle)
 
 
 def _absent_shares(
@@ -420,61 +458,3 @@ def _sample_of(run: ComparedRun) -> tuple[Any, ...] | None:
     return (
         (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed")) if isinstance(dataset, Mapping) else None
     )
-
-
-def _too_many(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
-    """Name the runs that lack grades of more questions than the policy allows."""
-    return tuple(name for name, share in missing.items() if share > policy.max_missing)
-
-
-def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy, payoffs: Payoffs) -> VariantComparison:
-    """Compare the candidate with the baseline under the one variant to judge by, question by question.
-
-    Where both were asked the same and lack the grades, nothing is paired.
-    """
-    options = CompareOptions(variant=policy.variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
-    pair = compare_pair((candidate, baseline), options)
-    if len(pair.variants) > 1:
-        raise _several([one.name for one in pair.variants])
-    (found,) = pair.variants
-    if not found.match.paired:
-        _check_same_questions(*(run.variants[_variant(run, policy, found)] for run in (candidate, baseline)))
-    return found
-
-
-def _check_same_questions(candidate: pl.DataFrame, baseline: pl.DataFrame) -> None:
-    """Raise OutcomeTableError where two runs were asked other questions, whether these have a grade or not."""
-    ours, theirs = (set(table["question_id"]) for table in (candidate, baseline))
-    shared = len(ours & theirs)
-    if 2 * shared < min(len(ours), len(theirs)) or not shared:
-        raise OutcomeTableError(
-            f"baseline: expected at least half of the {min(len(ours), len(theirs)):,} questions of the smaller run in "
-            f"both, got {shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; ask "
-            "the candidate what the baseline was asked"
-        )
-
-
-def _variant(run: ComparedRun, policy: Policy, found: VariantComparison | None) -> str | None:
-    """Return the variant of one run that is judged."""
-    if policy.variant is not None:
-        return None if run.has_no_variants else policy.variant
-    if len(run.variants) == 1:
-        return next(iter(run.variants))
-    if found is not None:
-        return found.name
-    raise _several([str(name) for name in run.variants])
-
-
-def _several(names: list[str]) -> OutcomeTableError:
-    return OutcomeTableError(
-        f"variant: expected one prompt variant to judge by, got {', '.join(names)}; name the one nearest to your "
-        "product's prompt"
-    )
-
-
-def _check_forced(which: str, table: Any) -> None:
-    if never_forced(first_draws(table)):
-        raise OutcomeTableError(
-            f"{which}: expected answers to what was refused, got a first pass that nobody forced, which has no index; "
-            "ask for them with 'refusal-index force'"
-        )

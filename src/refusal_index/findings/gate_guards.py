@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import contingency_table
 from refusal_index.data.run_json import is_deterministic
@@ -21,20 +22,12 @@ from refusal_index.findings.comparison import Difference, VariantComparison, bot
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
-from refusal_index.stats import (
-    ConfidenceInterval,
-    CorrectedDifference,
-    CorrectedRefusalIndexResult,
-    RefusalIndexResult,
-    metric_influence,
-    refusal_index,
-)
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
 
-Interval = Callable[[float], ConfidenceInterval]
+Interval = Callable[[float], stats.ConfidenceInterval]
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
@@ -58,24 +51,21 @@ class NamedGuard:
     reason: str | None  # why the number is undefined or at its boundary
 
 
-def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
+def margin_guards(compared: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
     """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline."""
-    matrix = found.match.matrix
+    matrix = compared.match.matrix
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in policy.margins.items():
         higher = not METRICS[name].lower_is_better
         limit = -margin if higher else margin
-        difference = found.differences().get(name)
+        difference = compared.differences().get(name)
         if difference is None:  # the corrected index of runs that were sampled once
             yield NamedGuard(Guard(name, None, limit, higher), True, None, None, NO_REPEATED_QUESTIONS)
             continue
-        candidate, baseline = both_numbers(difference)
-        pvalue, reason = None, difference.reason
-        if name in INDICES and difference.estimate is None and (none := _one_thing(refused, matrix.design)):
-            pvalue, reason = none
-        interval = _interval(name, difference, found.match)
-        guard = Guard(name, difference.estimate, limit, higher, interval, pvalue)
-        yield NamedGuard(guard, True, candidate, baseline, reason)
+        estimate = difference.estimate
+        pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
+        guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue)
+        yield NamedGuard(guard, True, *both_numbers(difference), reason)
 
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
@@ -86,13 +76,9 @@ def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: 
     refused, design = scored["refused"].to_numpy(), design_of(scored)
     for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
         for name, bound in bounds.items():
-            estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
-            pvalue = None
-            sampled = reason != NO_REPEATED_QUESTIONS
-            if name in INDICES and estimate is None and sampled and (none := _one_thing(refused, design)):
-                pvalue, reason = none
-            guard = Guard(name, estimate, bound, higher, interval, pvalue)
-            yield NamedGuard(guard, False, estimate, None, reason)
+            estimate, why, interval = _own_number(name, run, rows, table, payoffs)
+            pvalue, reason = _missing_index(name, estimate, why, refused, design)
+            yield NamedGuard(Guard(name, estimate, bound, higher, interval, pvalue), False, estimate, None, reason)
 
 
 def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Payoffs:
@@ -102,17 +88,16 @@ def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Pa
 
     - `compared`: the metrics that are compared.
     """
-    found: list[Any] = []
+    payoffs: list[Any] = []
     for metric, key, default in WEIGHED:
         stated = [run.about[key] for run in runs if key in run.about]
-        if metric in compared and any(one != stated[0] for one in stated):
-            told = " and ".join(map(str, stated))
+        if metric in compared and any(value != stated[0] for value in stated):
             raise OutcomeTableError(
-                f"{key}: expected the same in both runs to compare {metric}, got {told}; leave its margin out, or run "
-                "both with the same one"
+                f"{key}: expected the same in both runs to compare {metric}, got {' and '.join(map(str, stated))}; "
+                "leave its margin out, or run both with the same one"
             )
-        found.append(stated[0] if stated else default)
-    return checked_payoffs(*found)
+        payoffs.append(stated[0] if stated else default)
+    return checked_payoffs(*payoffs)
 
 
 def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
@@ -129,18 +114,18 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
                 )
 
 
-def _interval(name: str, difference: Difference, found: Match) -> Interval:
+def _interval(name: str, difference: Difference, match: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
     if difference.reason != "constant_difference" or difference.estimate is None:
         return difference.confidence_interval
-    if isinstance(difference, CorrectedDifference):
+    if isinstance(difference, stats.CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
     else:
-        influence = metric_influence(
-            *(array[:1] for array in found.matrix.arrays), metric=INDEX if name == CORRECTED else name
+        influence = stats.metric_influence(
+            *(array[:1] for array in match.matrix.arrays), metric=INDEX if name == CORRECTED else name
         )
-        widest, n = float(np.ptp(influence)), len(found.matrix.question_ids)
-    units, estimate = _independent(found.matrix.design, n), difference.estimate
+        widest, n = float(np.ptp(influence)), len(match.matrix.question_ids)
+    units, estimate = _independent(match.matrix.design, n), difference.estimate
     return lambda level: constant_interval(estimate, widest, units, level)
 
 
@@ -151,26 +136,37 @@ def _independent(design: Mapping[str, Any], n: int) -> int:
     return min(n, clusters, n if weight is None else int(effective_number(weight)))
 
 
-def _one_thing(refused: BoolMatrix, design: Mapping[str, Any]) -> tuple[float, str] | None:
-    """Tell whether a model refused nothing or everything, and how unlikely that is of one that hardly ever does."""
-    if not refused.size or refused.any() != refused.all():
-        return None
-    reason = ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
-    return pvalue_of_none(_independent(design, refused.size)), reason
+def _missing_index(
+    name: str, estimate: float | None, reason: str | None, refused: BoolMatrix, design: Mapping[str, Any]
+) -> tuple[float | None, str | None]:
+    """Return how unlikely it is that an acceptable model refuses nothing, or everything, and the reason for no number.
+
+    Of a number that exists, or that has another reason, there is no such p-value.
+    """
+    is_sampled = reason != NO_REPEATED_QUESTIONS
+    if name in INDICES and estimate is None and is_sampled and refused.size and refused.any() == refused.all():
+        return pvalue_of_none(_independent(design, refused.size)), ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+    return None, reason
 
 
 def _own_number(
     name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
 ) -> tuple[float | None, str | None, Interval]:
     """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
-    if name not in INDICES:
-        found = rate_or_score(name, table, payoffs, 0.9)
-        return found.estimate, found.reason, lambda level: _ends(name, table, payoffs, level)
-    index = refusal_index(table) if name == INDEX else corrected_indices([rows], [is_deterministic(run.settings)])[0]
-    return index.estimate, index.reason, index_interval(index)
+    if name in INDICES:
+        same = [is_deterministic(run.settings)]
+        index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
+        return index.estimate, index.reason, index_interval(index)
+
+    def interval(level: float) -> stats.ConfidenceInterval:
+        at_level = rate_or_score(name, table, payoffs, level)
+        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (at_level.low, at_level.high)))
+
+    rate = rate_or_score(name, table, payoffs, 0.9)
+    return rate.estimate, rate.reason, interval
 
 
-def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> Interval:
+def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndexResult) -> Interval:
     """Return the interval of an index by the error of both its ends.
 
     At the boundary one end may be 1 or -1, and the other then has all of the error.
@@ -178,12 +174,6 @@ def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> I
     if index.status == "ok":
         return index.confidence_interval
     return lambda level: index.confidence_interval((1 + level) / 2)
-
-
-def _ends(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> ConfidenceInterval:
-    found = rate_or_score(name, table, payoffs, level)
-    low, high = (float("nan") if end is None else end for end in (found.low, found.high))
-    return ConfidenceInterval(low, high)
 
 
 SHOWN = 10
@@ -238,18 +228,8 @@ def most_changed(
     changed = both.filter(pl.col("change") != 0).sort(
         pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
     )
-    return tuple(
-        ChangedQuestion(
-            question_id=row["question_id"],
-            question=row["question"],
-            baseline=row["cell_before"],
-            candidate=row["cell"],
-            draws_baseline=row["draws_before"],
-            draws_candidate=row["draws"],
-            change=row["change"],
-        )
-        for row in changed.head(most).iter_rows(named=True)
-    )
+    columns = ("question_id", "question", "cell_before", "cell", "draws_before", "draws", "change")
+    return tuple(ChangedQuestion(*row) for row in changed.select(columns).head(most).iter_rows())
 
 
 def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:

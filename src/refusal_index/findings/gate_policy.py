@@ -74,12 +74,17 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in TABLES:
-            _check_metrics(name, getattr(self, name))
-        for metric, margin in self.margins.items():
-            _check_margin(metric, margin)
-        _check_bounds(self.at_least, self.at_most)
-        _check_share("alpha", self.alpha, 0.5)
-        _check_share("max_missing", self.max_missing, 1, from_zero=True)
+            _check_numbers(name, getattr(self, name))
+        for metric in self.at_least:
+            if metric in self.at_most and self.at_least[metric] > self.at_most[metric]:
+                raise PolicyError(
+                    f"at_least, {metric}: expected no more than its at_most, {self.at_most[metric]:g}, got "
+                    f"{self.at_least[metric]:g}, which no number fulfils"
+                )
+        if not (_is_number(self.alpha) and 0 < self.alpha < 0.5):
+            raise PolicyError(f"alpha: expected a number above 0 and below 0.5, got {shortened(self.alpha)}")
+        if not (_is_number(self.max_missing) and 0 <= self.max_missing < 1):
+            raise PolicyError(f"max_missing: expected a number from 0 and below 1, got {shortened(self.max_missing)}")
         if self.variant is not None and not isinstance(self.variant, str):
             raise PolicyError(f"variant: expected the name of a prompt variant, got {shortened(self.variant)}")
         if self.metric not in INDICES:
@@ -135,19 +140,36 @@ def read_policy(path: Path) -> Policy:
     return Policy.of(document, str(path))
 
 
-def _check_metrics(name: str, given: object) -> None:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_numbers(name: str, given: object) -> None:
+    """Raise PolicyError unless a table of the policy holds a number that is possible for each of some metrics."""
     if not isinstance(given, Mapping):
         raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
-    for metric, value in given.items():
-        if metric not in METRICS:
+    for key, value in given.items():
+        if key not in METRICS:
             raise PolicyError(
-                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(metric)}"
-                f"{suggestion(_key_of(str(metric)), METRICS)}"
+                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(key)}"
+                f"{suggestion(_key_of(str(key)), METRICS)}"
             )
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
-        if METRICS[metric].setting is None:  # else the range depends on the run
-            _check_range(name, metric, value)
+        metric = METRICS[key]
+        if not _is_number(value):
+            raise PolicyError(f"{name}, {key}: expected a number, got {shortened(value)}")
+        low = 0 if name == "margins" else metric.low
+        least = -metric.high if name == "margins" else low  # a margin with a sign has an error of its own
+        if metric.setting is None and not least <= value <= metric.high:  # else the range depends on the run
+            per_cent = "; is it in per cent?" if abs(value) > metric.high == 1 else ""
+            raise PolicyError(
+                f"{name}, {key}: expected a number that it can be, from {low:g} to {metric.high:g}, got {value:g}"
+                f"{per_cent}"
+            )
+        if name == "margins" and value < 0:
+            raise PolicyError(
+                f"margins, {key}: expected by how much worse the candidate may be, a number from 0, got {value:g}; "
+                f"leave out the sign: {-value:g} allows that much"
+            )
 
 
 def _key_of(shown: str) -> str:
@@ -157,41 +179,6 @@ def _key_of(shown: str) -> str:
     ('correct_given_attempted', 'corrected_refusal_index', 'refusl_rate')
     """
     return {metric.label.casefold(): key for key, metric in METRICS.items()}.get(shown.casefold(), shown)
-
-
-def _check_range(name: str, metric: str, value: float) -> None:
-    high = METRICS[metric].high
-    low = 0 if name == "margins" else METRICS[metric].low
-    least = -high if name == "margins" else low  # of a sign that is wrong alone something better is said
-    if not least <= value <= high:
-        per_cent = "; is it in per cent?" if abs(value) > high == 1 else ""
-        raise PolicyError(
-            f"{name}, {metric}: expected a number that it can be, from {low:g} to {high:g}, got {value:g}{per_cent}"
-        )
-
-
-def _check_margin(metric: str, margin: float) -> None:
-    if margin < 0:
-        raise PolicyError(
-            f"margins, {metric}: expected by how much worse the candidate may be, a number from 0, got {margin:g}; "
-            f"leave out the sign: {-margin:g} allows that much"
-        )
-
-
-def _check_bounds(at_least: Mapping[str, float], at_most: Mapping[str, float]) -> None:
-    for metric in at_least:
-        if metric in at_most and at_least[metric] > at_most[metric]:
-            raise PolicyError(
-                f"at_least, {metric}: expected no more than its at_most, {at_most[metric]:g}, got "
-                f"{at_least[metric]:g}, which no number fulfils"
-            )
-
-
-def _check_share(name: str, value: object, below: float, from_zero: bool = False) -> None:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    if not 0 <= number < below or (number == 0 and not from_zero):
-        start = "from 0" if from_zero else "above 0"
-        raise PolicyError(f"{name}: expected a number {start} and below {below:g}, got {shortened(value)}")
 
 
 def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
@@ -208,22 +195,19 @@ def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
     stop, gated = Stop.read(about), GateLooks.read(about)
     if stop is not None:
         sizes, size = _sizes(stop.of, stop.looks), stop.asked
-        if sizes[stop.look - 1 : stop.look] != (size,):
-            raise _never_planned("stopped", f"{size:,} of {stop.of:,} questions at look {stop.look} of {stop.looks}")
+        is_planned = sizes[stop.look - 1 : stop.look] == (size,)
+        key, got = "stopped", f"{size:,} of {stop.of:,} questions at look {stop.look} of {stop.looks}"
     elif gated is not None:
         sizes = _sizes(gated.of, gated.looks)
-        if not sizes:
-            raise _never_planned("gate_looks", str(gated))
-        size = sizes[-1]
+        is_planned, size = bool(sizes), sizes[-1] if sizes else 0
+        key, got = "gate_looks", str(gated)
     else:
         return None
+    if not is_planned:
+        raise RunFolderError(f"run.json: about, {key}: expected where a look was planned, got {got}; restore the file")
     return AtLook(GroupSequential(sizes, alpha), size)
 
 
 def _sizes(questions: int, looks: int) -> tuple[int, ...]:
     """Return after how many questions each look is; none where nobody can have planned so many."""
     return GroupSequential.planned(questions, looks).sizes if looks <= MOST_LOOKS else ()
-
-
-def _never_planned(key: str, got: str) -> RunFolderError:
-    return RunFolderError(f"run.json: about, {key}: expected where a look was planned, got {got}; restore the file")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import never_forced, too_many_missing
 from refusal_index.data.run_json import is_deterministic
@@ -25,15 +27,8 @@ from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe, first_d
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.sensitivity import missing_ranges
+from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    TRUTHFULNESS_WEIGHTS,
-    Adjustment,
-    CorrectedRefusalIndexResult,
-    SamplingDesign,
-    joint_corrected_refusal_index,
-    refusal_index,
-)
 from refusal_index.stats.baseline import Weights
 from refusal_index.stats.design import FEW_CLUSTERS, tables_of_rows
 
@@ -44,65 +39,127 @@ class CompareOptions:
 
     variant: str | None = None  # the only variant to compare; None for every variant that the runs share
     metric: str = INDEX  # what to rank by
-    adjustment: Adjustment = "max-t"  # how a ranking allows for many comparisons
+    adjustment: stats.Adjustment = "max-t"  # how a ranking allows for many comparisons
     # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
     confidence_level: float = 0.95  # of every interval
     seed: int = 0  # of the simulation behind max-t
     sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
 
 
-def repeats_ri_of(runs: Sequence[ComparedRun], variant: str | None) -> bool:
-    """Whether the corrected index of every run, under each variant that is compared, is RI."""
-    chosen = _variants_compared(runs, variant).values()
-    tables = [run.variants[one] for names in chosen for run, one in zip(runs, names, strict=True)]
-    return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in runs))
+@dataclass(frozen=True, repr=False)
+class MatchedRuns(Shown):
+    """Runs and the questions that they share, by variant: what a comparison and a ranking rest on."""
+
+    runs: tuple[ComparedRun, ...]
+    options: CompareOptions  # how they are compared
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the runs."""
+        return [run.label for run in self.runs]
+
+    @cached_property
+    def variants_compared(self) -> Mapping[str, tuple[str | None, ...]]:
+        """The variant of each run, by the name under which they are compared."""
+        return _variants_compared(self.runs, self.options.variant)
+
+    @cached_property
+    def matches(self) -> Mapping[str, Match]:
+        """The questions of each variant to compare."""
+        return matched_variants(self.runs, self.options.variant)
+
+    @cached_property
+    def matches_with_index(self) -> Mapping[str, Match]:
+        """Those in which every run has an index with a standard error: a joint index of each run rests on these."""
+        return {name: match for name, match in self.matches.items() if all(_statuses(match) == "ok")}
+
+    @cached_property
+    def is_ri_corrected(self) -> bool:
+        """Whether the corrected index of every run, under each variant that is compared, is RI."""
+        chosen = self.variants_compared.values()
+        tables = [run.variants[name] for names in chosen for run, name in zip(self.runs, names, strict=True)]
+        return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in self.runs))
+
+    @cached_property
+    def corrected_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
+        """The corrected index of each run, by variant, of the variants in which every run has repeated samples."""
+        tables = [
+            _matched(run.variants[variant], match)
+            for name, match in self.matches.items()
+            for run, variant in zip(self.runs, self.variants_compared[name], strict=True)
+        ]
+        deterministic = [is_deterministic(run.settings) for run in self.runs] * len(self.matches)
+        results = iter(corrected_indices(tables, deterministic))
+        by_variant = {name: tuple(next(results) for _ in self.runs) for name in self.matches}
+        return {name: each for name, each in by_variant.items() if all(map(is_defined, each))}
+
+    @property
+    def estimated_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
+        """Those of the corrected indices that every run has."""
+        return {
+            name: each
+            for name, each in self.corrected_indices.items()
+            if all(index.estimate is not None for index in each)
+        }
+
+    def match_document(self, match: Match) -> dict[str, Any]:
+        """Return on which questions a comparison rests, and how they were sampled, as JSON holds it."""
+        return {
+            "paired": match.paired,
+            "questions": len(match.matrix.question_ids),
+            "left_out": dict(zip(self.labels, match.left_out, strict=True)),
+            "sampling": describe(match.matrix.design, self.options.sampling),
+        }
+
+    def shared_document(self) -> dict[str, Any]:
+        """Return in which settings the runs differ, and which range of the index missing questions leave, as JSON."""
+        missing = {
+            run.label: {variant or "all": asdict(one) for variant, one in missing_ranges(run.variants).items()}
+            for run in self.runs
+        }
+        return {"settings_that_differ": differing_settings(self.runs), "missing": missing}
+
+    def match_statement(self, match: Match, variant: str | None) -> Statement:
+        """State on which questions a comparison rests; of one variant, where there are several."""
+        if match.paired:
+            left_out = [(label, count) for label, count in zip(self.labels, match.left_out, strict=True) if count]
+            values = {"variant": variant, "questions": len(match.matrix.question_ids), "left_out": left_out}
+            return Statement("matched", "scope", values)
+        own = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
+        shared = int(match.matrix.shared.sum())
+        values = {"variant": variant, "shared": shared, "own": own}
+        return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "grave", values)
+
+    def sampling_statements(self, match: Match) -> Iterator[Statement]:
+        """State which clusters and weights intervals and p-values allow for."""
+        sampling = describe(match.matrix.design, self.options.sampling)
+        if sampling is not None and sampling["cluster"] is not None:
+            few = sampling["clusters"] < FEW_CLUSTERS
+            values = {"clusters": sampling["clusters"], "column": sampling["cluster"]}
+            yield Statement("clusters", "grave" if few else "scope", {**values, "limit": FEW_CLUSTERS, "few": few})
+        if sampling is not None and sampling["weight"] is not None:
+            values = {"column": sampling["weight"], "worth": sampling["effective_by_weight"]}
+            yield Statement("weights", "scope", values)
 
 
-CorrectedByVariant = Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]
-"""The corrected index of each run, by variant, all over the same columns."""
-
-
-def corrected_by_variant(
-    runs: Sequence[ComparedRun], matches: Mapping[str, Match], variant: str | None
-) -> CorrectedByVariant:
-    """Estimate the corrected index of every run, under each variant in which all have repeated draws."""
-    chosen = _variants_compared(runs, variant)
-    tables = {
-        name: [_matched(run.variants[one], matches[name]) for run, one in zip(runs, chosen[name], strict=True)]
-        for name in matches
-    }
-    alike = [is_deterministic(run.settings) for run in runs]
-    results = iter(corrected_indices([one for each in tables.values() for one in each], alike * len(tables)))
-    found = {name: tuple(next(results) for _ in runs) for name in tables}
-    return {name: each for name, each in found.items() if all(map(is_defined, each))}
-
-
-def _matched(outcomes: pl.DataFrame, found: Match) -> pl.DataFrame:
+def _matched(outcomes: pl.DataFrame, match: Match) -> pl.DataFrame:
     """Keep the questions that the comparison rests on."""
-    return outcomes.filter(pl.col("question_id").is_in(found.matrix.question_ids)) if found.paired else outcomes
+    return outcomes.filter(pl.col("question_id").is_in(match.matrix.question_ids)) if match.paired else outcomes
 
 
-def all_defined(corrected: CorrectedByVariant) -> CorrectedByVariant:
-    """Keep the variants in which every run has a corrected index."""
-    return {name: each for name, each in corrected.items() if all(one.estimate is not None for one in each)}
+def _statuses(match: Match) -> np.ndarray:
+    design = stats.SamplingDesign.of(len(match.matrix.question_ids), **match.matrix.design)
+    arrays = match.matrix.arrays if design is None else design.taking_part(match.matrix.arrays)
+    return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
-def jointly(corrected: CorrectedByVariant) -> list[CorrectedRefusalIndexResult]:
-    """Return one index of each run over all variants."""
-    return [joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
-
-
-def defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
-    """Keep the variants in which every run has an index with a standard error: joint indices then rest on the same."""
-    return {name: found for name, found in matches.items() if all(_statuses(found) == "ok")}
-
-
-def _statuses(found: Match) -> np.ndarray:
-    design = SamplingDesign.of(len(found.matrix.question_ids), **found.matrix.design)
-    arrays = found.matrix.arrays if design is None else design.taking_part(found.matrix.arrays)
-    return np.array([refusal_index(table).status for table in tables_of_rows(arrays, design)])
+def joint_corrected_indices(
+    corrected: Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]],
+) -> list[stats.CorrectedRefusalIndexResult]:
+    """Return one corrected index of each run over all variants."""
+    return [stats.joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
@@ -140,38 +197,18 @@ def _beside(runs: Sequence[ComparedRun], variant: str | None) -> tuple[str | Non
 
 def stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
     """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
-    ids = {
-        q: column for column, q in enumerate(dict.fromkeys(q for m in matches.values() for q in m.matrix.question_ids))
-    }
-    runs = len(next(iter(matches.values())).matrix.refused)
-    stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
+    matrices = [match.matrix for match in matches.values()]
+    questions = dict.fromkeys(question for matrix in matrices for question in matrix.question_ids)
+    ids = {question: column for column, question in enumerate(questions)}
+    stacked = [np.zeros((len(matrices[0].refused), len(matrices), len(ids)), bool) for _ in range(3)]
     design: dict[str, Any] = {}
-    for row, found in enumerate(matches.values()):
-        columns = [ids[question] for question in found.matrix.question_ids]
-        for whole, part in zip(stacked, found.matrix.arrays, strict=True):
+    for row, matrix in enumerate(matrices):
+        columns = [ids[question] for question in matrix.question_ids]
+        for whole, part in zip(stacked, matrix.arrays, strict=True):
             whole[:, row, columns] = part
-        for name, values in found.matrix.design.items():
+        for name, values in matrix.design.items():
             design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
     return tuple(stacked), design
-
-
-def missing_document(runs: Sequence[ComparedRun]) -> dict[str, dict[str, Any]]:
-    """Give the range of the index that missing questions leave, by run and variant, where there are any."""
-    return {
-        run.label: {variant or "all": asdict(one) for variant, one in missing_ranges(run.variants).items()}
-        for run in runs
-    }
-
-
-def match_document(runs: Sequence[ComparedRun], found: Match, options: CompareOptions) -> dict[str, Any]:
-    """Say on which questions a comparison rests, and how they were sampled."""
-    left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
-    return {
-        "paired": found.paired,
-        "questions": len(found.matrix.question_ids),
-        "left_out": left_out,
-        "sampling": describe(found.matrix.design, options.sampling),
-    }
 
 
 def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
@@ -194,30 +231,6 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
         if missing:
             values = {"run": run.label, "missing": missing, "many": many}
             yield Statement("missing_grades", "grave" if many else "note", values)
-
-
-def match_statement(runs: Sequence[ComparedRun], found: Match, variant: str | None) -> Statement:
-    """Say on which questions a comparison rests; of one variant, where there are several."""
-    labels = [run.label for run in runs]
-    if found.paired:
-        left_out = [(label, count) for label, count in zip(labels, found.left_out, strict=True) if count]
-        questions = len(found.matrix.question_ids)
-        return Statement("matched", "scope", {"variant": variant, "questions": questions, "left_out": left_out})
-    own = list(zip(labels, found.matrix.scored.sum(axis=1).tolist(), strict=True))
-    shared = int(found.matrix.shared.sum())
-    values = {"variant": variant, "shared": shared, "own": own}
-    return Statement("partly_shared" if len(runs) > 2 or shared else "unpaired", "grave", values)
-
-
-def sampling_statements(found: Match, options: CompareOptions) -> Iterator[Statement]:
-    """Say which clusters and weights intervals and p-values allow for."""
-    sampling = describe(found.matrix.design, options.sampling)
-    if sampling is not None and sampling["cluster"] is not None:
-        few = sampling["clusters"] < FEW_CLUSTERS
-        values = {"clusters": sampling["clusters"], "column": sampling["cluster"], "limit": FEW_CLUSTERS, "few": few}
-        yield Statement("clusters", "grave" if few else "scope", values)
-    if sampling is not None and sampling["weight"] is not None:
-        yield Statement("weights", "scope", {"column": sampling["weight"], "worth": sampling["effective_by_weight"]})
 
 
 def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from refusal_index import entry_points
 from refusal_index.models.requests import Client
 from refusal_index.models.settings import RequestSettings
-from refusal_index.protocol import Message, about_tokens
+from refusal_index.protocol import Message, Role, about_tokens
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,13 +74,35 @@ class ModelProvider(Protocol):
         raise NotImplementedError(f"{model} shows no hidden states of {len(conversations)} conversations")
 
 
+class OtherModels(Protocol):
+    """Provides every model that no other client serves, such as ``openai/gpt-4.1``; the hook ``other_models``."""
+
+    def check_name(self, name: str) -> None:
+        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+
+    def make_client(self, role: Role, name: str, given: object, settings: RequestSettings) -> Client:
+        """Return what sends requests to a model of that name, or to `given`, a model in memory.
+
+        Raises
+        ------
+        ModelError
+            If the model cannot be asked.
+        """
+
+
+def other_models() -> OtherModels:
+    """Return the provider of all other models. Its import takes a second."""
+    found: OtherModels = entry_points.hook("other_models")
+    return found
+
+
 def provider_of(name: str) -> tuple[ModelProvider | None, str]:
     """Find the provider of a model among the plugins, and what it calls the model.
 
     Returns
     -------
     provider
-        None for the models of all other providers, which OpenAI's client or Inspect asks.
+        None for the models of all other providers, which OpenAI's client or `other_models` asks.
     model
         The part of the name after the slash.
     """

@@ -40,17 +40,13 @@ def guard_table(found: GateResult) -> Table:
     return Table.of(columns, map(_cells, found.guards), left=("guard", "verdict"))
 
 
-def _cells(one: GuardResult) -> Iterator[str]:
-    named, test = one.named, one.test
-    is_known = named.guard.estimate is not None and test.pvalue_beyond is not None
-    yield METRICS[named.guard.name].column
-    yield from (number(named.baseline), number(named.candidate))
-    yield from (
-        (signed(named.guard.estimate), signed(test.worst))
-        if named.against_baseline
-        else (UNDEFINED, number(test.worst))
-    )
-    yield from (sentence(one.limit), pvalue(test.pvalue_holm) if is_known else UNDEFINED, test.verdict)
+def _cells(row: GuardResult) -> Iterator[str]:
+    estimate, test = row.guard.estimate, row.test
+    is_known = estimate is not None and test.pvalue_beyond is not None
+    yield METRICS[row.guard.name].column
+    yield from (number(row.baseline), number(row.candidate))
+    yield from ((signed(estimate), signed(test.worst)) if row.against_baseline else (UNDEFINED, number(test.worst)))
+    yield from (sentence(row.limit), pvalue(test.pvalue_holm) if is_known else UNDEFINED, test.verdict)
 
 
 def changed_table(found: GateResult) -> Table:

@@ -94,9 +94,9 @@ def to_junit(found: GateResult) -> bytes:
 
 def _name(one: GuardResult) -> str:
     """Return a name that no other guard has: of several cases with the same one some readers show the first."""
-    if one.named.against_baseline:
-        return one.named.guard.name
-    return f"{one.named.guard.name} {'at least' if one.named.guard.higher_is_better else 'at most'}"
+    if one.against_baseline:
+        return one.guard.name
+    return f"{one.guard.name} {'at least' if one.guard.higher_is_better else 'at most'}"
 
 
 def _case(name: str, verdict: str, told: str) -> TestCase:
@@ -111,7 +111,7 @@ def _case(name: str, verdict: str, told: str) -> TestCase:
 
 
 def _told(one: GuardResult) -> str:
-    guard = one.named.guard
+    guard = one.guard
     number = "not defined" if guard.estimate is None else signed(guard.estimate)
     return f"{METRICS[guard.name].column}: {number}, allowed {sentence(one.limit)} ({one.test.verdict})"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
 from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.planning import CorrectedPlan, PairPlan, PlanOptions, ScenarioPlan
+from refusal_index.findings.planning import PairPlan, PlanOptions, RunPlan
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
 from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import Block, Table
@@ -22,34 +22,29 @@ from refusal_index.render.format import (
     title,
 )
 from refusal_index.render.sentences import phrase, sentence
-from refusal_index.stats import MisgradingRange, PredictionPowered
+from refusal_index.stats import MisgradingRange, PredictionPowered, RepeatPlan, SamplePlan
 
 
-def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
-    """Yield what a run of one model takes."""
-    rows = (
-        (
-            *(f"{one.n:,}", number(one.half_width), f"{one.forced_requests:,.0f}"),
-            *(
-                number(one.smallest_expected_cell, 1),
-                sentence(Statement("few_expected", "grave")) if one.reason else "",
-            ),
-        )
-        for one in plan.sizes
-        if one.half_width is not None
-    )
-    columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
-    return _plan_blocks(plan.statements(options), Table.of(columns, rows, left=("",)))
-
-
-def _plan_blocks(statements: Sequence[Statement], sizes: Table) -> Iterator[Block]:
-    """Yield what is expected, and set in below it the sizes and all else."""
-    yield sentence(statements[0])
-    for one in statements[1:]:
-        yield f"  {sentence(one)}"
-        if one.code == "half_widths":
-            yield sizes
+def plan_blocks(name: str, plan: RunPlan, options: PlanOptions) -> Iterator[Block]:
+    """Yield what a run of one model takes: what is expected, and set in below it the sizes and all else."""
+    columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
+    if plan.slopes is None:
+        columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
+    rows = (_size_row(size) for size in plan.sizes if size.half_width is not None)
+    for place, statement in enumerate(plan.statements(name, options)):
+        yield f"{'  ' if place else ''}{sentence(statement)}"
+        if statement.code == "half_widths":
+            yield Table.of(columns, rows, left=("",))
     yield ""
+
+
+def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
+    yield f"{size.n:,}"
+    if isinstance(size, RepeatPlan):
+        yield from (f"{size.repeated:,}", f"{size.requests:,.0f}", number(size.half_width))
+    else:
+        yield from (number(size.half_width), f"{size.forced_requests:,.0f}", number(size.smallest_expected_cell, 1))
+        yield sentence(Statement("few_expected", "grave")) if size.reason else ""
 
 
 def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
@@ -70,17 +65,6 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     rows = (_apart_row(name, plan) for name, plan in plans.items())
     yield from ("", Table.of(columns, rows, left=("variant",)), "")
     yield sentence(Statement("post_hoc_power", "grave"))
-
-
-def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> Iterator[Block]:
-    """Yield what the interval of the corrected index takes."""
-    rows = (
-        (f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", number(plan.half_width))
-        for plan in found.sizes
-        if plan.half_width is not None
-    )
-    columns = ("questions", "of them sampled twice", "requests", "corrected RI +-")
-    return _plan_blocks(found.statements(name, options), Table.of(columns, rows))
 
 
 def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:

@@ -1,8 +1,10 @@
-"""A summary as text: one row a variant, then the caveats."""
+"""A summary as JSON, as numbers by name, and as text: one row a variant, then the caveats."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,8 +17,8 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
 from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.confidence import measures_blocks
 from refusal_index.render.format import NOT_KNOWN, UNDEFINED, count, interval_of, number, percent, span, title
+from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import sentence
 
 SUMMARY_VERSION = 3
@@ -34,7 +36,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
-        "confidence": plain(summary.confidence),
+        **{name: plain(found) for name, found in summary.sections.items()},
     }
 
 
@@ -67,6 +69,86 @@ def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
     }
 
 
+POOLED = "pooled"
+"""Names the variant of an estimate that is joint over all variants."""
+
+UNNAMED = "all"
+"""Names the variant where a table names none, as in the report."""
+
+TRANSPARENT = ("variants", "metrics", "estimate")
+"""Levels of a summary that are left out of names: the estimate of a metric has the name of the metric."""
+
+IDENTIFYING = ("variant", "method", "pass", "name", "rule", "family", "code")
+"""What distinguishes the items of a list, where they have some of these."""
+
+UNSAFE = re.compile(r"[^A-Za-z0-9_. -]+")
+"""Characters that some tracker of experiments refuses in a name; the slash separates levels."""
+
+MAX_NAME_PART = 60
+
+
+def numbers(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return every number of a summary as JSON holds it by name, in its order; undefined numbers are left out.
+
+    Those of warnings are left out too: they repeat others.
+
+    >>> ri = {"estimate": 0.4, "low": 0.1, "high": None, "status": "ok"}
+    >>> numbers({"penalty": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
+    {'penalty': 1.0, 'low/n': 60.0, 'low/refusal_index': 0.4, 'low/refusal_index/low': 0.1}
+    """
+    named: dict[str, float] = {}
+    for parts, value in _numbers(document, ()):
+        name, repeats = "/".join(parts), 1
+        while name in named:
+            repeats += 1
+            name = f"{'/'.join(parts)}_{repeats}"
+        named[name] = value
+    return named
+
+
+def _numbers(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key != "warnings":
+                yield from _numbers(item, parts if key in TRANSPARENT else (*parts, name_part(str(key))))
+    elif isinstance(value, list | tuple):
+        for position, item in enumerate(value):
+            yield from _numbers(item, (*parts, *_item_name(item, position, parts)))
+    elif (finite := finite_number(value)) is not None:
+        yield parts, finite
+
+
+def _item_name(item: Any, position: int, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the name of an item of a list: what distinguishes it from the others, else its position."""
+    if not isinstance(item, Mapping):
+        return (str(position),)
+    if parts == ():
+        return (name_part(str(item.get("variant") or UNNAMED)),)
+    if parts == (POOLED,) and position == 0:
+        return ()  # a run has one model, and so one joint estimate
+    return tuple(name_part(item[key]) for key in IDENTIFYING if isinstance(item.get(key), str)) or (str(position),)
+
+
+def name_part(text: str) -> str:
+    """Return a text as a part of a name that every tracker of experiments accepts.
+
+    >>> name_part("my/prompt"), name_part("..")
+    ('my_prompt', '_')
+    """
+    return UNSAFE.sub("_", text).lstrip(". ")[:MAX_NAME_PART].rstrip(" ") or "_"
+
+
+def finite_number(value: Any) -> float | None:
+    """Return a number of a document as a float; None for anything else, and for a number that no float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        as_float = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return as_float if math.isfinite(as_float) else None
+
+
 RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and one.name not in (INDEX, CORRECTED))
 """The metrics with a column after the index."""
 
@@ -78,7 +160,7 @@ STEPS = ("forced for all", "of another draw")
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what is lacking, all variants, what they show together, what repeated draws add, remarks, and scores."""
+    """Yield what is lacking, all variants, what they show together, repeated draws, remarks, and sections."""
     lacks = lacking(summary)
     if lacks is not None:
         yield from (sentence(lacks), "")
@@ -90,9 +172,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     for variant in summary.variants:
         for one in remarks(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(one)}")
-    yield from measures_blocks(summary.confidence)
-    if summary.confidence and summary.is_sampled:
-        yield from ("", sentence(Statement("one_by_one", "scope")))
+    for section in report_sections():
+        yield from section.summary_blocks(summary)
 
 
 def summary_table(summary: Summary) -> Table:

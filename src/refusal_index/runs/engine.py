@@ -34,7 +34,7 @@ from refusal_index.models.functions import (
     is_function_name,
     plain_request,
 )
-from refusal_index.models.providers import provider_of
+from refusal_index.models.providers import other_models, provider_of
 from refusal_index.models.requests import (
     Client,
     ModelError,
@@ -519,17 +519,14 @@ def client_for(role: Role, name: str, given: object, settings: Settings) -> Clie
         return Client(
             send, lambda error: classify_function_error(error, name), IN_PROCESS_CONCURRENCY, is_checked=False
         )
-    # Each client is imported where it is needed: Inspect takes a second, OpenAI's client half of one.
     if given is None and name.startswith(f"{COMPATIBLE}/"):
-        from refusal_index.models.openai_client import openai_client  # noqa: PLC0415
+        from refusal_index.models.openai_client import openai_client  # noqa: PLC0415 - takes half a second
 
         return openai_client(name, settings)
     provider, model = provider_of(name)
     if given is None and provider is not None:
         return provider.client(model, settings)
-    from refusal_index.models.inspect.client import inspect_client  # noqa: PLC0415
-
-    return inspect_client(role, name, given, settings)
+    return other_models().make_client(role, name, given, settings)
 
 
 class DirectEngine:

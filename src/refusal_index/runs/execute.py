@@ -8,7 +8,7 @@ questions, records that it stopped, and continues when it is run with another en
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -39,7 +39,6 @@ from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.results import UnfinishedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
-from refusal_index.runs.tracking import tracked
 from refusal_index.runs.writing import Run, write_results
 from refusal_index.stats import GroupSequential
 
@@ -92,7 +91,7 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
         is_pending = plan.pending(store) or plan.asked_again(store)
     # A wrong name or a missing key is reported before a folder is made.
     engine = engine_of(settings.sending.engine)(settings, plan.names, plan.objects) if is_pending else None
-    with tracked(plan, progress) as tracking, folder.lock():
+    with tracked(plan, progress) as (report, watch), folder.lock():
         is_new = not folder.run_json.exists()
         folder.create_or_resume(plan.identity, about=plan.about)
         until = None if settings.stopping.until is None else settings.stopping.until.to_document()
@@ -108,9 +107,23 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
                 budget.count_earlier(folder.path, store.paid(), plan.prices)
             pending = plan.pending(store)
             finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
-            tracking(Opened(finished, note_on(settings.sending, plan.graders) if engine else None))
-            tracking.watch(store)
-            yield OpenRun(plan, store, engine, tracking, budget)
+            report(Opened(finished, note_on(settings.sending, plan.graders) if engine else None))
+            watch(store)
+            yield OpenRun(plan, store, engine, report, budget)
+
+
+StoreWatcher = Callable[[ReplyStore], None]
+"""Is called with the store of a run once it is open."""
+
+Tracked = AbstractContextManager[tuple[Progress, StoreWatcher]]
+
+
+def tracked(plan: Plan, progress: Progress) -> Tracked:
+    """Have the trackers that a run's settings name follow it while the block runs, which closes its folder."""
+    if not plan.settings.log_to:
+        return nullcontext((progress, lambda _store: None))
+    following: Tracked = entry_points.hook("trackers").tracked(plan, progress)
+    return following
 
 
 def _check_own(plan: Plan, store: ReplyStore) -> None:
@@ -158,7 +171,7 @@ class Outstanding(Protocol):
 
 def outstanding() -> Outstanding:
     """Return the hook that knows of outstanding requests."""
-    found: Outstanding = entry_points.load(entry_points.own("hooks")["outstanding"])
+    found: Outstanding = entry_points.hook("outstanding")
     return found
 
 

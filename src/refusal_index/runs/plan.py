@@ -21,7 +21,7 @@ from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import PREFIX, FunctionError, is_function_name, load_function, source_sha256
-from refusal_index.models.providers import provider_of
+from refusal_index.models.providers import other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -49,7 +49,6 @@ from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
-from refusal_index.runs.trackers import is_installed, not_installed
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
@@ -382,7 +381,8 @@ def prepare(
     RefusalIndexError
         If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
     """
-    check_trackers(settings)
+    if settings.log_to:
+        entry_points.hook("trackers").check_trackers(settings.log_to)
     prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
@@ -535,18 +535,6 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
         ) from error
 
 
-def check_trackers(settings: Settings) -> None:
-    """Raise SettingError if a tracker is unknown or not installed: before anything is asked.
-
-    >>> check_trackers(Settings.of(log_to="wandbb"))
-    Traceback (most recent call last):
-    refusal_index.models.settings.SettingError: log_to: expected one of mlflow, wandb, got 'wandbb'; did you mean ...
-    """
-    for name in settings.log_to:
-        if not is_installed(name):
-            raise SettingError(f"{{log_to}}: {not_installed(name)}")
-
-
 def placement_of(settings: Settings) -> Placement:
     """Return where the instruction stands.
 
@@ -680,13 +668,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
     elif (plugin := provider_of(name)[0]) is not None:
         plugin.check(rest)
     else:
-        from refusal_index.models.inspect.provider import (  # noqa: PLC0415 - Inspect's names
-            provider_names,
-            resolve_model,
-        )
-
-        if not rest or provider not in provider_names():
-            resolve_model(name)  # says what is wrong with it
+        other_models().check_name(name)
 
 
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:

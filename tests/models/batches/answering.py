@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.models.failures import Failure, classify_error
 from refusal_index.models.requests import ModelRequest, Response
+from refusal_index.plugins.batches.pending import Pending, QuestionState
 from refusal_index.protocol import (
     Completion,
     Conversation,
@@ -41,6 +42,11 @@ REPLIES = (
 VERDICTS = (("A", StopReason.STOP), ("B", StopReason.STOP), ("C", StopReason.STOP), ("who knows", StopReason.STOP))
 
 Said = tuple[str, StopReason]
+
+
+def pending_of(states: Iterable[QuestionState], *, singly: bool = False) -> list[Pending]:
+    """Return all requests that are pending."""
+    return [pending for state in states for pending in state.all_pending(singly=singly)]
 
 
 def questions(count: int) -> list[Question]:

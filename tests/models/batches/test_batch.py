@@ -20,12 +20,11 @@ from refusal_index.models.failures import CircuitBreaker, RequestFailedError, Un
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
-from refusal_index.plugins.batches import batch_lane, engine
-from refusal_index.plugins.batches.batch_lane import BatchClient
-from refusal_index.plugins.batches.batch_openai import OpenAIBatches
-from refusal_index.plugins.batches.batch_provider import State
+from refusal_index.plugins.batches import batch_client, engine
+from refusal_index.plugins.batches.batch_client import BatchClient
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.journal import Journal
+from refusal_index.plugins.batches.providers import OpenAIBatches, State
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
 from refusal_index.runs.execute import execute
@@ -45,7 +44,7 @@ CLAUDE = "anthropic/claude-any"
 def _quickly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(batch_lane, "SETTLED", 0.05)
+    monkeypatch.setattr(batch_client, "SETTLED", 0.05)
 
 
 @pytest.fixture
@@ -213,7 +212,7 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         return response
 
     with serving(losing) as server:
-        with pytest.raises(RunFailedError, match=r"whether a batch arrived cannot be told .*404"):
+        with pytest.raises(RunFailedError, match=r"whether a batch arrived is not known .*404"):
             evaluate()
         with pytest.raises(
             ModelError, match=r"may be in flight, and the list of http://\S+ does not tell .*forget=ri-"
@@ -249,7 +248,7 @@ def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
         return await handler(request)
 
     with serving(forgetting):
-        with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be looked at .*404.*forget=(ri-\w+)"):
+        with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be polled .*404.*forget=(ri-\w+)"):
             evaluate()
         key = journal()[0]["key"]
         run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
@@ -409,10 +408,10 @@ class Listing:
 
 
 def in_doubt(provider):
-    """Return a lane, and the entry of two requests whose submission was cut off."""
-    lane = BatchClient(MODEL, provider, Journal(), 0)
-    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ["ri-1", "ri-2"])
-    return lane, lane._journal.uploaded(entry.key, "file-1")
+    """Return a client, and the entry of two requests whose submission was cut off."""
+    client = BatchClient(MODEL, provider, Journal(), 0)
+    entry = client._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ["ri-1", "ri-2"])
+    return client, client._journal.uploaded(entry.key, "file-1")
 
 
 DAY = 86_400.0
@@ -420,7 +419,7 @@ UNKNOWN = {"total": 2, "age": 0.0, "key": None, "file": None}
 
 
 def found(states, *, keeps_keys=True):
-    lane, entry = in_doubt(provider := Listing(keeps_keys=keeps_keys))
+    client, entry = in_doubt(provider := Listing(keeps_keys=keeps_keys))
     for number, one in enumerate(states):
         given = {**UNKNOWN, **one}
         age, key = given.pop("age"), entry.key if given["key"] == "ours" else given["key"]
@@ -428,7 +427,7 @@ def found(states, *, keeps_keys=True):
         given |= {"key": key, "created": created}
         provider.states = [*provider.states, State(f"batch_{number}", "in_progress", ended=False, **given)]
     assignment = SimpleNamespace(budget=Budget(Limits()), breaker=CircuitBreaker())
-    state = asyncio.run(lane.find(entry, assignment))
+    state = asyncio.run(client.find(entry, assignment))
     return None if state is None else int(state.id.removeprefix("batch_"))
 
 
@@ -463,13 +462,13 @@ def test_without_keys_and_files_one_of_the_same_size_is_taken_and_any_other_is_a
 
 @pytest.mark.parametrize("is_guess", [True, False])
 def test_a_batch_that_is_given_up_is_cancelled_unless_it_may_be_anothers(is_guess):
-    lane, entry = in_doubt(provider := Listing())
+    client, entry = in_doubt(provider := Listing())
     cancelled = []
     provider.cancel = provider.delete = lambda name: asyncio.sleep(0, cancelled.append(name))
-    lane._journal.submitted(entry.key, "batch_1", is_guess=is_guess)
-    asyncio.run(lane.forget(*lane.entries))
+    client._journal.submitted(entry.key, "batch_1", is_guess=is_guess)
+    asyncio.run(client.forget(*client.entries))
     assert cancelled == [*([] if is_guess else ["batch_1"]), "file-1"]
-    assert not lane.entries
+    assert not client.entries
 
 
 def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_stand_for_answers():
@@ -477,10 +476,10 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
     failures = [{"custom_id": f"ri-{number}", "response": {"status_code": 500, "body": {}}} for number in (3, 4)]
     body = {"choices": [{"message": {"content": "Lima"}}]}
     lines = [json.dumps(one) for one in ({"custom_id": "ri-1", "response": {"body": body}}, *failures)]
-    lane, entry = in_doubt(Listing(lines=lines))
+    client, entry = in_doubt(Listing(lines=lines))
     state, results = State("batch_1", "completed", ended=True, total=4, done=4, answered=2), {}
     with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: they end early"):
-        asyncio.run(lane.collect(entry, state, CircuitBreaker(), results))
+        asyncio.run(client.collect(entry, state, CircuitBreaker(), results))
     assert list(results) == ["ri-1"]
 
 
@@ -495,21 +494,21 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
     ],
 )
 def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
-    lane, ids = BatchClient(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
-    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
+    client, ids = BatchClient(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
+    entry = client._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
     results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
     state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
     with pytest.raises(RequestFailedError, match=f"{matched} of 20 can be") if ends else nullcontext():
-        lane.check_matched(entry, state, results)
+        client.check_matched(entry, state, results)
 
 
 def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do():
-    lane, state = BatchClient(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
-    few, others = (lane._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
+    client, state = BatchClient(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
+    few, others = (client._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
     for _ in range(6):
-        lane.check_matched(few, state, {})
+        client.check_matched(few, state, {})
     with pytest.raises(RequestFailedError, match="0 of 6 can be"):
-        lane.check_matched(others, state, {})
+        client.check_matched(others, state, {})
 
 
 @pytest.mark.parametrize(
@@ -536,24 +535,24 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
             raise web.HTTPServiceUnavailable
         return await handler(request)
 
-    monkeypatch.setattr(batch_lane, "OUTAGE", 0.1)
+    monkeypatch.setattr(batch_client, "OUTAGE", 0.1)
     with serving(failing, faults=BatchFaults(delay=0.1)) as server:
         down.append(True)
-        with pytest.raises(RunFailedError, match=r"cannot be looked at since \d\d:\d\d \(.*503.*same command resumes"):
+        with pytest.raises(RunFailedError, match=r"cannot be polled since \d\d:\d\d \(.*503.*same command resumes"):
             evaluate(notes)
-        with pytest.raises(WaitingError, match=r"cannot be looked at since .*; 1 batch with 16 .* is in flight"):
+        with pytest.raises(WaitingError, match=r"cannot be polled since .*; 1 batch with 16 .* is in flight"):
             evaluate(detach=True)
         down.clear()
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert server.submitted() == 2
         assert len(server.asked()) == len(set(server.asked()))
-    assert sum("cannot be looked at" in note for note in notes) == 1, "said once, not at every look"
+    assert sum("cannot be polled" in note for note in notes) == 1, "said once, not at every look"
 
 
 @pytest.mark.slow
 def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
-    monkeypatch.setattr(batch_lane, "OUTAGE", 0.3)
+    monkeypatch.setattr(batch_client, "OUTAGE", 0.3)
     Path("set.toml").write_text(
         f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
         f'draws = 1\n[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\n'
@@ -582,7 +581,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
     with serving(failing, faults=BatchFaults(delay=30)):
         (found,) = asyncio.run(carried())
     assert (found.status, len(notes)) == ("failed", 1)
-    assert "cannot be looked at since" in found.error
+    assert "cannot be polled since" in found.error
 
 
 @pytest.mark.slow

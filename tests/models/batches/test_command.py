@@ -16,13 +16,13 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
+from refusal_index.plugins.batches.pending import question_states
 from refusal_index.plugins.batches.request_files import reopened
-from refusal_index.plugins.batches.wave import question_states, wave
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
 from refusal_index.runs.engine import Assignment, RunFailedError, check_engine, check_engines_own
 from refusal_index.runs.settings import Settings
-from tests.models.batches.answering import store_of, talks
+from tests.models.batches.answering import pending_of, store_of, talks
 from tests.models.batches.cut_off import kill_once, start
 
 NAMES = {Role.MODEL: "vllm/org/model"}
@@ -107,7 +107,7 @@ def test_the_command_is_run_for_the_model_and_then_for_the_grader():
 def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_again():
     settings, conversations = program(), talks(3, GraderKind.EXACT)
     with store_of(conversations) as empty:
-        pending = list(wave(question_states(conversations, empty), settings, NAMES))
+        pending = pending_of(question_states(conversations, empty, settings, NAMES))
     folder = Path("waves")
     folder.mkdir()
     body = {"choices": [{"message": {"content": "<answer>7</answer>"}}]}

@@ -19,12 +19,12 @@ from refusal_index.plugins.batches.formats import (
     Result,
     ResultError,
     anthropic_params,
-    failed,
     format_of,
+    provider_failure,
     read_result,
-    written,
+    to_line,
 )
-from refusal_index.plugins.batches.wave import Pending
+from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Message, Placement, Role, StopReason
 from tests.models.batches.answering import chat
 from tests.models.test_chat import ANY_JSON, ask_of
@@ -34,7 +34,7 @@ LIMA = ("Lima", STOP)
 
 
 def line_of(style: str, asked: Role = Role.MODEL, **changes: Any) -> dict[str, Any]:
-    found = json.loads(written(Pending("ri-1", ask_of(asked, **changes)), FORMATS[style], "any"))
+    found = json.loads(to_line(Pending("ri-1", ask_of(asked, **changes)), FORMATS[style], "any"))
     assert isinstance(found, dict)
     return found
 
@@ -63,7 +63,7 @@ def test_files_hold_as_many_requests_as_providers_take():
 def test_a_request_is_one_line_whatever_it_holds(style):
     ask = ask_of()
     odd = replace(ask.request, messages=(Message("user", "one\ntwo\r\u2028three \ud83d"),))
-    line = written(Pending("ri-1", replace(ask, request=odd)), FORMATS[style], "any")
+    line = to_line(Pending("ri-1", replace(ask, request=odd)), FORMATS[style], "any")
     assert not re.search(r"[\r\n]", line)
     assert "three \ufffd" in line
     assert json.loads(line.encode())
@@ -298,7 +298,7 @@ def test_a_failure_that_lasts_is_told_apart():
     assert openai(401, {}).failure.kind is FailureKind.LASTING
     assert openai(500, {}).failure.kind is not FailureKind.LASTING
     assert openai(200, chat([LIMA])).failure is None
-    assert failed("a", "any", None).failure.message == "no reason given"
+    assert provider_failure(None, "any").message == "no reason given"
 
 
 NAMES = ["custom_id", "response", "error", "result", "status_code", "body", "type", "message", "content", "code"]

@@ -14,15 +14,17 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import UnreadableReplyError, describe_error
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches import journal as module
-from refusal_index.plugins.batches.journal import Journal, JournalError, usable
-from refusal_index.plugins.batches.outstanding import refuse_in_flight
-from refusal_index.plugins.batches.wave import (
+from refusal_index.plugins.batches.journal import (
     JOURNAL,
-    custom_id,
+    Journal,
+    JournalError,
     describe_in_flight,
     in_flight,
     journal_of,
+    usable,
 )
+from refusal_index.plugins.batches.pending import custom_id
+from refusal_index.plugins.batches.provider_executor import refuse_in_flight
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.store import ReplyStore
 
@@ -50,7 +52,7 @@ def test_what_is_on_its_way_is_read_back_as_it_was_written(path):
     again = Journal(path)
     assert again.entries == journal.entries
     assert {one.key: one.batch for one in again.entries} == {begun: None, sent: "batch-2"}
-    assert again.known == {"batch-1", "batch-2"}
+    assert {"batch-1", "batch-2"} <= again.names
     assert all(one.size == 2 and one.model == "openai/gpt-4.1" for one in again.entries)
 
 
@@ -60,7 +62,7 @@ def test_two_engines_of_one_command_write_into_it_and_neither_loses_a_word_of_th
     other = second.begin(*ABOUT[:2], "openai/another", ["b"])
     first.submitted(one.key, "batch-1")
     second.submitted(other.key, "batch-2")
-    assert Journal(path).known == {"batch-1", "batch-2"}
+    assert {"batch-1", "batch-2"} <= Journal(path).names
     first.collected(one.key)
     assert [entry.key for entry in Journal(path).entries] == [other.key]
     assert len(path.read_bytes().splitlines()) == 5
@@ -141,7 +143,7 @@ def test_a_name_that_would_change_an_address_is_none(path, name):
 
 def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path):
     journal, sent, _ = filled(path)
-    with pytest.raises(JournalError, match="expected a batch that can be one"):
+    with pytest.raises(JournalError, match="expected a batch of valid form"):
         journal.submitted(sent, "b/../../c")
     assert len(Journal(path).entries) == 2
 
@@ -166,7 +168,7 @@ def test_a_link_in_its_place_is_not_followed(path, tmp_path):
 
 
 def test_nothing_is_begun_where_it_cannot_be_written(tmp_path):
-    with pytest.raises(NotWrittenError, match="nothing is handed over without word of it"):
+    with pytest.raises(NotWrittenError, match="no batch is submitted without a record of it"):
         Journal(tmp_path / "no such folder" / JOURNAL).begin(*ABOUT, ["a"])
 
 

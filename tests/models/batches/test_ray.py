@@ -22,17 +22,17 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.ray_actors import result_line
-from refusal_index.plugins.batches.ray_cluster import check_address, cluster, read_options
+from refusal_index.plugins.batches.engine import read_lines
+from refusal_index.plugins.batches.pending import custom_id, question_states
 from refusal_index.plugins.batches.ray_engine import ray_engine
-from refusal_index.plugins.batches.ray_shards import Shards, own_name
-from refusal_index.plugins.batches.spool import Leftovers
-from refusal_index.plugins.batches.wave import custom_id, question_states, wave
+from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
+from refusal_index.plugins.batches.ray_nodes import Shards, own_name, result_line
 from refusal_index.protocol import Conversation, Role, StopReason
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.faults.api import FakeApi, question_of
+from tests.models.batches.answering import pending_of
 from tests.models.batches.cut_off import kill_once, settled, start
 from tests.models.conftest import cells, run
 from tests.models.test_run import sums
@@ -178,7 +178,7 @@ def ids_of(plan) -> dict[str, str]:
         ]
         return {
             one.custom_id: one.ask.request.messages[-1].content
-            for one in wave(question_states(conversations, store), plan.settings, plan.names)
+            for one in pending_of(question_states(conversations, store, plan.settings, plan.names))
         }
 
 
@@ -225,7 +225,8 @@ def replies(folder: RunFolder) -> int:
 def leftover(out: Path) -> int:
     """Count the results in shards that are not in the store."""
     folder = out / "waves" / "shards"
-    ids = Leftovers(Shards(str(folder)).read(), print).ids if folder.exists() else frozenset()
+    files = Shards(str(folder)).read() if folder.exists() else ()
+    ids = {one.custom_id for _, lines in files for one in read_lines(lines) if one.response is not None}
     with ReplyStore(out / "replies.sqlite") as store:
         there = {custom_id("openai-api/fake/any", one.request_sha256 or "") for one in store.replies()}
     return len(ids - there)
@@ -293,9 +294,9 @@ def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
 @pytest.mark.parametrize("place", ["{}/shards", "file://{}/shards", "memory://{}"])
 def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
     kept = Shards(place.format(tmp_path))
-    mark = kept.make()
-    assert kept.has_mark(mark)
-    assert not kept.has_mark("another")
+    kept.make()
+    assert kept.is_here
+    assert Shards(kept.place, "another").is_here == ("memory" in place)
     stop, broken = threading.Event(), []
 
     def look() -> None:
@@ -314,7 +315,7 @@ def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
         kept.remove(name)
     kept.close()
     assert list(kept.read()) == []
-    assert not kept.has_mark(mark)
+    assert kept.is_here == ("memory" in place)
 
 
 def test_storage_of_an_unknown_kind_is_told():

@@ -13,7 +13,7 @@ pytest.importorskip("ray", reason="needs the extra 'ray'")
 from ray.cluster_utils import Cluster
 
 import refusal_index as ri
-from refusal_index.plugins.batches.ray_cluster import QUIET
+from refusal_index.plugins.batches.ray_executor import QUIET
 from tests.faults.api import FakeApi
 from tests.models.batches.cut_off import settled
 from tests.models.conftest import cells, run

@@ -20,24 +20,26 @@ import ray.data
 from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.batches.ray_cluster import RayOptions, cluster, read_options
+from refusal_index.plugins.batches.pending import question_states
 from refusal_index.plugins.batches.ray_engine import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
-    Answered,
+    FromVllm,
     Keep,
     RayExecutor,
-    asked,
+    RayOptions,
     check_gpus,
+    cluster,
     config_of,
     on_gpus,
+    read_options,
+    shards_of,
+    to_vllm,
 )
-from refusal_index.plugins.batches.ray_pipeline import Place, shards_of
-from refusal_index.plugins.batches.ray_shards import Shards, read_shard
-from refusal_index.plugins.batches.wave import question_states, wave
+from refusal_index.plugins.batches.ray_nodes import Shards, read_shard
 from refusal_index.protocol import GraderKind, Role, StopReason
 from refusal_index.runs.settings import Settings
-from tests.models.batches.answering import store_of, talks
+from tests.models.batches.answering import pending_of, store_of, talks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -51,7 +53,7 @@ NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
 def tables(count: int = 6, size: int = 4) -> list[pa.Table]:
     conversations = talks(count, GraderKind.EXACT)
     with store_of(conversations) as store:
-        pending = list(wave(question_states(conversations, store), Settings.of(model=NAME), {Role.MODEL: NAME}))
+        pending = pending_of(question_states(conversations, store, Settings.of(model=NAME), {Role.MODEL: NAME}))
     return list(shards_of(pending, size, "org/model", "vllm"))
 
 
@@ -61,7 +63,7 @@ def generated(row: Mapping[str, Any], tokens: int = 3) -> dict[str, Any]:
     if "What is 0 plus" in about:
         return {"custom_id": row["custom_id"], ERROR: "ValueError: the prompt is too long", "prompt": about}
     told = {"generated_text": "<answer>4</answer>", "num_input_tokens": 20, "num_generated_tokens": tokens}
-    return {**Answered()({**row, **told}), ERROR: ""}
+    return {**FromVllm()({**row, **told}), ERROR: ""}
 
 
 def test_the_engine_of_vllm_gets_the_arguments_that_were_given():
@@ -76,11 +78,11 @@ def test_the_engine_of_vllm_gets_the_arguments_that_were_given():
 
 def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
     (row, *_) = tables()[0].to_pylist()
-    told = asked(row)
+    told = to_vllm(row)
     body = json.loads(row["body"])
     assert told["messages"] == body["messages"]
     assert told["sampling_params"] == {"seed": body["seed"], "temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
-    grader = asked({"body": json.dumps({"messages": [], "seed": 1})})
+    grader = to_vllm({"body": json.dumps({"messages": [], "seed": 1})})
     assert grader["sampling_params"] == {"seed": 1, "max_tokens": 4096}
 
 
@@ -91,7 +93,7 @@ def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
 def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, reason):
     (row, *_) = tables()[0].to_pylist()
     counts = {"generated_text": "x", "num_input_tokens": read, "num_generated_tokens": written}
-    found = read_shard([Answered(longest)({**row, **counts})["line"]], NAME)[row["custom_id"]].response
+    found = read_shard([FromVllm(longest)({**row, **counts})["line"]], NAME)[row["custom_id"]].response
     assert found is not None
     assert found.replies == [("x", StopReason.LENGTH if reason == "length" else StopReason.STOP)]
     assert (found.input_tokens, found.output_tokens) == (read, written)
@@ -100,10 +102,10 @@ def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, re
 @pytest.mark.nightly
 def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(tmp_path):
     shards = Shards(str(tmp_path))
-    place = Place(shards.place, shards.make())
+    mark = shards.make()
     with cluster(None):
-        dataset = ray.data.from_arrow(tables()).map(lambda row: row | asked(row)).map(generated)
-        rows = dataset.map_batches(Keep(NAME, place), batch_size=None, batch_format="pyarrow").take_all()
+        dataset = ray.data.from_arrow(tables()).map(lambda row: row | to_vllm(row)).map(generated)
+        rows = dataset.map_batches(Keep(NAME, shards.place, mark), batch_size=None, batch_format="pyarrow").take_all()
     assert all(row["is_kept"] for row in rows)
     kept = {key: one for _, lines in shards.read() for key, one in read_shard(lines, NAME).items()}
     handed = {key: one for row in rows for key, one in read_shard(row["lines"].split("\n"), NAME).items()}
@@ -136,7 +138,7 @@ def test_weights_on_a_cluster_without_a_gpu_are_told_in_one_line():
 def test_the_stages_of_rays_are_put_together_around_the_weights(tmp_path, capsys):
     options = RayOptions(shard=4, vllm={"max_model_len": 512})
     with cluster(None):
-        on_gpus(tables(), f"vllm/{model_folder('base')}", Place(str(tmp_path), "mark"), options).explain()
+        on_gpus(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
     plan = capsys.readouterr().out.rpartition("Optimized")[2]
     order = [plan.index(one) for one in ("(Keep)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
     assert order == sorted(order)

@@ -16,21 +16,22 @@ MOST_PROBLEMS = 20
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(help="Questions (.csv, .jsonl, .parquet).", metavar="FILE")],
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name a column, as in question=problem; may be repeated.")
-    ] = None,
+    file: Path,
+    /,
+    column: list[str] | None = None,
     prompts: Prompts = "default",
-    variant: Annotated[str, typer.Option(help="Variant to show the first question under.")] = "normal",
-    max_context_tokens: Annotated[
-        int | None,
-        typer.Option(help="What the model takes: a question whose prompt is about longer is a problem.", min=1),
-    ] = None,
+    variant: str = "normal",
+    max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Check a file of questions before anything is asked.
 
     Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
     status: 0 all is well, 2 problems or bad input.
+
+    - `file` FILE: Questions (.csv, .jsonl, .parquet).
+    - `column`: Name a column, as in question=problem; may be repeated.
+    - `variant`: Variant to show the first question under.
+    - `max_context_tokens`: What the model takes: a question whose prompt is about longer is a problem.
     """
     from refusal_index.data.datasets.own import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set

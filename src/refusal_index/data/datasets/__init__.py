@@ -1,10 +1,9 @@
 """The questions, from their official sources or from a file, checked by checksum.
 
-- `almanac`: the questions of the embedded closed world; they come with the package;
 - `published`: SimpleQA, FaithEval and sets of PreciseWikiQA;
 - `own`: any CSV, JSON Lines or Parquet file of questions and answers;
 - `dataset`: what a dataset is, a sample of it, and a mix of several;
-- `registry`: the datasets by name.
+- `registry`: the datasets by name, those of plugins included, such as the almanac.
 """
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, GraderName, mix, sample

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import almanac, own
+from refusal_index.data.datasets import own
 from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.data.datasets.published import PUBLISHED
 from refusal_index.data.errors import shortened, suggestion
 from refusal_index.data.tables import is_in_memory
 
 ALMANAC = "almanac"
-"""The dataset that is asked where none is named."""
+"""The dataset that is asked where none is named; a plugin of this package registers it."""
 
 
 class Loader(Protocol):
@@ -25,7 +25,6 @@ class Loader(Protocol):
 
 
 _LOADERS: Mapping[str, Loader] = {
-    ALMANAC: almanac.load,
     "own": own.load,
     **{dataset.name: dataset.load for dataset in PUBLISHED},
 }
@@ -66,9 +65,7 @@ def load_dataset(
     """
     names = name.split(SIGN)
     for part in names:
-        if part not in _LOADERS and entry_points.find("datasets", part) is None:
-            advice = suggestion(part, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
-            raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {part!r}{advice}")
+        _loader(part)
     if columns is not None and "own" not in names:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
@@ -88,10 +85,19 @@ def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
         raise DatasetError(
             f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
         )
+    return _loader(name)(data)
+
+
+def _loader(name: str) -> Loader:
+    """Return what loads a dataset; raises DatasetError where there is none of this name."""
     if name in _LOADERS:
-        return _LOADERS[name](data)
-    load: Loader = entry_points.load(entry_points.installed("datasets")[name])
-    return load(data)
+        return _LOADERS[name]
+    plugin = entry_points.find("datasets", name)
+    if plugin is None:
+        advice = suggestion(name, dataset_names()) or "; for a file of your own choose 'own' and give it as data"
+        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
+    load: Loader = entry_points.load(plugin)
+    return load
 
 
 def _counted(some: Sequence[object]) -> str:

@@ -27,10 +27,9 @@ from refusal_index.models.failures import RESUMES
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.engine import LARGEST_WAVE, WaveEngine
-from refusal_index.plugins.batches.formats import FORMATS, Result, written
-from refusal_index.plugins.batches.spool import FOLDER, REPLIES, Leftovers, left_first, read_lines
-from refusal_index.plugins.batches.wave import Pending
+from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, read_lines
+from refusal_index.plugins.batches.formats import FORMATS, Result, to_line
+from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Role
 from refusal_index.redaction import redacted, remember_named
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
@@ -43,10 +42,10 @@ EXPECTED = (
     "one, for instance 'vllm run-batch -i {{requests}} -o {{replies}} --model {{model}}'; got "
 )
 
-AT_ONCE = 5_000  # results stored together
-LOOK = 2.0  # seconds between two reads of the program's output
-LARGEST_LOG = 1 << 18  # bytes of it that are kept, the last ones
-LAST_LINES, LONGEST = 5, 300  # of it in an error message, and their characters
+STORED_TOGETHER = 5_000  # results
+POLL = 2.0  # seconds between two reads of the program's output
+MAX_LOG = 1 << 18  # bytes of it that are kept, the last ones
+LAST_LINES, MAX_SHOWN = 5, 300  # of it in an error message, and their characters
 
 TETHER = """
 import os, signal, subprocess, sys, threading, time
@@ -64,8 +63,8 @@ sys.exit(128 - status if status < 0 else status)
 """Runs a program and ends it when its own standard input closes, as it does however this process ends."""
 
 
-def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> WaveEngine:
-    """Return an engine whose requests the command of the settings answers; it takes what every engine takes.
+def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
+    """Return an engine whose requests the command of the settings answers.
 
     Raises
     ------
@@ -83,7 +82,7 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
             )
         if model.startswith("-"):
             raise ModelError(f"{title} {name!r}: expected a name that a program does not take for an option")
-    return WaveEngine(settings, names, objects, CommandExecutor(words, asked))
+    return BatchEngine(settings, names, objects, CommandExecutor(words, asked))
 
 
 def command_words(command: str | None) -> list[str]:
@@ -115,23 +114,20 @@ def command_words(command: str | None) -> list[str]:
     return words
 
 
-class CommandExecutor:
-    """Runs a command on a file of requests, for one model after the other.
+class CommandExecutor(FileExecutor):
+    """Runs a command on a file of requests.
 
     Parameters
     ----------
     words
-        Of the command, with placeholders.
+        The command's, with placeholders.
     names
-        Who is asked.
+        The models by role.
     """
 
-    gives_choices = True
-    largest_wave: int | None = LARGEST_WAVE
-
     def __init__(self, words: Sequence[str], names: Mapping[Role, str]) -> None:
-        self._words, self._names = words, names
-        self._left = Leftovers([], len)
+        super().__init__(names)
+        self._words = words
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
@@ -144,27 +140,10 @@ class CommandExecutor:
                 raise ModelError(
                     f"{self._folder}: expected a folder for requests and replies; {error.strerror}"
                 ) from error
-            files = sorted(self._folder.glob(f"*{REPLIES}"))
-            self._left = Leftovers(((one.name, _lines(one)) for one in files), self._remove)
+            self._load((path.name, _lines(path)) for path in sorted(self._folder.glob(f"*{REPLIES}")))
             yield
 
-    def in_flight(self) -> frozenset[str]:
-        """Return the ids of requests whose replies lie in the folder."""
-        return self._left.ids
-
-    def execute(
-        self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Yield the results that lie in the folder, then those of the command for the other requests.
-
-        Raises
-        ------
-        RunFailedError
-            If the command fails, after the results that it wrote.
-        """
-        return left_first(self._left, requests, self._names, assignment, self._answered)
-
-    async def _answered(
+    async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
         title = hashlib.sha256("\n".join([name, *sorted(one.custom_id for one in requests)]).encode()).hexdigest()[:16]
@@ -173,22 +152,22 @@ class CommandExecutor:
             old.unlink(missing_ok=True)
         model = called(name)[1]
         with source.open("x", encoding="utf-8") as file:
-            file.writelines(written(one, FORMATS["compatible"], model) + "\n" for one in requests)
+            file.writelines(to_line(one, FORMATS["compatible"], model) + "\n" for one in requests)
         values = {"requests": str(source), "replies": str(target), "model": model}
         program = [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self._words]
         status, output = await _run(program, log, assignment, name)
         is_written = target.exists()
         results = read_lines(_lines(target), name) if is_written else iter(())
-        while group := {one.custom_id: one for one in islice(results, AT_ONCE)}:
+        while group := {one.custom_id: one for one in islice(results, STORED_TOGETHER)}:
             yield group
         self._remove(target.name)
         if assignment.breaker.reason is None and (status or not is_written):
             how = f"{name}: the command ended with status {status}{'' if is_written else ' and wrote no replies'}"
-            raise RunFailedError(f"{how}: {output[-LONGEST:] or 'it printed nothing'} (see {log}); {RESUMES}")
+            raise RunFailedError(f"{how}: {output[-MAX_SHOWN:] or 'it printed nothing'} (see {log}); {RESUMES}")
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, file: str) -> None:
         for ending in (REPLIES, REQUESTS):
-            (self._folder / f"{name.removesuffix(REPLIES)}{ending}").unlink(missing_ok=True)
+            (self._folder / f"{file.removesuffix(REPLIES)}{ending}").unlink(missing_ok=True)
 
 
 async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: str) -> tuple[int, str]:
@@ -204,7 +183,7 @@ async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: 
         ended = asyncio.ensure_future(process.wait())
         try:
             while not ended.done() and assignment.breaker.reason is None:
-                await asyncio.wait([ended], timeout=LOOK)
+                await asyncio.wait([ended], timeout=POLL)
                 if lines := _logged(output.fileno(), log):
                     assignment.progress(Underway(f"{name}: {lines[-1][-80:]}"))
         finally:
@@ -217,8 +196,8 @@ async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: 
 
 def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
     """Write the last lines of a program's output into a file, without secrets, and return them."""
-    start = max(os.fstat(output).st_size - LARGEST_LOG, 0)
-    text = redacted(os.pread(output, LARGEST_LOG, start).decode("utf-8", "replace"))
+    start = max(os.fstat(output).st_size - MAX_LOG, 0)
+    text = redacted(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
     whole = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
     lines = [line for one in whole if (line := one.strip())]
     with suppress(OSError):  # as where the disk is full

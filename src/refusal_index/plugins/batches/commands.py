@@ -13,8 +13,7 @@ from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.plugins.batches.request_files import Received, Written
-    from refusal_index.plugins.batches.spool import Trouble
+    from refusal_index.plugins.batches.request_files import Problems, Received, RequestFiles
 
 
 @takes_settings("max_choices", "logprobs")
@@ -42,36 +41,37 @@ def requests(
 
     All questions go together: first every first pass, then what needs grading, then the forced passes, then their
     grades. Hand each file to its provider's batches, to 'vllm run-batch' or to 'refusal-index run-batch', and its
-    results to 'refusal-index replies'; then write the next wave. A file holds requests to one model, and as many as
+    results to 'refusal-index replies'; then write the next round. A file holds requests to one model, and as many as
     the format allows. Exit status: 0 done, 2 bad input.
     """
     from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
 
-    written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
-    _show_written(written, run, logprobs=bool(values.get("logprobs")))
+    files = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
+    _show_written(files, run, logprobs=bool(values.get("logprobs")))
 
 
-def _show_written(written: Written, run: Path, *, logprobs: bool) -> None:
+def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
     from refusal_index.render.blocks import Table
 
+    files = written.files
     for name, count in written.functions.items():
         console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine direct")
-    for style in dict.fromkeys(one.style for one in written.files):
-        lacks = [one for one in style.leaves_out if logprobs or one != "logprobs"]
-        if lacks:
-            console.note(f"note: {style.name}'s format takes no {', '.join(lacks)}: replies come without")
-    if not written.files and not written.functions:
-        console.say(f"{run}: nothing is due; 'refusal-index score {run}' prints its results")
-    if not written.files:
-        return
-    rows = [
-        (str(one.path), one.model, one.style.name, f"{one.requests:,}", f"{one.size / 1e6:.1f} MB")
-        for one in written.files
-    ]
-    console.show([Table.of(("file", "model", "format", "requests", "size"), rows, left=("file", "model", "format"))])
-    console.say()
-    console.say(f"Take their results in with: refusal-index replies {run} FILE...")
+    for style in dict.fromkeys(file.style for file in files):
+        missing = [name for name in style.leaves_out if logprobs or name != "logprobs"]
+        if missing:
+            console.note(f"note: {style.name}'s format takes no {', '.join(missing)}: replies come without")
+    if files:
+        rows = [
+            (str(file.path), file.model, file.style.name, f"{file.requests:,}", f"{file.size / 1e6:.1f} MB")
+            for file in files
+        ]
+        names = ("file", "model", "format")
+        console.show([Table.of((*names, "requests", "size"), rows, left=names)])
+        console.say()
+        console.say(f"Read their results with: refusal-index replies {run} FILE...")
+    elif not written.functions:
+        console.say(f"{run}: no request is pending; 'refusal-index score {run}' prints its results")
 
 
 def replies(
@@ -84,13 +84,13 @@ def replies(
         str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Take the results of request files into their run.
+    """Read the results of request files into their run.
 
     In any order and as often as one likes, as OpenAI, Anthropic or vLLM write them.
 
-    What failed stays due, and goes with the next wave. A result whose request is not this run's, or that contradicts a
-    reply that is there, is named and left out. Once nothing is due the results are written and printed. Exit status: 0
-    done, 1 something is still due or was left out, 2 bad input.
+    What failed stays pending, and goes with the next round. A result whose request is not this run's, or that
+    contradicts a stored reply, is named and left out. Once no request is pending the results are written and printed.
+    Exit status: 0 done, 1 something is still pending or was left out, 2 bad input.
     """
     from refusal_index.cli.runs import show_run
     from refusal_index.plugins.batches.request_files import reopened, take_replies
@@ -107,37 +107,38 @@ def replies(
 
 
 def _show_received(received: Received, run: Path) -> None:
-    taken = received.taken
-    there = f", {taken.there:,} {'was' if taken.there == 1 else 'were'} there before" if taken.there else ""
-    console.say(f"{run}: {_number(taken.replies, 'reply', 'replies')} taken in{there}")
+    counts = received.counts
+    stored = f", {counts.stored:,} {'was' if counts.stored == 1 else 'were'} stored before" if counts.stored else ""
+    console.say(f"{run}: {_number(counts.replies, 'new reply', 'new replies')}{stored}")
     for path in received.empty:
         console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
     for message, count in received.failures.most_common(5):
-        console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} due: {message}")
-    if received.stray.count:
-        console.say(
-            f"  {_number(received.stray.count, 'failure')} of requests that this run does not or no longer have"
-        )
-    _name("hold no result", received.unreadable)
-    _name("contradict an earlier result", received.contradicting)
-    _name("are another reply than the one that is kept", received.differing)
-    _name("are of no request of this run", received.unknown)
-    due = f"{_number(received.pending, 'request')} {'is' if received.pending == 1 else 'are'} due"
-    if received.in_flight is not None and received.pending:
-        console.say(f"{due}, and {received.in_flight}: the run's own command with --engine batch collects the results")
-    elif received.pending:
-        console.say(f"{due}: 'refusal-index requests {run} --out FILE' writes them")
+        console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
+    if received.unknown_failures.count:
+        failures = _number(received.unknown_failures.count, "failure")
+        console.say(f"  {failures} of requests that are not this run's, or no longer")
+    for what, problems in (
+        ("hold no result", received.unreadable),
+        ("contradict an earlier result", received.contradicting),
+        ("are another reply than the stored one", received.differing),
+        ("are of no request of this run", received.unknown),
+    ):
+        _show_left_out(what, problems)
+    pending = f"{_number(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
+    if counts.pending and received.in_flight is not None:
+        console.say(f"{pending}, and {received.in_flight}: the run's own command with --engine batch collects them")
+    elif counts.pending:
+        console.say(f"{pending}: 'refusal-index requests {run} --out FILE' writes them")
 
 
-def _number(count: int, one: str, several: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
+def _number(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
-def _name(what: str, trouble: Trouble) -> None:
-    if not trouble.count:
-        return
-    console.note(f"left out: {trouble.count:,} {what}")
-    for one in trouble.named:
-        console.note(f"  {one}")
-    if trouble.count > len(trouble.named):
-        console.note(f"  and {trouble.count - len(trouble.named):,} more")
+def _show_left_out(what: str, problems: Problems) -> None:
+    if problems.count:
+        console.note(f"left out: {problems.count:,} {what}")
+        for place in problems.named:
+            console.note(f"  {place}")
+        if problems.count > len(problems.named):
+            console.note(f"  and {problems.count - len(problems.named):,} more")

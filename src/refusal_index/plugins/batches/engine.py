@@ -1,10 +1,12 @@
-"""The engines that send requests in waves, whoever executes them."""
+"""The engine that sends all pending requests in rounds, whichever executor has them answered."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from itertools import islice
 from typing import Protocol
@@ -12,37 +14,38 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.plugins.batches.formats import Result, is_singly
-from refusal_index.plugins.batches.spool import Watch, take
-from refusal_index.plugins.batches.wave import Pending, question_states, wave
+from refusal_index.models.settings import SettingError
+from refusal_index.plugins.batches.formats import Result, ResultError, is_singly, read_result
+from refusal_index.plugins.batches.merging import Callbacks, ResultMerger
+from refusal_index.plugins.batches.pending import Pending, question_states, stored_ids
 from refusal_index.protocol import Completion, Conversation, Role, next_requests
 from refusal_index.runs.engine import IN_PROCESS_CONCURRENCY, Assignment, DirectEngine, Finished, Underway
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
-LARGEST_WAVE = 100_000
-"""Requests that are held in memory and handed to an executor together, unless they have to be all there at once."""
+MAX_ROUND = 100_000
+"""Requests that are held in memory and given to an executor together, unless all of them must be in flight at once."""
 
-FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
-"""Seconds before requests that failed are sent again, doubled from wave to wave."""
+FIRST_WAIT, MAX_WAIT = 2.0, 60.0
+"""Seconds before requests that failed are sent again, doubled from round to round."""
 
 
 class Executor(Protocol):
-    """Has the requests of a wave answered, by whatever is made for many of them at once.
+    """Has the requests of a round answered, by a service that is made for many of them at once.
 
     Attributes
     ----------
     gives_choices
         Whether one request may ask for several replies.
-    largest_wave
-        How many requests it is handed together at most; None for all, since they had better be in flight together.
+    max_requests
+        How many requests it is given together at most; None for all, since they had better be in flight together.
     """
 
     gives_choices: bool
-    largest_wave: int | None
+    max_requests: int | None
 
     def open(self, folder: RunFolder | None) -> AbstractAsyncContextManager[None]:
-        """Make ready what it needs, with what it keeps in the run's folder, and free it at the end.
+        """Prepare what it needs, with what it keeps in the run's folder, and free it at the end.
 
         Raises
         ------
@@ -51,26 +54,26 @@ class Executor(Protocol):
         """
 
     def in_flight(self) -> frozenset[str]:
-        """Return the ids of requests that were sent by an earlier command, and whose results are still to come."""
+        """Return the ids of requests that an earlier command sent, and whose results are still to come."""
 
     def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Yield results as they come, by id; none for a request is as good as a failure that passes.
+        """Yield results as they come, by id; a request without one counts as failed, and may be sent again.
 
         It ends early once the breaker of the assignment is open; what can be had later is then left for later.
         """
 
 
-class WaveEngine:
-    """Carries requests in waves.
+class BatchEngine:
+    """Sends requests in rounds.
 
     Parameters
     ----------
     settings, names, objects
-        As any engine takes them; functions are called within this process.
+        The arguments of `MakeEngine`; functions are called within this process.
     executor
-        Who has the others answered.
+        Has the other requests answered.
     """
 
     together = True
@@ -79,53 +82,53 @@ class WaveEngine:
         self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
         self._names, self._executor = names, executor
-        own = {asked: name for asked, name in names.items() if is_function_name(name) or callable(objects.get(name))}
+        own = {role: name for role, name in names.items() if is_function_name(name) or callable(objects.get(name))}
         self._functions = DirectEngine(settings, own, objects)
         self._own = frozenset(own)
-        self._counted: frozenset[str] = frozenset()  # requests that are or were in flight, and the budget knows of
+        self._counted: frozenset[str] = frozenset()  # requests in flight that the budget has counted
 
     @asynccontextmanager
     async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
-        """Make the executor ready, with the folder that the store lies in."""
+        """Open the executor, with the folder of the store."""
         folder = RunFolder(store.path.parent) if store is not None and store.path is not None else None
         async with self._executor.open(folder):
             yield
 
     async def execute(self, assignment: Assignment) -> None:
-        """Send out one wave after the other until nothing is due, or what is has failed for good."""
-        tries, wait = Tries(assignment, self._names), 0.0
+        """Send one round after the other until no request is pending, or those that are have failed for good."""
+        attempts, wait = Attempts(assignment, self._names), 0.0
         about: dict[str, list[Conversation]] = {}
-        for one in assignment.conversations:
-            about.setdefault(one.question.question_id, []).append(one)
-        _tell_finished(assignment)
+        for conversation in assignment.conversations:
+            about.setdefault(conversation.question.question_id, []).append(conversation)
+        _report_finished(assignment)
         while assignment.breaker.reason is None:
-            requests = self._affordable(self._wave(assignment, tries), assignment)
+            requests = self._affordable(self._next_round(assignment, attempts), assignment)
             if not requests:
                 return
             if wait:
                 await assignment.breaker.wait(wait)
             if assignment.breaker.reason is not None:
                 return
-            tries.send(requests)
+            attempts.begin(requests)
             assignment.progress(Underway(f"{len(requests):,} requests in flight"))
-            taken = 0
+            replies = 0
             async with aclosing(self._results(requests, assignment)) as groups:
                 async for results in groups:
-                    taken += self._take(results, assignment, tries, about)
-            wait = 0.0 if taken else min(max(2 * wait, FIRST_WAIT), LONGEST_WAIT)
+                    replies += self._merge(results, assignment, attempts, about)
+            wait = 0.0 if replies else min(max(2 * wait, FIRST_WAIT), MAX_WAIT)
 
-    def _wave(self, assignment: Assignment, tries: Tries) -> list[Pending]:
-        talks = question_states(assignment.conversations, assignment.store)
-        singly = not (self._executor.gives_choices and tries.give_choices)
-        requests = wave(talks, assignment.settings, self._names, singly=singly)
-        on_its_way = self._executor.in_flight()  # also what this command sent, where others came back before
-        wanted = (one for one in requests if one.custom_id in on_its_way or not tries.are_over(one))
-        return list(islice(wanted, self._executor.largest_wave))
+    def _next_round(self, assignment: Assignment, attempts: Attempts) -> list[Pending]:
+        states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
+        singly = not (self._executor.gives_choices and attempts.give_choices)
+        requests = (pending for state in states for pending in state.all_pending(singly=singly))
+        in_flight = self._executor.in_flight()  # what this command sent as well, where others came back before
+        wanted = (one for one in requests if one.custom_id in in_flight or not attempts.are_over(one))
+        return list(islice(wanted, self._executor.max_requests))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
-        """Return the requests that the budget has room for; those that are in flight already cost nothing more."""
+        """Return the requests that the budget has room for; those in flight cost nothing more."""
         budget, earlier = assignment.budget, self._executor.in_flight()
-        budget.sent(len(earlier - self._counted))  # they cost what they cost, and nobody has counted them yet
+        budget.sent(len(earlier - self._counted))
         old = [one for one in requests if one.custom_id in earlier]
         new = [one for one in requests if one.custom_id not in earlier][: budget.room()]
         if requests and not (old or new):
@@ -137,46 +140,46 @@ class WaveEngine:
     async def _results(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        here = [one for one in requests if one.ask.request.role in self._own]
-        away = [one for one in requests if one.ask.request.role not in self._own]
-        at_once = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
-        for start in range(0, len(here), at_once):  # what a function says may have been paid for: a kill loses few
+        own = [one for one in requests if one.ask.request.role in self._own]
+        others = [one for one in requests if one.ask.request.role not in self._own]
+        concurrency = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
+        for start in range(0, len(own), concurrency):  # a function may cost money: a kill loses few of its replies
             if assignment.breaker.reason is not None:
                 return
-            some = here[start : start + at_once]
-            yield {one.custom_id: one for one in await asyncio.gather(*map(self._called, some))}
-        if away:
-            async with aclosing(self._executor.execute(away, assignment)) as groups:
+            group = own[start : start + concurrency]
+            yield {one.custom_id: one for one in await asyncio.gather(*map(self._call, group))}
+        if others:
+            async with aclosing(self._executor.execute(others, assignment)) as groups:
                 async for results in groups:
                     yield results
 
-    async def _called(self, pending: Pending) -> Result:
+    async def _call(self, pending: Pending) -> Result:
         try:
             return Result(pending.custom_id, response=await self._functions.send(pending.ask))
         except Exception as error:  # whatever a user's function raises
             return Result(pending.custom_id, failure=self._functions.classify_error(error, pending.ask.request.role))
 
-    def _take(
+    def _merge(
         self,
         results: Mapping[str, Result],
         assignment: Assignment,
-        tries: Tries,
+        attempts: Attempts,
         about: Mapping[str, Sequence[Conversation]],
     ) -> int:
-        """Enter results, and return how many replies were among them."""
-        conversations = [one for question_id in sorted(tries.about(results)) for one in about[question_id]]
-        watch = Watch(assignment.progress, tries.replied, tries.failed)
+        """Store results, and return how many replies were among them."""
+        store = assignment.store
+        conversations = [one for question_id in sorted(attempts.about(results)) for one in about[question_id]]
+        merger = ResultMerger(results, store, Callbacks(assignment.progress, attempts.replied, attempts.failed))
         try:
-            talks = question_states(conversations, assignment.store)
-            taken = take(talks, results, assignment.store, assignment.settings, self._names, watch)
+            states = question_states(conversations, store, assignment.settings, self._names)
+            return merger.merge(states).replies
         except StoreError as error:
             assignment.breaker.open(f"{error}; nothing further is asked; {RESUMES}")
             raise
-        return taken.replies
 
 
-def _tell_finished(assignment: Assignment) -> None:
-    """Tell of every question of which nothing is due from the start."""
+def _report_finished(assignment: Assignment) -> None:
+    """Report every question without a pending request from the start."""
     for conversation in assignment.conversations:
         question_id, variant = conversation.question.question_id, conversation.variant
         if not next_requests(conversation, assignment.store.completions(question_id, variant)):
@@ -184,78 +187,77 @@ def _tell_finished(assignment: Assignment) -> None:
             assignment.progress(Finished(variant, question_id))
 
 
-class Tries:
-    """How often requests were sent in vain, and which of them are given up.
+class Attempts:
+    """Counts how often requests failed, and which of them are given up.
 
     Parameters
     ----------
     assignment, names
-        What is asked, and whom.
+        What is asked, and the models by role.
 
     Attributes
     ----------
     give_choices
-        Whether whoever was asked gave as many choices as it was asked for, as far as known.
+        Whether models gave as many choices as they were asked for, as far as known.
     """
 
     def __init__(self, assignment: Assignment, names: Mapping[Role, str]) -> None:
         self._assignment, self._names = assignment, names
-        self._times: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         self._over: set[str] = set()
-        self._out: dict[str, str] = {}  # the question of each request of the wave that is out
-        self._heard: set[str] = set()
+        self._sent: dict[str, str] = {}  # the question of each request of the current round
+        self._answered: set[str] = set()
         self.give_choices = True
 
-    def send(self, requests: Sequence[Pending]) -> None:
-        """Take note of the wave that goes out."""
-        self._out = {one.custom_id: one.ask.conversation.question.question_id for one in requests}
-        self._heard = set()
+    def begin(self, requests: Sequence[Pending]) -> None:
+        """Begin a round."""
+        self._sent = {one.custom_id: one.ask.conversation.question.question_id for one in requests}
+        self._answered = set()
 
     def about(self, results: Mapping[str, Result]) -> set[str]:
         """Return the ids of the questions that results are about."""
-        return {self._out[one] for one in results if one in self._out}
+        return {self._sent[name] for name in results if name in self._sent}
 
     def are_over(self, pending: Pending) -> bool:
-        """Whether a request is not to be sent again; one of the last wave that nothing came back for has failed."""
+        """Whether a request is not to be sent again; one of the last round without a result has failed."""
         name = pending.custom_id
-        if name in self._out and name not in self._heard:
+        if name in self._sent and name not in self._answered:
             self.failed(pending, Failure("no result came back", self._names[pending.ask.request.role]))
         return name in self._over
 
     def replied(self, pending: Pending, completions: list[Completion]) -> None:
-        """Count what a response took."""
+        """Count the usage of a response."""
         assignment = self._assignment
-        self._heard.add(pending.custom_id)
+        self._answered.add(pending.custom_id)
         if len(completions) < pending.ask.n:
             self.give_choices = False
         assignment.budget.count(completions, assignment.prices)
         assignment.breaker.worked(pending.ask.request.role)
 
     def failed(self, pending: Pending, failure: Failure) -> None:
-        """Take note of a request that failed; one that may be sent again goes with the next wave."""
-        assignment, role = self._assignment, pending.ask.request.role
+        """Count a request that failed; one that may be sent again goes with the next round."""
+        assignment, role, name = self._assignment, pending.ask.request.role, pending.custom_id
         conversation = pending.ask.conversation
         question_id = conversation.question.question_id
-        is_new = pending.custom_id not in self._heard  # else another variant has told of it
-        self._heard.add(pending.custom_id)
-        self._times[pending.custom_id] += is_new
-        times = self._times[pending.custom_id]
-        if failure.kind.is_sent_again and times <= assignment.settings.sending.max_retries:
+        is_new = name not in self._answered  # else another variant has reported it
+        self._answered.add(name)
+        self._failures[name] += is_new
+        if failure.kind.is_sent_again and self._failures[name] <= assignment.settings.sending.max_retries:
             if is_new:
                 assignment.breaker.troubled(role, question_id, failure)
             return
-        self._over.add(pending.custom_id)
+        self._over.add(name)
         assignment.store.record_failure(conversation.variant, question_id, failure.message)
         assignment.breaker.failed(role, question_id, failure)
 
 
 class FilesEngine:
-    """Makes a run ready for files of requests.
+    """Prepares a run for files of requests.
 
     Parameters
     ----------
     settings, names, objects
-        As any engine takes them.
+        The arguments of `MakeEngine`.
     """
 
     together = True
@@ -269,12 +271,126 @@ class FilesEngine:
         yield
 
     async def execute(self, assignment: Assignment) -> None:
-        """Say how many requests are due, and how to have them written."""
-        talks = question_states(assignment.conversations, assignment.store)
-        due = sum(1 for _ in wave(talks, assignment.settings, self._names, singly=is_singly(self._names)))
+        """Say how many requests are pending, and how to have them written."""
+        states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
+        singly = is_singly(self._names)
+        pending = sum(1 for state in states for _ in state.all_pending(singly=singly))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(
-            f"{due:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' writes them, "
-            f"'refusal-index replies {path} FILE' takes their results in",
+            f"{pending:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' "
+            f"writes them, 'refusal-index replies {path} FILE' reads their results",
             planned=True,
         )
+
+
+FOLDER, REPLIES = "waves", ".replies.jsonl"
+"""The folder in a run's folder for results that are not in the store yet, and how files of `command` end there."""
+
+LEFT = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}
+"""The files that each engine leaves there, and reads itself."""
+
+
+def refuse_left(folder: RunFolder, engine: str) -> None:
+    """Raise where another engine would pay again for what an earlier command left in files.
+
+    Raises
+    ------
+    SettingError
+        The message says where the files are, and how to store their results.
+    """
+    others = (pattern for name, pattern in LEFT.items() if name != engine)
+    left = [path for pattern in others for path in sorted((folder.path / FOLDER).glob(pattern))]
+    if left:
+        raise SettingError(
+            f"{folder.path}: results that an earlier command paid for lie in {left[0].parent} ({len(left):,} files, "
+            f"the first {left[0].name}), and another engine would pay for them again: go on with the same "
+            f"{{engine}}, or store them by 'refusal-index replies {folder.path} FILE...' and remove them"
+        )
+
+
+class FileExecutor(ABC):
+    """Has requests answered, one model after the other, through files of results that outlive a killed command.
+
+    Parameters
+    ----------
+    names
+        The models by role.
+    """
+
+    gives_choices = True
+    max_requests: int | None = MAX_ROUND
+
+    def __init__(self, names: Mapping[Role, str]) -> None:
+        self._names = names
+        self._left: dict[str, dict[str, Result]] = {}  # by file, the replies that are not handed out yet
+
+    @abstractmethod
+    def open(self, folder: RunFolder | None) -> AbstractAsyncContextManager[None]:
+        """Find the files that an earlier command left, and prepare what answers requests."""
+
+    @abstractmethod
+    def _answers(
+        self, name: str, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
+        """Yield the results of requests to one model."""
+
+    @abstractmethod
+    def _remove(self, file: str) -> None:
+        """Remove a file all of whose replies are stored."""
+
+    def _load(self, files: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Load the replies in files, given the name and the lines of each; what failed is asked again."""
+        self._left = {
+            name: {one.custom_id: one for one in read_lines(lines) if _is_reply(one)} for name, lines in files
+        }
+
+    def in_flight(self) -> frozenset[str]:
+        """Return the ids of requests whose replies lie in files."""
+        return frozenset().union(*self._left.values())
+
+    async def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
+        """Yield the replies that lie in files, then the results of the other requests.
+
+        Raises
+        ------
+        RunFailedError
+            If they cannot be answered, after the results that there are.
+        """
+        wanted = {one.custom_id for one in requests}
+        found = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}
+        if found:
+            yield found
+        self._clear(assignment.store)
+        for name in dict.fromkeys(self._names.values()):
+            asked = [
+                one for one in requests if self._names[one.ask.request.role] == name and one.custom_id not in found
+            ]
+            if asked and assignment.breaker.reason is None:
+                async with aclosing(self._answers(name, asked, assignment)) as groups:
+                    async for results in groups:
+                        yield results
+
+    def _clear(self, store: ReplyStore) -> None:
+        """Remove the files all of whose replies are in the store by now."""
+        if self.in_flight():
+            for name in stored_ids(store, self._names):
+                for replies in self._left.values():
+                    replies.pop(name, None)
+        for file in [file for file, replies in self._left.items() if not replies]:
+            del self._left[file]
+            self._remove(file)
+
+
+def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Result]:
+    """Yield the result in each line; one that was not written to its end, or holds none, is skipped."""
+    for line in lines:
+        try:
+            yield read_result(json.loads(line), model)
+        except (ResultError, ValueError, RecursionError):
+            continue
+
+
+def _is_reply(result: Result) -> bool:
+    return result.response is not None and any(one is not None for one in result.response.replies)

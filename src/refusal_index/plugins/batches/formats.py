@@ -1,4 +1,4 @@
-"""Request files and result files as pure functions: one line of JSON for each request and result."""
+"""The formats of request files and result files: one line of JSON for each request and result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from refusal_index.data.errors import shortened
@@ -14,7 +15,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
 from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
 from refusal_index.models.requests import ModelRequest, Response
-from refusal_index.plugins.batches.wave import Pending
+from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Role, StopReason
 
 PASSING_CODES = (
@@ -26,7 +27,7 @@ PASSING_CODES = (
     "overloaded_error",
     "api_error",
 )
-"""What providers say of requests that were not even tried, or may be tried again."""
+"""Codes of requests that were not even tried, or may be tried again."""
 
 
 STATUSES = {
@@ -38,10 +39,10 @@ STATUSES = {
     "request_too_large": 413,
     "rate_limit_error": 429,
 }
-"""The status that a response would have had, by what Anthropic says of a request in a batch instead."""
+"""The HTTP status of a response with such an error, which Anthropic leaves out in batches."""
 
 CODE = re.compile(r"[\w.:-]{1,80}", re.ASCII)
-"""What a provider's word for what went wrong looks like; anything else is not shown."""
+"""A provider's code of an error; anything else is not shown."""
 
 
 class ResultError(RefusalIndexError, ValueError):
@@ -50,18 +51,16 @@ class ResultError(RefusalIndexError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came back for a request: one of the two is there.
+    """The result of a request: a response or a failure.
 
     Attributes
     ----------
     custom_id
-        Of the request.
-    response
-        What was answered.
-    failure
-        What it failed for.
+        The request's.
+    response, failure
+        The answer, or why there is none.
     is_empty
-        Whether that is a response without an answer, which may have been paid for.
+        Whether the failure is a response without an answer, which may have been paid for.
     """
 
     custom_id: str
@@ -85,72 +84,63 @@ class ProviderError(RefusalIndexError, RuntimeError):
         self.status_code, self.code, self.type, self.body = status, code, code, body
 
 
-def failed(custom_id: str, model: str, error: Any, status: int | None = None) -> Result:
-    """Return the result of a request that failed.
+def provider_failure(error: Any, model: str, status: int | None = None) -> Failure:
+    """Classify what a provider says of a request that failed.
 
     Parameters
     ----------
-    custom_id, model
-        Of the request, and who was asked.
     error
         What the provider says: an object with a message and a code, a text, or nothing.
+    model
+        The model that was asked.
     status
-        Of the response; None where there was none.
+        The HTTP status of the response; None where there was none.
 
     Examples
     --------
-    >>> failed("ri-1", "openai/gpt-4.1", {"code": "batch_expired", "message": "too late"}).failure.message
+    >>> provider_failure({"code": "batch_expired", "message": "too late"}, "openai/gpt-4.1").message
     'batch_expired: too late'
     """
-    named = error if isinstance(error, Mapping) else {"message": error} if isinstance(error, str) else {}
-    inner = named.get("error")
-    named = inner if isinstance(inner, Mapping) else named
-    told_codes = (named.get(name) for name in ("code", "type"))
-    code = next((one for one in told_codes if isinstance(one, str) and CODE.fullmatch(one)), "")
-    status = status or _status_in(named)
-    raised = ProviderError(str(named.get("message") or ""), status, code, dict(named) or None)
+    fields = error if isinstance(error, Mapping) else {"message": error} if isinstance(error, str) else {}
+    fields = _inner_error(fields) or fields
+    codes = [code for code in (fields.get("code"), fields.get("type")) if isinstance(code, str)]
+    code = next(filter(CODE.fullmatch, codes), "")
+    if not status:
+        number = fields.get("code")
+        status = number if isinstance(number, int) and 400 <= number < 600 else None
+        if not isinstance(number, int):
+            status = next((STATUSES[name] for name in codes if name in STATUSES), None)
+    raised = ProviderError(str(fields.get("message") or ""), status, code, dict(fields) or None)
     line = describe_error(raised).removeprefix("ProviderError: ").removeprefix("ProviderError") or "no reason given"
     if code and code not in line:
         line = f"{code}: {line}"
     failure = classify_error(raised, line, model)
-    if code in PASSING_CODES:
-        failure = Failure(failure.message, model)
-    return Result(custom_id, failure=failure)
-
-
-def _status_in(error: Mapping[str, Any]) -> int | None:
-    """Return the status that an error names in its own way; None where it names none."""
-    code = error.get("code")
-    if isinstance(code, int):
-        return code if 400 <= code < 600 else None
-    named = (error.get(name) for name in ("code", "type"))
-    return next((STATUSES[one] for one in named if isinstance(one, str) and one in STATUSES), None)
+    return Failure(failure.message, model) if code in PASSING_CODES else failure
 
 
 Json = dict[str, Any]
 
-URL = "/v1/chat/completions"
 BAD_REQUEST = 400
 MEGABYTE = 1_000_000
-LONGEST_REPLY = 4096  # of a model that grades, where a provider wants to be told
+MAX_REPLY_TOKENS = 4096  # of a grader, where a provider requires a limit
 
 
 @dataclass(frozen=True)
 class Format:
-    """How requests stand in a file.
+    """The format of a request file.
 
     Attributes
     ----------
     name
-        Of whose format it is.
+        The provider's.
     line
-        From the id of a request, what it asks and what the model is called to the line that holds it.
+        From the id of a request, the request and the provider's name of the model to a line.
     most_requests, most_bytes
         In one file.
     gives_choices
         Whether one request may ask for several replies.
     leaves_out
-        What of a run's settings the provider takes no word of.
+        Settings of a run that the provider does not take.
     """
 
     name: str
@@ -165,15 +155,12 @@ class Format:
         return requests <= self.most_requests and size <= self.most_bytes
 
 
-def _openai(custom_id: str, ask: ModelRequest, model: str) -> Json:
-    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model, "openai")}
+def _chat_line(custom_id: str, ask: ModelRequest, model: str, provider: str = "") -> Json:
+    body = chat_body(ask, model, provider)
+    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
-def _compatible(custom_id: str, ask: ModelRequest, model: str) -> Json:
-    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model)}
-
-
-def _anthropic(custom_id: str, ask: ModelRequest, model: str) -> Json:
+def _anthropic_line(custom_id: str, ask: ModelRequest, model: str) -> Json:
     return {"custom_id": custom_id, "params": anthropic_params(ask, model)}
 
 
@@ -182,32 +169,33 @@ def anthropic_params(ask: ModelRequest, model: str) -> Json:
 
     It knows no seed, and since its version of October 2026 refuses temperature and top-p for every model.
     """
-    messages = [{"role": one.role, "content": one.content} for one in ask.request.messages if one.role != "system"]
-    system = "\n\n".join(one.content for one in ask.request.messages if one.role == "system")
-    decoding = ask.decoding
-    return {
+    messages, decoding = ask.request.messages, ask.decoding
+    system = "\n\n".join(message.content for message in messages if message.role == "system")
+    effort = decoding.reasoning_effort if decoding else None
+    params: Json = {
         "model": model,
-        "max_tokens": decoding.max_tokens if decoding else LONGEST_REPLY,
-        "messages": messages,
+        "max_tokens": decoding.max_tokens if decoding else MAX_REPLY_TOKENS,
+        "messages": [
+            {"role": message.role, "content": message.content} for message in messages if message.role != "system"
+        ],
         **({"system": system} if system else {}),
-        **_anthropic_effort(decoding.reasoning_effort if decoding else None),
     }
-
-
-def _anthropic_effort(effort: str | None) -> Json:
-    if effort is None:
-        return {}
     if effort == "none":
-        return {"thinking": {"type": "disabled"}}
-    return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if effort == "minimal" else effort}}
+        params["thinking"] = {"type": "disabled"}
+    elif effort is not None:
+        params["thinking"] = {"type": "adaptive"}
+        params["output_config"] = {"effort": "low" if effort == "minimal" else effort}
+    return params
 
 
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
-        Format("openai", _openai),
-        Format("compatible", _compatible),
-        Format("anthropic", _anthropic, 100_000, 256 * MEGABYTE, False, ("temperature", "top_p", "seed", "logprobs")),
+        Format("openai", partial(_chat_line, provider="openai")),
+        Format("compatible", _chat_line),
+        Format(
+            "anthropic", _anthropic_line, 100_000, 256 * MEGABYTE, False, ("temperature", "top_p", "seed", "logprobs")
+        ),
     )
 }
 """Every format by its name."""
@@ -230,9 +218,9 @@ def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
     Parameters
     ----------
     names
-        Who is asked; of those that grade no draws are.
+        The models by role; graders are asked for one reply at a time.
     style
-        The format; None for what the model's provider takes.
+        The format; None for that of the model's provider.
 
     Examples
     --------
@@ -243,7 +231,7 @@ def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
     return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
 
 
-def written(pending: Pending, style: Format, model: str) -> str:
+def to_line(pending: Pending, style: Format, model: str) -> str:
     """Return the line of a request, without the end of the line."""
     line = style.line(pending.custom_id, pending.ask, model)
     return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
@@ -275,33 +263,35 @@ def read_result(document: Any, model: str = "the provider") -> Result:
     if not isinstance(name, str) or not name:
         raise ResultError(f"expected a custom_id that is text, got {shortened(name)}")
     try:
-        if "result" in document:
-            return _read_anthropic(name, document["result"], model)
-        return _read_openai(name, document, model)
+        read = _read_anthropic(document["result"], model) if "result" in document else _read_openai(document, model)
     except NoAnswerError as error:
-        return replace(failed(name, model, str(error)), is_empty=True)
+        return Result(name, failure=provider_failure(str(error), model), is_empty=True)
+    return Result(name, failure=read) if isinstance(read, Failure) else Result(name, read)
 
 
-def _read_openai(name: str, document: Mapping[str, Any], model: str) -> Result:
+def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:
     """Read a result of OpenAI's or vLLM's: a status of 400 and above is a failure without an error, too."""
     response, error = document.get("response"), document.get("error")
     if not isinstance(response, Mapping):
         if not error:
             raise ResultError("expected a response or an error, found neither")
-        return failed(name, model, error)
+        return provider_failure(error, model)
     status, body = response.get("status_code"), response.get("body")
     status = status if isinstance(status, int) else None
     if error or (status or 200) >= 400:
-        refused = read_refused_prompt(_error_in(error or body)) if status == BAD_REQUEST else None
-        return failed(name, model, error or body, status) if refused is None else Result(name, refused)
-    if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) and not body.get("choices"):
-        return failed(name, model, body, status if status != 200 else 502)
-    return Result(name, read_chat(body))
+        failed = error or body
+        if status == BAD_REQUEST and (refused := read_refused_prompt(_inner_error(failed) or failed)) is not None:
+            return refused
+        return provider_failure(failed, model, status)
+    if isinstance(body, Mapping) and _inner_error(body) is not None and not body.get("choices"):
+        return provider_failure(body, model, status if status != 200 else 502)
+    return read_chat(body)
 
 
-def _error_in(body: Any) -> Any:
-    """Return the error itself, wherever a provider has it: within an object, or as the object."""
-    return body["error"] if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) else body
+def _inner_error(body: Any) -> Mapping[str, Any] | None:
+    """Return the error that an object holds; None where it holds none."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    return error if isinstance(error, Mapping) else None
 
 
 ANTHROPIC_STOPS = {
@@ -312,13 +302,13 @@ ANTHROPIC_STOPS = {
 }
 
 
-def _read_anthropic(name: str, result: Any, model: str) -> Result:
+def _read_anthropic(result: Any, model: str) -> Response | Failure:
     if not isinstance(result, Mapping):
         raise ResultError(f"expected a result that is an object, got {shortened(result)}")
-    if result.get("type") != "succeeded":
-        kind = str(result.get("type"))
-        return failed(name, model, result.get("error") or {"code": kind, "message": f"the request was {kind}"})
-    return Result(name, read_anthropic(result.get("message")))
+    kind = str(result.get("type"))
+    if kind != "succeeded":
+        return provider_failure(result.get("error") or {"code": kind, "message": f"the request was {kind}"}, model)
+    return read_anthropic(result.get("message"))
 
 
 def read_anthropic(message: Any) -> Response:

@@ -1,4 +1,4 @@
-"""Waves on a cluster of Ray's, in shards: the engine by its name, without Ray where it is not installed."""
+"""The engine for a Ray cluster, by its name: this module needs no Ray, so that it can say that Ray is missing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from importlib.util import find_spec
 
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.requests import ModelError
-from refusal_index.plugins.batches.engine import WaveEngine
+from refusal_index.plugins.batches.engine import BatchEngine
 from refusal_index.protocol import Role
 from refusal_index.runs.settings import Settings
 
 EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
 
 
-def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> WaveEngine:
-    """Return an engine that has waves answered on a cluster; it takes what any engine takes.
+def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
+    """Return an engine whose requests a cluster answers.
 
     Raises
     ------
     ModelError
         If Ray is not installed, or a model cannot be asked.
     """
-    lacking = [one for one in NEEDED if find_spec(one) is None]
-    if lacking:
-        raise ModelError(f"{{engine}} ray needs {', '.join(lacking)}; pip install 'refusal-index[{EXTRA}]'")
-    # Of an extra, and slow to import.
-    from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ModelError(f"{{engine}} ray needs {', '.join(missing)}; pip install 'refusal-index[{EXTRA}]'")
+    from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415 - of an extra, and slow
 
-    return WaveEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))
+    return BatchEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))

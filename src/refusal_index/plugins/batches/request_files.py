@@ -1,37 +1,243 @@
-"""A run by files: what is due is written as requests for any executor, and its results are taken in again."""
+"""A run by files: pending requests are written for any executor, and the results are read back."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Any, Self
 
+from refusal_index.data.errors import shortened
 from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.text import sound_text
+from refusal_index.errors import RefusalIndexError
 from refusal_index.models.accounts import called
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.requests import Response
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.batches.formats import FORMATS, Format, format_of, is_singly, written
-from refusal_index.plugins.batches.outstanding import refuse_in_flight
-from refusal_index.plugins.batches.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
-from refusal_index.plugins.batches.wave import (
-    Pending,
-    QuestionState,
-    describe_in_flight,
-    in_flight,
-    wave,
+from refusal_index.plugins.batches.engine import refuse_left
+from refusal_index.plugins.batches.formats import (
+    FORMATS,
+    Format,
+    Result,
+    ResultError,
+    format_of,
+    in_batch,
+    is_singly,
+    read_result,
+    to_line,
 )
-from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role
+from refusal_index.plugins.batches.journal import describe_in_flight, in_flight
+from refusal_index.plugins.batches.merging import Callbacks, MergeCounts, ResultMerger
+from refusal_index.plugins.batches.pending import Pending, QuestionState
+from refusal_index.plugins.batches.provider_executor import refuse_in_flight
+from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role, StopReason
 from refusal_index.runs.engine import FILES
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import Run, write_results
+
+MAX_LINE = 64 << 20
+"""Most bytes of a line that holds a result: many long replies with their log probabilities come nowhere near it."""
+
+MAX_NAMED = 5  # of each kind of problem
+
+TABLE = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -65536;
+CREATE TABLE results (
+    custom_id TEXT PRIMARY KEY, failed INTEGER, content TEXT, file TEXT, row INTEGER, is_used INTEGER DEFAULT 0);
+"""
+INSERT = "INSERT OR IGNORE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
+REPLACE = "INSERT OR REPLACE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
+
+REQUEST_FIELDS, RESULT_FIELDS = ("body", "params", "request"), ("response", "result", "error")
+"""The fields of a request in one of the formats, and those of a result."""
+
+
+class ResultFileError(RefusalIndexError, ValueError):
+    """A file of results that cannot be read."""
+
+
+@dataclass
+class Problems:
+    """Results that were left out, for one reason.
+
+    Attributes
+    ----------
+    count
+        How many.
+    named
+        The first of them, each in a few words.
+    """
+
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, words: str) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.named) < MAX_NAMED:
+            self.named.append(words)
+
+
+class StagedResults:
+    """Results in a temporary table on the disk, each found by its id; a context manager that removes them.
+
+    Attributes
+    ----------
+    unreadable
+        Lines that hold no result.
+    contradicting
+        Results whose request has another reply in an earlier line.
+    empty
+        Files without a line.
+    """
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("")  # a temporary file
+        self._connection.executescript(TABLE)
+        self.unreadable, self.contradicting = Problems(), Problems()
+        self.empty: list[Path] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._connection.close()
+
+    def __len__(self) -> int:
+        (count,) = self._connection.execute("SELECT count(*) FROM results").fetchone()
+        return int(count)
+
+    def read(self, path: Path) -> None:
+        """Read a file: a line of JSON for each result, in any of the formats.
+
+        Raises
+        ------
+        ResultFileError
+            If the file cannot be read at all, or begins with a request; lines that hold no result are left out, and
+            counted.
+        """
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ResultFileError(f"{path}: expected a file of results, it is none")
+        is_empty = True
+        try:
+            with path.open("rb") as file:
+                for number, raw in enumerate(_lines(file), start=1):
+                    if raw.strip():
+                        self._read_line(raw, path, number, is_first=is_empty)
+                        is_empty = False
+        except OSError as error:
+            raise ResultFileError(
+                f"{path}: expected a file of results, it cannot be read ({error.strerror})"
+            ) from error
+        except sqlite3.Error as error:
+            raise ResultFileError(
+                f"{path}: its results cannot be stored in the folder for temporary files ({error}); make room there"
+            ) from error
+        if is_empty:
+            self.empty.append(path)
+
+    def _read_line(self, raw: bytes, path: Path, number: int, *, is_first: bool) -> None:
+        place = f"{path}, line {number}"
+        try:
+            if len(raw) > MAX_LINE:
+                raise ResultError(f"expected a line of at most {MAX_LINE:,} bytes, it is longer")
+            line = raw.decode("utf-8-sig")
+            document = json.loads(line)
+            if is_first and is_request(document):
+                raise ResultFileError(
+                    f"{path}: expected results, got requests: hand this file to whoever answers it, and give the file "
+                    "that comes of it"
+                )
+            result = in_batch(read_result(document))  # files are mostly answered in batches
+        except ResultFileError:
+            raise
+        except ResultError as error:
+            self.unreadable.add(f"{place}: {error}")
+        except (ValueError, RecursionError) as error:
+            reason = shortened(str(error) or type(error).__name__)
+            self.unreadable.add(f"{place}: expected a line of JSON, it cannot be read ({reason})")
+        else:
+            response, name = result.response, sound_text(result.custom_id)
+            # most of a line says nothing of a response
+            content = line if response is None else json.dumps(list(vars(response).values()))
+            self._put((name, response is None, content, str(path), number))
+
+    def _put(self, row: tuple[str, bool, str, str, int]) -> None:
+        """Insert a result; a reply replaces a failure, and of two replies the first stays."""
+        if self._connection.execute(INSERT, row).rowcount:
+            return
+        name, is_failure, content, path, number = row
+        if is_failure:
+            return
+        query = "SELECT failed, content, file, row FROM results WHERE custom_id = ?"
+        failed, held, first, first_number = self._connection.execute(query, (name,)).fetchone()
+        if failed:
+            self._connection.execute(REPLACE, row)
+        elif _response(held).replies != _response(content).replies:
+            what = f"{shortened(name)} has another reply in {first}, line {first_number}"
+            self.contradicting.add(f"{path}, line {number}: {what}")
+
+    def get(self, custom_id: str) -> Result | None:
+        """Return the result of a request, and mark it as used; None where there is none."""
+        query = "SELECT failed, content FROM results WHERE custom_id = ?"
+        row = self._connection.execute(query, (custom_id,)).fetchone()
+        if row is None:
+            return None
+        self._connection.execute("UPDATE results SET is_used = 1 WHERE custom_id = ?", (custom_id,))
+        failed, content = row
+        if not failed:
+            return Result(custom_id, _response(content))
+        try:
+            return read_result(json.loads(content))
+        except RecursionError:  # nested deeper than can be read from here
+            return None
+
+    def unused(self, *, failures: bool = False) -> Problems:
+        """Return the replies, or the failures, that nobody looked up: their requests are not this run's."""
+        problems = Problems()
+        query = "SELECT custom_id, file, row FROM results WHERE failed = ? AND NOT is_used ORDER BY rowid"
+        for name, path, row in self._connection.execute(query, (failures,)):
+            problems.add(f"{path}, line {row}: {shortened(name)}")
+        return problems
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long its beginning, which is longer than `MAX_LINE` too."""
+    while raw := file.readline(MAX_LINE + 1):
+        yield raw
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE + 1)
+
+
+def _response(content: str) -> Response:
+    replies, *rest = json.loads(content)
+    return Response([one and (one[0], StopReason(one[1])) for one in replies], *rest)
+
+
+def is_request(document: Any) -> bool:
+    """Whether a line of a file is a request, in any of the formats.
+
+    Examples
+    --------
+    >>> is_request({"custom_id": "ri-1", "params": {}}), is_request({"custom_id": "ri-1", "result": {}})
+    (True, False)
+    """
+    if not isinstance(document, Mapping):
+        return False
+    return any(name in document for name in REQUEST_FIELDS) and not any(name in document for name in RESULT_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -41,11 +247,11 @@ class Reopened:
     Attributes
     ----------
     folder, settings
-        Where it lies, and what was asked; how it is sent is as given now.
+        Its folder, and its settings, with how requests are sent now.
     procedures
         What is asked in each variant.
     names
-        Whom it asks, the model first.
+        The models by role, the model first.
     """
 
     folder: RunFolder
@@ -53,15 +259,15 @@ class Reopened:
     procedures: Mapping[str, Procedure]
     names: Mapping[Role, str]
 
-    def talks(self, store: ReplyStore) -> Iterator[QuestionState]:
-        """Yield the talk about each question, in the order of ids, whatever is put into the store meanwhile."""
+    def states(self, store: ReplyStore) -> Iterator[QuestionState]:
+        """Yield the state of each question, in the order of ids, whatever is put into the store meanwhile."""
         for one in store.each_question():
             conversations = [
                 Conversation(one.question, variant, procedure, one.draws[variant])
                 for variant, procedure in self.procedures.items()
                 if variant in one.draws and (procedure.asks_model or one.completions(variant))
             ]
-            yield QuestionState(conversations, one.replies, one.retired)
+            yield QuestionState(conversations, self.settings, self.names, one.replies, one.retired)
 
 
 def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
@@ -74,7 +280,7 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     settings
         How requests are sent; all else is the run's.
     prompts
-        The file of the run's prompt set, where it is none that is shipped.
+        The file of the run's prompt set, where it is not one of the package's.
 
     Raises
     ------
@@ -90,11 +296,12 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     if not procedure.asks_model:
         return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
     chosen = prompts_before(before, prompts, path)
-    how = Placement(settings.prompting.placement), settings.prompting.think
-    words = {name: Protocol(chosen, name, kind, *how) for name in chosen.variants}
-    procedures: dict[str, Procedure] = {name: replace(procedure, wording=one) for name, one in words.items()}
+    placement, think = Placement(settings.prompting.placement), settings.prompting.think
+    procedures: dict[str, Procedure] = {
+        name: replace(procedure, wording=Protocol(chosen, name, kind, placement, think)) for name in chosen.variants
+    }
     if not procedure.asks_first:
-        procedures = {FORCED: replace(procedure, wording=next(iter(words.values())))}
+        procedures = {FORCED: next(iter(procedures.values()))}
     return Reopened(folder, settings, procedures, {Role.MODEL: settings.model, **names})
 
 
@@ -105,9 +312,9 @@ class RequestFile:
     Attributes
     ----------
     path, model, style
-        Where it is, whom its requests ask, and in which format they stand.
+        Where it is, the model that it asks, and its format.
     requests, size
-        How many they are, and how many bytes.
+        How many requests it holds, and how many bytes.
     """
 
     path: Path
@@ -117,60 +324,16 @@ class RequestFile:
     size: int = 0
 
 
-@dataclass(frozen=True)
-class Written:
-    """The wave that was written.
+class RequestFiles:
+    """Files of requests, those to each model apart.
 
     Attributes
     ----------
     files
-        Its files.
+        The files, complete once the stack is closed.
     functions
         How many requests are to functions, which no file can ask, by name.
     """
-
-    files: tuple[RequestFile, ...]
-    functions: Counter[str]
-
-
-def write_requests(run: Reopened, out: Path, style: str | None = None) -> Written:
-    """Write every request that is due, for the provider of each model in files of its own.
-
-    Parameters
-    ----------
-    run
-        As `reopened` returns it.
-    out
-        The first file; further ones are called alike, with numbers: a format takes so many requests in one file, and
-        requests to one model.
-    style
-        One of `FORMATS`; None for what each model's provider takes.
-
-    Raises
-    ------
-    SettingError
-        If there is no such format, or a file is there already.
-    NotWrittenError
-        If a file cannot be written; then there is none.
-    """
-    if style is not None and style not in FORMATS:
-        raise unknown("format", style, list(FORMATS))
-    with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
-        refuse_in_flight(run.folder, store)
-        refuse_left(run.folder, FILES)
-        sheets = _Sheets(out, style, stack)
-        for pending in _due(run, store, style):
-            sheets.write(pending, run.names[pending.ask.request.role])
-    return Written(tuple(sheets.files), sheets.functions)
-
-
-def _due(run: Reopened, store: ReplyStore, style: str | None) -> Iterator[Pending]:
-    """Yield what is due, in as many requests as the format takes."""
-    return wave(run.talks(store), run.settings, run.names, singly=is_singly(run.names, style))
-
-
-class _Sheets:
-    """Files that are being written, one for each model at a time; they are there once `stack` is closed."""
 
     def __init__(self, out: Path, style: str | None, stack: ExitStack) -> None:
         self._out, self._style, self._stack = out, style, stack
@@ -179,31 +342,64 @@ class _Sheets:
         self.functions: Counter[str] = Counter()
 
     def write(self, pending: Pending, name: str) -> None:
+        """Write a request to a model."""
         if is_function_name(name):
             self.functions[name] += 1
             return
         style = FORMATS[self._style] if self._style else format_of(name)
-        line = written(pending, style, called(name)[1]).encode() + b"\n"
-        sheet, file = self._sheet(name, style, len(line))
+        line = to_line(pending, style, called(name)[1]).encode() + b"\n"
+        request_file, file = self._file(name, style, len(line))
         file.write(line)
-        sheet.requests += 1
-        sheet.size += len(line)
+        request_file.requests += 1
+        request_file.size += len(line)
 
-    def _sheet(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
+    def _file(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
+        """Return the file for so many bytes more."""
         if name in self._open:
-            sheet, file = self._open[name]
-            if style.takes(sheet.requests + 1, sheet.size + more):
-                return sheet, file
+            request_file, file = self._open[name]
+            if style.takes(request_file.requests + 1, request_file.size + more):
+                return request_file, file
             file.close()
         number = len(self.files) + 1
         path = self._out if number == 1 else self._out.with_name(f"{self._out.stem}-{number}{self._out.suffix}")
         if path.exists() or path.is_symlink():
             raise SettingError(f"{{out}}: {path} is there already; choose another name, or remove it")
-        sheet = RequestFile(path, name, style)
-        self.files.append(sheet)
+        self.files.append(RequestFile(path, name, style))
         temporary = self._stack.enter_context(replacing(path))
-        self._open[name] = sheet, self._stack.enter_context(temporary.open("xb"))
+        self._open[name] = self.files[-1], self._stack.enter_context(temporary.open("xb"))
         return self._open[name]
+
+
+def write_requests(run: Reopened, out: Path, style: str | None = None) -> RequestFiles:
+    """Write every pending request, those to each model into files of their own.
+
+    Parameters
+    ----------
+    run
+        The run, as `reopened` returns it.
+    out
+        The first file; further ones are named alike, with numbers: a file holds requests to one model, and as many as
+        the format allows.
+    style
+        One of `FORMATS`; None for that of each model's provider.
+
+    Raises
+    ------
+    SettingError
+        If there is no such format, or a file exists already.
+    NotWrittenError
+        If a file cannot be written; then there is none.
+    """
+    if style is not None and style not in FORMATS:
+        raise unknown("format", style, list(FORMATS))
+    with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
+        refuse_in_flight(run.folder, store)
+        refuse_left(run.folder, FILES)
+        files, singly = RequestFiles(out, style, stack), is_singly(run.names, style)
+        for state in run.states(store):
+            for pending in state.all_pending(singly=singly):
+                files.write(pending, run.names[pending.ask.request.role])
+    return files
 
 
 @dataclass(frozen=True)
@@ -212,36 +408,31 @@ class Received:
 
     Attributes
     ----------
-    taken
-        How many replies were new, and how many were there.
+    counts
+        How many replies were new, and how many were stored before.
     unreadable, contradicting, differing, unknown
         What was left out: lines that hold no result, results that contradict an earlier one in the files or a reply in
         the store, and results of requests that are not this run's.
+    failures, unknown_failures
+        Why requests failed, with how many; and failures of requests that are not this run's, or no longer.
     empty
         Files without a line.
     in_flight
-        What of it is in flight in batches, in words; None where nothing is.
-    failures, stray
-        What requests failed for, with how many; and failures of requests that the run does not or no longer have.
+        What is in flight in batches, in words; None where nothing is.
     run
-        The run with its results, once nothing is due.
+        The run with its results, once no request is pending.
     """
 
-    taken: Taken
-    unreadable: Trouble
-    contradicting: Trouble
-    differing: Trouble
-    unknown: Trouble
+    counts: MergeCounts
+    unreadable: Problems
+    contradicting: Problems
+    differing: Problems
+    unknown: Problems
     failures: Counter[str]
-    stray: Trouble
-    empty: tuple[Path, ...] = ()
-    in_flight: str | None = None
-    run: Run | None = None
-
-    @property
-    def pending(self) -> int:
-        """How many requests are due now."""
-        return self.taken.pending
+    unknown_failures: Problems
+    empty: list[Path]
+    in_flight: str | None
+    run: Run | None
 
     @property
     def left_out(self) -> int:
@@ -249,61 +440,48 @@ class Received:
         return sum(one.count for one in (self.unreadable, self.contradicting, self.differing, self.unknown))
 
 
-@dataclass
-class _Failures:
-    """Takes down what requests failed for."""
-
-    store: ReplyStore
-    told: Counter[str] = field(default_factory=Counter)
-    _shared: set[str] = field(default_factory=set)
-
-    def __call__(self, pending: Pending, failure: Failure) -> None:
-        conversation = pending.ask.conversation
-        self.store.record_failure(conversation.variant, conversation.question.question_id, failure.message)
-        if pending.ask.request.pass_.is_shared:  # by all variants that wait for it
-            if pending.custom_id in self._shared:
-                return
-            self._shared.add(pending.custom_id)
-        self.told[failure.message] += 1
-
-
 def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
-    """Take results in, in whatever order and however often; once nothing is due, the run's results are written.
+    """Store results, in whatever order and however often; once no request is pending, the run's results are written.
 
     Parameters
     ----------
     run
-        As `reopened` returns it.
+        The run, as `reopened` returns it.
     files
-        Of results, in any of the formats.
+        Results, in any of the formats.
 
     Raises
     ------
     ResultFileError
-        If a file cannot be read at all, or holds requests; then nothing is taken in.
+        If a file cannot be read at all, or holds requests; then nothing is stored.
     StoreError
         If replies cannot be kept.
     """
-    with Spool() as spool, run.folder.lock(), open_store(run.folder) as store:
-        empty = []
+    differing, failures, shared = Problems(), Counter[str](), set[str]()
+
+    def record_failure(pending: Pending, failure: Failure) -> None:
+        conversation = pending.ask.conversation
+        store.record_failure(conversation.variant, conversation.question.question_id, failure.message)
+        if pending.custom_id not in shared:  # else another variant that waits for it has counted it
+            failures[failure.message] += 1
+        if pending.ask.request.pass_.is_shared:
+            shared.add(pending.custom_id)
+
+    with StagedResults() as staged, run.folder.lock(), open_store(run.folder) as store:
         for path in files:
-            if is_without_lines(path):
-                empty.append(path)
-            spool.read(path)
-        failures, differing = _Failures(store), Trouble()
-        watch = Watch(failed=failures, differs=differing.add)
-        singly = is_singly(run.names)  # as many are due as would be written now
-        taken = take(run.talks(store), spool, store, run.settings, run.names, watch, singly=singly)
-        results = None if taken.pending else write_results(run.folder, store)
+            staged.read(path)
+        merger = ResultMerger(staged, store, Callbacks(failed=record_failure, differs=differing.add))
+        counts = merger.merge(run.states(store), singly=is_singly(run.names))  # as many as would be written now
+        entries = in_flight(run.folder, store)
         return Received(
-            taken,
-            spool.unreadable,
-            spool.contradicting,
+            counts,
+            staged.unreadable,
+            staged.contradicting,
             differing,
-            spool.unknown(),
-            failures.told,
-            spool.unknown(failures=True),
-            tuple(empty),
-            describe_in_flight(entries) if (entries := in_flight(run.folder, store)) else None,
-            results,
+            staged.unused(),
+            failures,
+            staged.unused(failures=True),
+            staged.empty,
+            describe_in_flight(entries) if entries else None,
+            None if counts.pending else write_results(run.folder, store),
         )

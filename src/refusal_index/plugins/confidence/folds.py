@@ -15,13 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import Score
-from refusal_index.data.datasets.almanac import entity_of
 from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Question
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.score_table import Score
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -67,11 +66,30 @@ def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
     return None
 
 
+RELATIONS = frozenset(
+    {"birthplace", "birth-year", "profession", "prize", "author", "publication-year", "genre", "province", "river"}
+    | {"founding-year"}
+)
+"""What the almanac asks about a person, a book or a town, as it stands in the ids of its questions."""
+
 GROUPINGS = ("auto", "cluster", "entity", "topic", "none")
 """By what questions are kept in one fold."""
 
 KNOWN = ("cluster", "entity", "topic")
 """What `auto` takes: the first that is known."""
+
+
+def entity_of(question_id: str) -> str | None:
+    """Return the entity that a question of the almanac is about; None for questions of other datasets.
+
+    Its ids consist of the relation and the entity; in a mix, the name of the dataset comes first.
+
+    >>> entity_of("birthplace-of-trouchiox-quamosk"), entity_of("almanac/author-of-the-tower-of-glass")
+    ('trouchiox-quamosk', 'the-tower-of-glass')
+    >>> entity_of("Q17")
+    """
+    relation, _, entity = question_id.removeprefix("almanac/").partition("-of-")
+    return entity if entity and relation in RELATIONS else None
 
 
 def groups_of(

@@ -1,1 +1,38 @@
-"""Inspect: tasks for its command line, and its logs."""
+"""Inspect: its providers as clients, tasks for its command line, and its logs.
+
+Every name that Inspect does not promise to keep is imported here: another release may lack it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import requires, version
+
+import inspect_ai  # noqa: F401 - that it is missing is another error than that it lacks a name
+
+from refusal_index.errors import RefusalIndexError
+
+__all__ = [
+    "IncompatibleError",
+    "PrerequisiteError",
+    "hooks",
+    "registry_find",
+    "registry_unqualified_name",
+    "use_model_event_sink",
+]
+
+
+class IncompatibleError(RefusalIndexError, RuntimeError):
+    """A release of Inspect that this package cannot work with."""
+
+
+try:
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai._util.registry import registry_find, registry_unqualified_name
+    from inspect_ai.model._model import use_model_event_sink
+    from inspect_ai.model._providers.util import hooks
+except ImportError as error:
+    _tested = next(each for each in requires("refusal-index") or () if each.startswith("inspect-ai")).partition(";")[0]
+    raise IncompatibleError(
+        f"inspect-ai {version('inspect-ai')} lacks a name that this package uses ({error}); expected {_tested}: "
+        f"pip install '{_tested}'"
+    ) from error

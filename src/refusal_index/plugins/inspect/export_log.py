@@ -47,7 +47,7 @@ from inspect_ai.scorer import Score
 from refusal_index.data.files import replacing
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Question
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.inspect.client import chat_messages
+from refusal_index.plugins.inspect.client import chat_messages
 from refusal_index.protocol import (
     FORCED,
     TWO_PASSES,

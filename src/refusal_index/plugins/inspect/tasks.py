@@ -15,10 +15,9 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.models.failures import Failure, RequestFailedError
-from refusal_index.models.inspect.client import explained, generated
-from refusal_index.models.inspect.guard import guarded
-from refusal_index.models.inspect.provider import to_config
 from refusal_index.models.requests import CARRIED, ModelRequest, Response, from_metadata, to_metadata
+from refusal_index.plugins.inspect.client import classify, generate, to_config
+from refusal_index.plugins.inspect.guard import guarded
 from refusal_index.protocol import (
     Conversation,
     GraderKind,
@@ -180,12 +179,12 @@ def model_for(asked: Role) -> Model:
 
 async def send(ask: ModelRequest) -> Response:
     """Send a request to the model in its role."""
-    return await generated(model_for(ask.request.role), ask, GenerateConfig())
+    return await generate(model_for(ask.request.role), ask, GenerateConfig())
 
 
 def explain(error: Exception, asked: Role) -> Failure:
     """Classify the error that a request ended in."""
-    return explained(error, model_for(asked))
+    return classify(error, model_for(asked))
 
 
 def cell_of(outcome: Outcome) -> str:

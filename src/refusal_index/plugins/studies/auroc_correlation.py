@@ -38,12 +38,12 @@ from refusal_index.plugins.studies.scores import (
     model_name,
     variant_scores,
 )
+from refusal_index.plugins.studies.stability import DisattenuatedCorrelation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability import DisattenuatedCorrelation
 
 Key = tuple[str, str | None, str | None]
 AREA = "auroc"

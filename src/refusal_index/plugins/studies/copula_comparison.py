@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import copulas, style
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, display_names
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
@@ -47,7 +47,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     if not tables:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     tests, said = _tests(chosen)
-    rows = [_fit_row(row, len(tables)) for row in stats.copula_win_rates(tables, count_df=True)]
+    rows = [_fit_row(row, len(tables)) for row in copulas.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")
     return Study(NAME, TITLE, _caption(frame), frame, draw, (*notes, *said), printed)
 
@@ -65,7 +65,7 @@ _SCHEMA = {
 }
 
 
-def _fit_row(found: stats.CopulaComparison, tables: int) -> dict[str, Any]:
+def _fit_row(found: copulas.CopulaComparison, tables: int) -> dict[str, Any]:
     return {
         "part": "single_tables",
         "family": found.family,
@@ -86,19 +86,19 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
-        found = stats.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
+        found = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
         if all(test.pvalue is None for test in found):
             notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
         else:
             by_family = {test.family: test for test in found}
-            rows += (_test_row(by_family[family], name, run) for family in stats.COPULA_NAMES)
+            rows += (_test_row(by_family[family], name, run) for family in copulas.COPULA_NAMES)
     tested = [row for row in rows if row["pvalue"] is not None]
     for row, adjusted in zip(tested, stats.holm([row["pvalue"] for row in tested]).tolist(), strict=True):
         row["pvalue_holm"] = adjusted
     return rows, tuple(notes)
 
 
-def _test_row(found: stats.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
+def _test_row(found: copulas.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
     return {
         "part": "test_over_variants",
         "family": found.family,
@@ -181,7 +181,7 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].to_list()
     colours, markers = style.model_colours(models), style.model_markers(models)
-    places = {family: y for y, family in enumerate(stats.COPULA_NAMES)}
+    places = {family: y for y, family in enumerate(copulas.COPULA_NAMES)}
     names, short = list(colours), style.short_names(models)
     spread = 0.5 if len(names) <= style.MOST_LABELS else 0.8
     axes.set_xscale("log")
@@ -207,7 +207,7 @@ def _caption(frame: pl.DataFrame) -> str:
     rejected = frame.filter((pl.col("part") == "test_over_variants") & (pl.col("pvalue_holm") < 0.05))[
         "family"
     ].to_list()
-    counted = "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in stats.COPULA_NAMES)
+    counted = "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES)
     test = (
         " Right: the test that can tell copulas apart. All variants of a model cut one dependence at several places, "
         "if they share it, and a family predicts them all with one parameter; a small p-value speaks against the "

@@ -22,13 +22,13 @@ from scipy.special import stdtrit
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import stability, style
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors
 from refusal_index.plugins.studies.scores import dataset_name, level_text, run_index
+from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability import kendall_w_ceiling
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
@@ -253,17 +253,21 @@ def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, st
             yield name, None, "no_model_on_every_dataset"
         return
     plain, ties, entropy = (
-        stats.kendall_w(scores),
-        stats.kendall_w(scores, correct_ties=True),
-        stats.winner_entropy(scores),
+        stability.kendall_w(scores),
+        stability.kendall_w(scores, correct_ties=True),
+        stability.winner_entropy(scores),
     )
     settings, models = scores.shape
     several = models > 1 and settings > 1
     yield "kendall_w", plain.estimate, plain.reason
     yield "kendall_w_ties", ties.estimate, ties.reason
-    yield "kendall_w_random", stats.expected_kendall_w(settings) if several else None, plain.reason
+    yield "kendall_w_random", stability.expected_kendall_w(settings) if several else None, plain.reason
     yield "winner_entropy", entropy.estimate, entropy.reason
-    yield "winner_entropy_random", stats.expected_winner_entropy(settings, models) if several else None, entropy.reason
+    yield (
+        "winner_entropy_random",
+        stability.expected_winner_entropy(settings, models) if several else None,
+        entropy.reason,
+    )
 
 
 def _ceiling_rows(frame: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:

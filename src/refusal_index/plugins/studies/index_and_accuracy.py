@@ -42,6 +42,7 @@ from refusal_index.plugins.studies.scores import (
     run_index,
     variant_scores,
 )
+from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
@@ -54,7 +55,6 @@ from refusal_index.plugins.studies.study import (
     paper_context,
 )
 from refusal_index.render.format import abridged, number, with_interval
-from refusal_index.stats.stability import disattenuated_correlation
 
 NAME = "index_and_accuracy"
 TITLE = "Refusal Index, accuracy and refusal rate"

@@ -33,6 +33,7 @@ from refusal_index.plugins.studies.scores import (
     run_index,
     table_of,
 )
+from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
@@ -46,7 +47,6 @@ from refusal_index.plugins.studies.study import (
     paper_context,
 )
 from refusal_index.render.format import abridged, number, with_interval
-from refusal_index.stats.stability import disattenuated_correlation
 
 NAME = "index_and_size"
 TITLE = "Refusal Index and model size"

@@ -24,6 +24,7 @@ from refusal_index.plugins.studies.scores import (
     run_index,
     variant_scores,
 )
+from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
@@ -37,7 +38,6 @@ from refusal_index.plugins.studies.study import (
     paper_context,
 )
 from refusal_index.render.format import abridged, number, pvalue
-from refusal_index.stats.stability import reliability
 
 NAME = "index_predictors"
 TITLE = "What predicts the Refusal Index"

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
+from refusal_index.plugins.studies import stability
 from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
+from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 from refusal_index.render.format import UNDEFINED, abridged, number
-from refusal_index.stats.stability import kendall_w_ceiling
 
 NAME = "ranking_stability"
 TITLE = "Ranking stability"
@@ -135,7 +136,7 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
         _row(name, matrix, effects, found, fit_over)
         for name, matrix in scores.items()
         for fit_over in FIT_OVER
-        for found in stats.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)  # type: ignore[arg-type]
+        for found in stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)  # type: ignore[arg-type]
         # With nothing removed there is nothing to fit.
         if found.removed != "nothing" or fit_over == FIT_OVER[0]
     ]
@@ -166,7 +167,7 @@ def _row(
     name: str,
     matrix: FloatMatrix,
     effects: tuple[FloatMatrix, FloatMatrix],
-    found: stats.RankingStability,
+    found: stability.RankingStability,
     fit_over: str,
 ) -> dict[str, object]:
     w, entropy = found.random_kendall_w, found.random_winner_entropy
@@ -191,12 +192,12 @@ def _row(
 
 
 def _tie_corrected(
-    matrix: FloatMatrix, effects: tuple[FloatMatrix, FloatMatrix], found: stats.RankingStability, fit_over: str
+    matrix: FloatMatrix, effects: tuple[FloatMatrix, FloatMatrix], found: stability.RankingStability, fit_over: str
 ) -> float | None:
     chosen = {"nothing": (), "correct_rate": effects[:1], "refusal_rate": effects[1:], "both": effects}[found.removed]
     if chosen:
-        matrix = stats.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over).residuals  # type: ignore[arg-type]
-    return stats.kendall_w(matrix, correct_ties=True).estimate
+        matrix = stability.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over).residuals  # type: ignore[arg-type]
+    return stability.kendall_w(matrix, correct_ties=True).estimate
 
 
 def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import penalty_response, style
 from refusal_index.plugins.studies.scores import (
     chosen_runs,
     dataset_name,
@@ -113,7 +113,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     names, stated = zip(*sorted(targets.items(), key=itemgetter(1)), strict=True)
     matrix = outcome_matrix([run.variants[name] for name in names])
     refused, wrong, scored = matrix.arrays
-    found = stats.response_to_penalty(
+    found = penalty_response.response_to_penalty(
         refused, wrong, stated, scored, confidence_level=options.confidence_level, rng=options.seed
     )
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}

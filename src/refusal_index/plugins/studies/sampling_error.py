@@ -18,11 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, outcome_matrix
 from refusal_index.plugins.studies.scores import INDEX
+from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.stats import ContingencyTable, metric_influence, refusal_index_many
 from refusal_index.stats.comparison.joint import joint_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability import DisattenuatedCorrelation, disattenuated_correlation
 
 FloatArray = NDArray[np.float64]
 

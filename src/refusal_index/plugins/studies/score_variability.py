@@ -41,9 +41,10 @@ from refusal_index.plugins.studies.scores import (
     questions_text,
     variant_scores,
 )
+from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
 from refusal_index.plugins.studies.study import PAPER_PENALTY, NotPossibleError, Study, StudyOptions, widened
 from refusal_index.render.format import abridged, number, signed
-from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
+from refusal_index.stats import weighted_score
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the paper calls heuristic."""

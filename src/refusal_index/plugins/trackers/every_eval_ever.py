@@ -21,7 +21,7 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.trackers.results import ExportedRun, VariantResults, payoffs_of
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
-from refusal_index.runs.trackers import UNNAMED, name_part
+from refusal_index.render.summary import UNNAMED, name_part
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.version import __version__

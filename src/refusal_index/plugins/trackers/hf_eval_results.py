@@ -14,7 +14,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.trackers.results import ExportedRun, ExportError, VariantResults, payoffs_of
 from refusal_index.render.sentences import description
-from refusal_index.runs.trackers import name_part
+from refusal_index.render.summary import name_part
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 

@@ -13,8 +13,16 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from refusal_index.plugins.trackers.results import ExportedRun
-from refusal_index.plugins.trackers.tracker import PROJECT, RunTracker, completeness_of, files_of, table_of
-from refusal_index.runs.trackers import Subject, name_part, numbers, withdrawn
+from refusal_index.plugins.trackers.tracker import (
+    PROJECT,
+    RunTracker,
+    Subject,
+    completeness_of,
+    files_of,
+    table_of,
+    withdrawn,
+)
+from refusal_index.render.summary import name_part, numbers
 
 KEY = "refusal_index.run"
 """The tag by which the same run is found again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,10 +16,10 @@ from refusal_index.data.files import read_plain
 from refusal_index.data.folder import RunFolder, set_members
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.summary import INCOMPLETE, summarise, with_confidence
+from refusal_index.findings.summary import INCOMPLETE, summarise
 from refusal_index.redaction import redacted_in
-from refusal_index.render.summary import SUMMARY_VERSION, summary_document
-from refusal_index.runs.trackers import POOLED, UNNAMED, finite, hashed, key_of
+from refusal_index.render.sections import with_sections
+from refusal_index.render.summary import POOLED, SUMMARY_VERSION, UNNAMED, finite_number, summary_document
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
@@ -110,7 +111,7 @@ class ExportedRun:
         """
         if self.folder is not None:
             return key_of(self.folder)
-        return hashed(self.model, self.dataset, read_plain(self.source))
+        return _hash(self.model, self.dataset, read_plain(self.source))
 
     @property
     def lacks(self) -> str | None:
@@ -122,6 +123,16 @@ class ExportedRun:
     def level(self) -> float:
         """The confidence level of every interval."""
         return float(self.document["confidence_level"])
+
+
+def key_of(folder: RunFolder) -> str:
+    """Return what distinguishes a run's folder from every other; raises RunFolderError where it is no run's."""
+    return _hash(folder.read_id())
+
+
+def _hash(*parts: object) -> str:
+    whole = b"\0".join(part if isinstance(part, bytes) else str(part).encode(errors="replace") for part in parts)
+    return hashlib.sha256(whole).hexdigest()[:16]
 
 
 def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
@@ -165,7 +176,7 @@ def _read(path: Path) -> Iterator[ExportedRun]:
 
 def _of_table(run: ComparedRun) -> ExportedRun:
     outcomes = pl.concat(run.variants.values())
-    summary = with_confidence(summarise(outcomes), outcomes, run.confidence)
+    summary = with_sections(summarise(outcomes), outcomes, run.source)
     return _run(run.source, summary_document(summary), table=outcomes)
 
 
@@ -262,7 +273,8 @@ def _text(value: object) -> str | None:
 def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
     """Return what answers are worth in a summary; None where the document does not say so."""
     weights = document.get("truthfulness_weights")
-    match [finite(one) for one in (document.get("penalty"), *(weights if isinstance(weights, list | tuple) else ()))]:
+    payoffs = [document.get("penalty"), *(weights if isinstance(weights, list | tuple) else ())]
+    match [finite_number(payoff) for payoff in payoffs]:
         case [float(penalty), float(right), float(refused), float(wrong)]:
             return Payoffs(penalty, (right, refused, wrong))
     return None

@@ -6,8 +6,16 @@ import os
 from collections.abc import Mapping
 
 from refusal_index.plugins.trackers.results import ExportedRun, TrackerError
-from refusal_index.plugins.trackers.tracker import PROJECT, RunTracker, completeness_of, files_of, table_of
-from refusal_index.runs.trackers import Subject, numbers, withdrawn
+from refusal_index.plugins.trackers.tracker import (
+    PROJECT,
+    RunTracker,
+    Subject,
+    completeness_of,
+    files_of,
+    table_of,
+    withdrawn,
+)
+from refusal_index.render.summary import numbers
 
 QUIET = {
     "console": "off",  # what is printed may be a reply

@@ -51,6 +51,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.training.generating import GeneratingModel, is_sharded, undisturbed
 from refusal_index.redaction import redacted
+from refusal_index.render.summary import numbers
 from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import DIRECT, Progress, WaitingError
@@ -58,7 +59,6 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
-from refusal_index.runs.trackers import numbers
 from refusal_index.runs.writing import Run, run_to_completion
 
 CONFIGURATIONS = ("config.json", "adapter_config.json")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from urllib.parse import urlencode
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from refusal_index.findings.summary import VariantSummary
 from refusal_index.render import format as formats
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.render.sentences import description, phrase, typesetting
-from refusal_index.stats import CELL_NAMES, Estimate, accuracy_refusal_curve
+from refusal_index.stats import ContingencyTable, Estimate, accuracy_refusal_curve
 from refusal_index.stats.baseline import Payoffs
 
 number, percent = typesetting(formats.number), typesetting(formats.percent)
@@ -35,6 +34,7 @@ class Scale:
 
     low: float
     high: float
+    ticks: tuple[float, ...] = ()  # values marked on it
 
     def share(self, value: float) -> float:
         """Place of a value, in [0, 1]; what lies outside is drawn at the end."""
@@ -53,22 +53,15 @@ class Scale:
         return f"{100 * (self.share(end) - self.share(start)):.2f}%"
 
 
-@dataclass(frozen=True)
-class IndexScale(Scale):
-    """The axis of the Refusal Index, with the values to be marked on it."""
+def index_scale(cells: Iterable[Estimate]) -> Scale:
+    """Return an axis of the Refusal Index from 0 to 1 that reaches below 0 as far as estimates and intervals do.
 
-    ticks: tuple[float, ...] = ()
-
-
-def index_scale(values: Iterable[float | None]) -> IndexScale:
-    """Return an axis from 0 to 1 that reaches below 0 as far as the values do.
-
-    >>> index_scale([0.3, None, -0.08])
-    IndexScale(low=-0.25, high=1.0, ticks=(-0.25, 0.0, 0.25, 0.5, 0.75, 1.0))
+    >>> index_scale([Estimate(0.3, 0.2, 0.4), Estimate(None), Estimate(-0.08)])
+    Scale(low=-0.25, high=1.0, ticks=(-0.25, 0.0, 0.25, 0.5, 0.75, 1.0))
     """
-    lowest = min([0.0, *(value for value in values if value is not None)])
-    quarters = max(math.floor(lowest * 4), -4)
-    return IndexScale(quarters / 4, 1.0, tuple(quarter / 4 for quarter in range(quarters, 5)))
+    values = [value for cell in cells for value in (cell.estimate, cell.low, cell.high) if value is not None]
+    quarters = max(math.floor(min([0.0, *values]) * 4), -4)
+    return Scale(quarters / 4, 1.0, tuple(quarter / 4 for quarter in range(quarters, 5)))
 
 
 NOT_KNOWN = Estimate(None, reason="no_forced_grade")
@@ -113,26 +106,22 @@ def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 
 def _metric_row(run: ReportRun, name: str, payoffs: Payoffs) -> MetricRow:
     metric, cells = METRICS[name], tuple(variant.metric(name) for variant in run.variants)
-    scale = _index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(payoffs))
+    scale = index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(payoffs))
     return MetricRow(metric.label, description(name, payoffs), scale, cells, digits=metric.digits)
-
-
-def _index_scale(cells: Iterable[Estimate]) -> IndexScale:
-    return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
 
 
 def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """List what other decisions, and repeated draws, would make of every variant's index; all rows on one axis."""
-    found = [dict(_decisions(variant)) for variant in run.variants]
-    scale = _index_scale(cell for decisions in found for cell in decisions.values())
+    by_variant = [dict(_decisions(variant)) for variant in run.variants]
+    scale = index_scale(cell for decisions in by_variant for cell in decisions.values())
     return tuple(
         MetricRow(
             *(phrase(code, "decision"), phrase(code, "decision_meaning"), scale),
-            tuple(decisions.get(code) for decisions in found),
+            tuple(decisions.get(code) for decisions in by_variant),
             kind,
         )
         for code, kind in KINDS.items()
-        if any(code in decisions for decisions in found)
+        if any(code in decisions for decisions in by_variant)
     )
 
 
@@ -155,78 +144,40 @@ def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
         yield "within_topics", sensitivity.topics.within
 
 
-BOX = 1000
-
-
 @dataclass(frozen=True)
 class Tile:
     """One cell of a 2x2 table: its area is its share of the questions; the places are shares of the picture."""
 
     cell: str
     count: int
-    share: float
     x: float
     y: float
     width: float
     height: float
-    link: str  # to its questions, below on the page
-
-    @property
-    def roomy(self) -> bool:
-        """Whether a count and a word fit in."""
-        return self.width >= 0.26 and self.height >= 0.2
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the count fits in."""
-        return self.width >= 0.05 * len(f"{self.count:,}") and self.height >= 0.1
 
 
-@dataclass(frozen=True)
-class Mosaic:
-    """The 2x2 table of a variant: answered to the left, refused to the right, right above wrong."""
-
-    name: str
-    n: int
-    tiles: tuple[Tile, ...]
-    refused: float
-
-
-def mosaics(run: ReportRun, number: int) -> tuple[Mosaic, ...]:
-    """Lay out the 2x2 table of every variant; `number` tells the run from others on the page."""
-    return tuple(_mosaic(variant, number) for variant in run.variants)
-
-
-def _mosaic(variant: VariantSummary, run: int) -> Mosaic:
-    table = variant.table
-    refused = table.n_refused / table.n if table.n else 0.0
-    counts = dict(zip(CELL_NAMES, table.counts, strict=True))
-    return Mosaic(variant.name, table.n, tuple(_tiles(counts, variant.name, run)), refused)
-
-
-def _tiles(counts: dict[str, int], variant: str, run: int) -> Iterator[Tile]:
-    n, x = sum(counts.values()), 0.0
-    for side in ("answered", "refused"):
-        total = counts[f"{side}_right"] + counts[f"{side}_wrong"]
-        width, y = (total / n if n else 0.0), 0.0
-        for grade in ("right", "wrong"):
-            cell = f"{side}_{grade}"
-            height = counts[cell] / total if total else 0.0
-            # The table counts the first draw of each question.
-            link = "#questions?" + urlencode({"run": run, "variant": variant, "cell": cell, "draw": "first"})
-            yield Tile(cell, counts[cell], counts[cell] / n if n else 0.0, x, y, width, height, link)
-            y += height
+def tiles(table: ContingencyTable) -> Iterator[Tile]:
+    """Lay out a 2x2 table: answered to the left, refused to the right, right above wrong."""
+    x = 0.0
+    for side, total in (("answered", table.n_answered), ("refused", table.n_refused)):
+        right, wrong = getattr(table, f"{side}_right"), getattr(table, f"{side}_wrong")
+        width, top = (total / table.n if table.n else 0.0), (right / total if total else 0.0)
+        yield Tile(f"{side}_right", right, x, 0.0, width, top)
+        yield Tile(f"{side}_wrong", wrong, x, top, width, wrong / total if total else 0.0)
         x += width
+
+
+BOX = 1000
 
 
 @dataclass(frozen=True)
 class PlanePoint:
-    """A variant in the plane: its rates with their intervals, its curve and band as polygons in the box."""
+    """A variant in the plane: its rates, its curve and band as polygons in the box."""
 
     name: str
     place: int
-    refusal: tuple[float, float, float]
-    correct: tuple[float, float, float]
+    refusal: Estimate
+    correct: Estimate
     curve: str
     band: str
 
@@ -239,13 +190,11 @@ class Plane:
     # x, y: the axes; y ends above the highest value
     x: Scale
     y: Scale
-    y_ticks: tuple[float, ...]  # values marked on it
-    impossible: str  # polygon of what no model reaches: more right than answered
-    # coin, perfect, right: the curves of an index of 0 and of 1, which start at the mean share that is right under
-    # forced answering
-    coin: str
-    perfect: str
-    right: float
+    right: float  # the mean share that is right under forced answering, at which the curves start
+
+    def path(self, points: Iterable[tuple[float, float]]) -> str:
+        """Return a polygon in the box through some points."""
+        return " ".join(f"{BOX * self.x.share(a):.1f},{BOX * (1 - self.y.share(b)):.1f}" for a, b in points)
 
 
 def plane(run: ReportRun) -> Plane | None:
@@ -254,46 +203,35 @@ def plane(run: ReportRun) -> Plane | None:
     if not scored:
         return None
     right = 1 - sum(variant.table.error_rate for variant in scored) / len(scored)
-    top, ticks = _axis(max(right, *(variant.metric("correct_rate").high or 0 for variant in scored)))
-    x, y, level = Scale(0, 1), Scale(0, top), run.summary.confidence_level
-    return Plane(
-        tuple(_point(place, variant, (x, y), level) for place, variant in enumerate(scored)),
-        *(x, y, ticks),
-        impossible=_path([(max(1 - top, 0), top), (1, top), (1, 0)], x, y),
-        coin=_path([(0, right), (1, 0)], x, y),
-        perfect=_path([(0, right), (1 - right, right), (1, 0)], x, y),
-        right=right,
-    )
+    y = _axis(max(right, *(variant.metric("correct_rate").high or 0 for variant in scored)))
+    empty = Plane((), Scale(0, 1), y, right)
+    level = run.summary.confidence_level
+    return replace(empty, points=tuple(_point(place, each, empty, level) for place, each in enumerate(scored)))
 
 
-def _point(place: int, variant: VariantSummary, axes: tuple[Scale, Scale], level: float) -> PlanePoint:
-    refusal, correct = variant.metric("refusal_rate"), variant.metric("correct_rate")
+def _point(place: int, variant: VariantSummary, axes: Plane, level: float) -> PlanePoint:
     curve = accuracy_refusal_curve(variant.table)
     low, high = curve.confidence_band(level, simultaneous=True)
-    there, upper, lower = (
+    middle, upper, lower = (
         list(zip(curve.refusal_rate.tolist(), each.tolist(), strict=True)) for each in (curve.correct_rate, high, low)
     )
     return PlanePoint(
         variant.name,
         place,
-        (refusal.estimate or 0.0, refusal.low or 0.0, refusal.high or 0.0),
-        (correct.estimate or 0.0, correct.low or 0.0, correct.high or 0.0),
-        "" if np.isnan(curve.correct_rate).any() else _path(there, *axes),
-        "" if np.isnan(low).any() else _path([*upper, *reversed(lower)], *axes),
+        variant.metric("refusal_rate"),
+        variant.metric("correct_rate"),
+        "" if np.isnan(curve.correct_rate).any() else axes.path(middle),
+        "" if np.isnan(low).any() else axes.path([*upper, *reversed(lower)]),
     )
 
 
-def _axis(highest: float) -> tuple[float, tuple[float, ...]]:
-    """Return the end of the axis of correct rates and what to mark on it: four to six round steps.
+def _axis(highest: float) -> Scale:
+    """Return the axis of correct rates: four to six round steps.
 
     >>> _axis(0.51)
-    (0.6, (0.0, 0.2, 0.4, 0.6))
+    Scale(low=0, high=0.6, ticks=(0.0, 0.2, 0.4, 0.6))
     """
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if highest <= 5 * step)
     steps = math.ceil(highest / step + 0.2)
-    top = min(steps * step, 1.0)
-    return round(top, 4), tuple(round(number_ * step, 4) for number_ in range(steps + 1) if number_ * step <= 1 + 1e-9)
-
-
-def _path(points: list[tuple[float, float]], x: Scale, y: Scale) -> str:
-    return " ".join(f"{BOX * x.share(a):.1f},{BOX * (1 - y.share(b)):.1f}" for a, b in points)
+    ticks = (round(place * step, 4) for place in range(steps + 1) if place * step <= 1 + 1e-9)
+    return Scale(0, round(min(steps * step, 1.0), 4), tuple(ticks))

@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from refusal_index.data.errors import OutcomeTableError
@@ -37,20 +37,18 @@ from refusal_index.render.blocks import OBEYED
 from refusal_index.render.format import count
 from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
-from refusal_index.render.report.confidence import UNIT, ConfidenceView, confidence_view
 from refusal_index.render.report.figures import (
-    IndexScale,
     MetricRow,
-    Mosaic,
     Plane,
+    Scale,
     index_scale,
     metric_rows,
-    mosaics,
     plane,
     sensitivity_rows,
+    tiles,
 )
-from refusal_index.render.report.panel import panel_views
 from refusal_index.render.report.runs import Fact, Prompt, ReportRun, facts, prompts
+from refusal_index.render.sections import PageSection, RunOnPage, report_sections
 from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
@@ -65,8 +63,7 @@ def visible(text: object) -> Markup:
     >>> print(visible("<b>\x1b"))
     <bdi dir="auto">&lt;b&gt;<span class="control" title="ESCAPE">U+001B</span></bdi>
     """
-    parts = (_seen(character) if _is_obeyed(character) else escape(character) for character in _runs(str(text)))
-    return Markup('<bdi dir="auto">{}</bdi>').format(Markup("").join(parts))
+    return Markup('<bdi dir="auto">{}</bdi>').format(Markup(_UNUSUAL.sub(_visible, escape(text))))  # noqa: S704  escaped
 
 
 def plain(text: object) -> str:
@@ -76,30 +73,22 @@ def plain(text: object) -> str:
     'a⟨U+202E⟩b'
     """
     one_line = str(text).replace("\n", " ").replace("\t", " ")
-    return "".join(f"⟨{_code(c)}⟩" if _is_obeyed(c) else c for c in one_line)
+    return _UNUSUAL.sub(lambda match: f"⟨{_code(match[0])}⟩" if _is_obeyed(match[0]) else match[0], one_line)
 
 
-_CANDIDATE = re.compile(r"[^\x20-\x7e\n\t]")
-
-
-def _runs(text: str) -> list[str]:
-    """Split text into single characters that may be obeyed, and everything between them."""
-    found, start = [], 0
-    for match in _CANDIDATE.finditer(text):
-        if _is_obeyed(match[0]):
-            found += [text[start : match.start()], match[0]]
-            start = match.end()
-    return [*found, text[start:]]
+_UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
 def _is_obeyed(character: str) -> bool:
-    return len(character) == 1 and unicodedata.category(character) in OBEYED and character not in KEPT
+    return unicodedata.category(character) in OBEYED and character not in KEPT
 
 
-def _seen(character: str) -> Markup:
+def _visible(match: re.Match[str]) -> str:
+    if not _is_obeyed(match[0]):
+        return match[0]
     # Control codes have aliases, not names.
-    name = unicodedata.name(character, {"\x1b": "ESCAPE"}.get(character, "control character"))
-    return Markup('<span class="control" title="{}">{}</span>').format(name, _code(character))
+    name = unicodedata.name(match[0], {"\x1b": "ESCAPE"}.get(match[0], "control character"))
+    return f'<span class="control" title="{name}">{_code(match[0])}</span>'
 
 
 def _code(character: str) -> str:
@@ -129,30 +118,29 @@ class Line:
     letters: str = ""
 
 
-def _scale(lines: Sequence[Line]) -> IndexScale:
-    return index_scale(end for line in lines for end in (line.index.estimate, line.index.low, line.index.high))
-
-
 @dataclass(frozen=True)
 class RunView:
     """One run on the page."""
 
     source: ReportRun  # the run
-    anchor: str  # name of its place on the page
+    number: int  # its place among the runs
     headline: Headline
     # lines, scale: the picture of the joint index above its variants
     lines: tuple[Line, ...]
-    scale: IndexScale
+    scale: Scale
     paper: tuple[float, ...]  # the indices of the paper's own models, if they were asked the same questions
-    # metrics, mosaics, plane, confidence, sensitivity, facts, prompts: its parts, in the order of the page; no
-    # confidence if it has no scores
+    # metrics, plane, sections, sensitivity, facts, prompts: its parts, in the order of the page
     metrics: tuple[MetricRow, ...]
-    mosaics: tuple[Mosaic, ...]
     plane: Plane | None
-    confidence: ConfidenceView | None
+    sections: tuple[PageSection, ...]
     sensitivity: tuple[MetricRow, ...]
     facts: tuple[Fact, ...]
     prompts: tuple[Prompt, ...]
+
+    @property
+    def anchor(self) -> str:
+        """The name of its place on the page."""
+        return f"run-{self.number}"
 
     @property
     def asked(self) -> int:
@@ -163,19 +151,19 @@ class RunView:
 def run_view(run: ReportRun, number: int) -> RunView:
     """Prepare a run for the page; `number` tells its places from those of other runs."""
     paper = paper_indices(run.run.dataset_id)
+    on_page = RunOnPage(run.run, run.summary, f"run-{number}")
     joint = [Line("jointly", run.index, joint=True)] if run.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
     return RunView(
         source=run,
-        anchor=f"run-{number}",
+        number=number,
         headline=headline(run.summary, run.about, paper),
         lines=lines,
-        scale=_scale(lines),
+        scale=index_scale(line.index for line in lines),
         paper=paper,
         metrics=metric_rows(run),
-        mosaics=mosaics(run, number),
         plane=plane(run),
-        confidence=confidence_view(run, f"run-{number}"),
+        sections=tuple(found for one in report_sections() for found in one.of_run(on_page)),
         sensitivity=sensitivity_rows(run),
         facts=facts(run),
         prompts=prompts(run),
@@ -188,7 +176,7 @@ class Overview:
 
     # lines, scale: the picture, the highest index first
     lines: tuple[Line, ...]
-    scale: IndexScale
+    scale: Scale
     statements: tuple[Statement, ...]  # what the comparison shows
     notes: tuple[Statement, ...]  # what limits it
     paper: tuple[float, ...]  # the indices of the paper's own models, if all runs were asked the same questions
@@ -213,8 +201,9 @@ def overview(views: Sequence[RunView]) -> Overview:
     one_dataset = len({run.dataset_id for run in runs}) == 1
     lines = tuple(sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index))
     notes = tuple(settings_statements(runs)) if one_dataset else ()
+    scale = index_scale(line.index for line in lines)
     return Overview(
-        lines, _scale(lines), (*statements, Statement("scale", "scope")), notes, views[0].paper if one_dataset else ()
+        lines, scale, (*statements, Statement("scale", "scope")), notes, views[0].paper if one_dataset else ()
     )
 
 
@@ -287,16 +276,18 @@ def render(
 ) -> str:
     """Return the whole page."""
     views = [run_view(run, place) for place, run in enumerate(runs, start=1)]
-    style, script = _asset("report.css"), _script()
+    on_page = [RunOnPage(view.source.run, view.source.summary, view.anchor) for view in views]
+    style = "\n".join([_asset("report.css"), *(one.style for one in report_sections() if one.style)])
+    script = _script()
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             title=_title(views) if gate is None else f"Refusal Index gate: {gate.verdict}",
             gate=gate,
             views=views,
             overview=overview(views) if len(views) > 1 else None,
-            panels=panel_views(runs, [view.anchor for view in views]),
+            sections=[found for one in report_sections() for found in one.of_page(on_page, "h2" if gate else "h1")],
             data=embedded,
             left_out=left_out,
             style=Markup(style),  # noqa: S704  our own
@@ -339,15 +330,16 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("refusal_index.render.report"),
+def environment(*packages: str) -> Environment:
+    """Return the environment of the report's templates; those in `templates` of some packages come first."""
+    found = Environment(
+        loader=ChoiceLoader([PackageLoader(one) for one in (*packages, "refusal_index.render.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
-    environment.globals.update(version=__version__, cells=sentences()["cell_name"], unit=UNIT, generator=GENERATOR)
-    environment.globals.update(guard_table=guard_table, changed_table=changed_table)
-    return environment
+    found.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
+    found.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
+    found.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles)
+    return found

@@ -20,15 +20,14 @@ from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
 from refusal_index.findings.draws import PooledSummary
 from refusal_index.findings.summary import (
-    SCORED,
     Summary,
     VariantSummary,
     recorded_refusals,
     recorded_usage,
     summarise,
-    with_confidence,
 )
 from refusal_index.render.format import percent, reason_text, typeset
+from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentences
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
 from refusal_index.stats.baseline import Weights
@@ -155,7 +154,9 @@ def _scores(folder: RunFolder, outcomes: pl.LazyFrame) -> pl.DataFrame | None:
     in_folder = folder.read_confidence()
     if in_folder is not None or not set(OPTIONAL) & set(outcomes.collect_schema()):
         return in_folder
-    scores = scores_of_outcomes(outcomes.select(cs.by_name(*SCORED, require_all=False)).collect())
+    scores = scores_of_outcomes(
+        outcomes.select(cs.by_name("question_id", "variant", "draw", "wrong", *OPTIONAL, require_all=False)).collect()
+    )
     return scores if scores.height else None
 
 
@@ -165,7 +166,7 @@ def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
     own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
     # Scores may have come since the summary was made.
-    return with_confidence(own, _of(outcomes, run), run.confidence)
+    return with_sections(own, _of(outcomes, run), run.source)
 
 
 def _with_summary(
@@ -189,7 +190,7 @@ def _with_summary(
         is_deterministic=is_deterministic(run.settings),
         sampling=sampling,
     )
-    summary = with_confidence(summary, outcomes, run.confidence)
+    summary = with_sections(summary, outcomes, run.source)
     shown, left_out = sampled(outcomes.lazy(), most)
     return ReportRun(run, summary, shown, left_out, about)
 

@@ -1,0 +1,419 @@
+"""The engine for providers' batches: half the price, results within a day.
+
+What is in flight continues whatever becomes of this process: the journal in the run's folder leads back to it. This
+module also is the core's hook on requests of earlier commands that are still in flight, or whose results lie in files.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
+from refusal_index.models.functions import asked_by_name
+from refusal_index.models.settings import FORGET, SettingError, unknown
+from refusal_index.plugins.batches import batch_client, journal
+from refusal_index.plugins.batches.batch_client import BatchClient, BatchPoller, how_to_give_up
+from refusal_index.plugins.batches.engine import BatchEngine, refuse_left
+from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
+from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
+from refusal_index.plugins.batches.pending import Pending, stored_ids
+from refusal_index.plugins.batches.providers import State, batches_of, describe_states
+from refusal_index.protocol import Role
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.engine import BATCH, Assignment, RunFailedError, Underway, unwatched
+from refusal_index.runs.execute import MAX_WAIT, HasResults
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.writing import run_to_completion
+
+MAX_BYTES = 100 * MEGABYTE
+"""Most bytes of a file, whatever a provider takes: it is held in memory while it is sent."""
+
+OPTIONS = {"poll": (10.0, 0.001, 3600.0), "requests": (50_000, 1, 50_000)}
+"""Default, least and most of the seconds from the first poll to the second, and of the requests in one batch."""
+
+COLLECTS = "the same command collects the results"
+SLOWER, SLOWEST = 1.5, 6.0
+"""How much longer each wait between polls is than the one before, and the longest than the first."""
+
+UNKNOWN_MODEL = ("model_not_found", "invalid_model")
+"""Codes of a batch that was refused for its model."""
+
+
+def read_options(settings: Settings) -> dict[str, float]:
+    """Return the engine options, by name.
+
+    Raises
+    ------
+    SettingError
+        If there is no such option, or its value cannot be one.
+
+    Examples
+    --------
+    >>> read_options(Settings.of(engine="batch", engine_option="poll=2"))
+    {'poll': 2.0, 'requests': 50000}
+    """
+    options = {name: default for name, (default, *_) in OPTIONS.items()}
+    for name, text in settings.sending.engine_option:
+        if name not in (*OPTIONS, FORGET):
+            raise unknown("engine_option", name, (*OPTIONS, FORGET))
+        if name != FORGET:
+            _, low, high = OPTIONS[name]
+            try:
+                options[name] = value = float(text)
+            except ValueError:
+                value = math.nan
+            if not low <= value <= high or (name == "requests" and not value.is_integer()):
+                raise SettingError(
+                    f"{{engine_option}} {name}: expected a number from {low} to {high:,.0f}, got {text!r}"
+                )
+    return options
+
+
+def files_of(
+    requests: Iterable[Pending], style: Format, model: str, max_requests: int
+) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield the contents of files of requests to one model, each with the ids in it.
+
+    Parameters
+    ----------
+    requests
+        All to the same model.
+    style, model
+        The provider's format, and its name of the model.
+    max_requests
+        Requests of one file; the provider may take fewer.
+    """
+    style = replace(
+        style, most_requests=min(max_requests, style.most_requests), most_bytes=min(MAX_BYTES, style.most_bytes)
+    )
+    lines: list[bytes] = []
+    ids: list[str] = []
+    size = 0
+    for pending in requests:
+        line = to_line(pending, style, model).encode() + b"\n"
+        if lines and not style.takes(len(lines) + 1, size + len(line)):
+            yield b"".join(lines), ids
+            lines, ids, size = [], [], 0
+        lines.append(line)
+        ids.append(pending.custom_id)
+        size += len(line)
+    if lines:
+        yield b"".join(lines), ids
+
+
+class BatchExecutor:
+    """Has requests answered in batches, those of each model apart.
+
+    Parameters
+    ----------
+    settings, names
+        The arguments of `MakeEngine`.
+
+    Raises
+    ------
+    SettingError
+        If a model or an option cannot be used.
+    """
+
+    def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
+        self._settings, self._names, self._options = settings, names, read_options(settings)
+        timeout = float(settings.sending.attempt_timeout)
+        self._providers = {name: batches_of(name, timeout) for name in dict.fromkeys(names.values())}
+        model = names.get(Role.MODEL)
+        self.max_requests: int | None = None  # each round may take a day
+        self.gives_choices = model is None or self._providers[model].style.gives_choices
+        self._journal, self._clients = Journal(), dict[str, BatchClient]()
+        self._held_back: set[str] = set()  # requests that wait until there is room at their provider
+        self._full: set[str] = set()  # models for which too much is in flight
+
+    @asynccontextmanager
+    async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
+        """Read the journal, and give up the batches that the settings name.
+
+        Raises
+        ------
+        ModelError
+            If the address of a model is not the one where a batch of it was submitted.
+        SettingError
+            If an unknown batch is to be given up.
+        JournalError
+            If the journal cannot be read.
+        """
+        async with self._connected(folder):
+            await self._forget()
+            for client in self._clients.values():
+                for entry in client.entries:
+                    client.check_address(entry)
+            yield
+
+    async def give_up(self, folder: RunFolder) -> None:
+        """Give up the batches that the settings name, and nothing else; raises SettingError if one is unknown."""
+        async with self._connected(folder):
+            await self._forget()
+
+    async def _forget(self) -> None:
+        names = self._settings.sending.forget
+        journal.check_forgotten(names, [self._journal])
+        for client in self._clients.values():
+            for entry in client.entries:
+                if names & {entry.key, entry.batch}:
+                    await client.forget(entry)
+
+    @asynccontextmanager
+    async def _connected(self, folder: RunFolder | None) -> AsyncIterator[None]:
+        self._journal = journal_of(folder)
+        retries = self._settings.sending.max_retries
+        async with AsyncExitStack() as stack:
+            for name, provider in self._providers.items():
+                await stack.enter_async_context(provider.open())
+                self._clients[name] = BatchClient(name, provider, self._journal, retries)
+            yield
+
+    def in_flight(self) -> frozenset[str]:
+        """Return the ids of requests that are, or may be, in batches whose results are still to come."""
+        return frozenset(self._held_back).union(*(entry.requests for entry in self._journal.entries))
+
+    def _entries(self, *, submitted: bool = True) -> list[Entry]:
+        """Return the batches that were submitted, or those of which that is not known."""
+        entries = (entry for client in self._clients.values() for entry in client.entries)
+        return [entry for entry in entries if (entry.batch is not None) is submitted]
+
+    async def has_results(self, folder: RunFolder) -> bool:
+        """Whether something can be done about a folder's batches, such as to collect one; errors count, too.
+
+        Raises
+        ------
+        RunFailedError
+            If that cannot be known now.
+        """
+        async with self._connected(folder):
+            if self._entries(submitted=False):
+                return True
+            poller = BatchPoller(self._clients)
+            states = await poller.poll(self._entries())
+        if poller.lost or any(state.ended for _, state in states):
+            return True  # the run itself reports it
+        if poller.outages:
+            raise RunFailedError(poller.describe_outages())
+        return False
+
+    async def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
+        """Submit what is not in flight, and yield the results of batches that ended.
+
+        It returns once some ended: the requests that follow are sent while other batches are still in flight. Batches
+        that were begun when an earlier command was killed are looked for first.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be known whether one of them was submitted; RunFailedError if it cannot be known now.
+        """
+        with suppress(EndedError):
+            for entry in self._entries(submitted=False):
+                await self._clients[entry.model].find_again(entry, assignment)
+            await self._submit(requests, assignment)
+        wanted, breaker, wait = frozenset(one.custom_id for one in requests), assignment.breaker, self._options["poll"]
+        poller = BatchPoller(self._clients, unwatched if self._settings.sending.detach else assignment.progress)
+        while entries := [entry for entry in self._entries() if entry.requests & wanted]:
+            note = f"{describe_in_flight(entries)}; {COLLECTS}"
+            if breaker.reason is not None:
+                if note not in breaker.reason:
+                    assignment.progress(Underway(note))
+                return
+            states = await poller.poll(entries)
+            problems = list(filter(None, [poller.lost]))
+            assignment.progress(Underway(describe_states((entry.provider, state) for entry, state in states)))
+            ended = [(entry, state) for entry, state in states if state.ended]
+            for entry, state in ended:
+                results, problem = await self._results(entry, state, assignment)
+                if results is not None:
+                    yield results
+                    missing = entry.requests - results.keys() if problem else frozenset[str]()
+                    left = missing | self._left(entry, wanted, assignment)
+                    await self._clients[entry.model].finish(entry, left)
+                    self._full.discard(entry.model)
+                problems += filter(None, [problem])
+            if problems:
+                breaker.open("; ".join(problems))  # once all that came is stored
+            if ended:
+                return
+            await self._wait(wait, "; ".join(filter(None, (poller.describe_outages(), note))), assignment)
+            wait = min(wait * SLOWER, self._options["poll"] * SLOWEST)
+
+    async def _wait(self, seconds: float, note: str, assignment: Assignment) -> None:
+        """Wait before the next poll, or let the run end where it is not to wait so long."""
+        budget, breaker = assignment.budget, assignment.breaker
+        left = budget.seconds_left()
+        if self._settings.sending.detach:
+            breaker.open(note, planned=True)
+        elif budget.is_over:
+            breaker.open(f"{budget.used_up()}; {note}", planned=True)
+        await breaker.wait(seconds if left is None else min(seconds, left))
+
+    def _left(self, entry: Entry, wanted: frozenset[str], assignment: Assignment) -> frozenset[str]:
+        """Return the requests of a batch that nobody asked for this time, and whose replies are not stored."""
+        left = entry.requests - wanted
+        return left - frozenset(stored_ids(assignment.store, self._names)) if left else left
+
+    async def _submit(self, requests: Sequence[Pending], assignment: Assignment) -> None:
+        submitted = frozenset[str]().union(*(entry.requests for entry in self._entries()))
+        by_name: dict[str, list[Pending]] = {}
+        for pending in requests:
+            if pending.custom_id not in submitted:
+                by_name.setdefault(self._names[pending.ask.request.role], []).append(pending)
+        for name, new in by_name.items():
+            client, breaker = self._clients[name], assignment.breaker
+            if name in self._full and client.entries:
+                self._held_back.update(pending.custom_id for pending in new)
+                continue
+            account, style = client.provider.account, client.provider.style
+            for content, ids in files_of(new, style, account.model, int(self._options["requests"])):
+                if breaker.reason is not None:
+                    return
+                assignment.progress(Underway(f"{len(ids):,} requests go to {account.provider}"))
+                why_not = await client.submit(content, ids, assignment)
+                if why_not is not None:
+                    breaker.open(why_not)
+                    break
+                self._held_back.difference_update(ids)
+
+    async def _results(
+        self, entry: Entry, state: State, assignment: Assignment
+    ) -> tuple[Mapping[str, Result] | None, str | None]:
+        """Return the results of a batch that ended, None where there are none, and a problem that ends the run."""
+        client = self._clients[entry.model]
+        if state.refusal is not None:
+            reason = await client.refused(entry, state.refusal)
+            if state.is_crowded and client.entries:
+                self._full.add(client.name)
+                self._held_back |= entry.requests
+                return None, None
+            advice = "check the model's name; " if any(code in reason for code in UNKNOWN_MODEL) else ""
+            what = f"{client.name}: a batch was refused ({reason}); nothing of it was asked"
+            return None, f"{what}; {advice}{RESUMES}"
+        results = dict[str, Result]()
+        try:
+            await client.collect(entry, state, assignment.breaker, results)
+            if not results and entry.is_guess:
+                await client.mistaken(entry, assignment)
+                return None, None
+            client.check_matched(entry, state, results)
+        except EndedError:
+            return None, None
+        except RequestFailedError as error:
+            kept = {name: one for name, one in results.items() if not one.is_empty}
+            lacking = f"{len(entry.requests) - len(kept):,} of {entry.size:,} results of {entry.batch}"
+            stored = "; the others are stored" if kept else ""
+            what = f"{client.name}: {lacking} cannot be had ({error}){stored}"
+            return kept or None, f"{what}; {RESUMES}; {how_to_give_up(entry)}"
+        return results, None
+
+
+def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
+    """Make the engine; functions are called within this process.
+
+    Raises
+    ------
+    SettingError
+        If a model has no batches, its address, key or client is missing, or an option cannot be used.
+    """
+    return BatchEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
+
+
+# The hook `Outstanding` of runs/execute.py:
+
+
+def check(plan: Plan, store: ReplyStore) -> None:
+    """Give up the batches that the settings name, and refuse to ask what another engine has in flight."""
+    sending = plan.settings.sending
+    refuse_left(plan.folder, sending.engine)
+    if sending.engine == BATCH:
+        return
+    if sending.forget:
+        settings = plan.settings.changed(engine_option=[f"{FORGET}={name}" for name in sending.forget])
+        run_to_completion(_executor(plan, settings).give_up(plan.folder))
+    refuse_in_flight(plan.folder, store)
+
+
+def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
+    """Raise where another engine would pay again for requests that are in flight in batches.
+
+    Raises
+    ------
+    SettingError
+        The message names the batches in flight, and how to collect them.
+    """
+    entries = in_flight(folder, store)
+    if entries:
+        raise SettingError(
+            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for the same again; collect the "
+            f"results by {{engine}} batch, or give them up by {{engine_option}} forget={entries[0].key}"
+        )
+
+
+def check_forgotten(plans: Sequence[Plan]) -> None:
+    """Raise SettingError where a batch is to be given up that no run has."""
+    journal.check_forgotten(plans[0].settings.sending.forget, [journal_of(plan.folder) for plan in plans])
+
+
+def settings_alone(plan: Plan) -> Settings:
+    """Return the settings of one run of a set: it waits for no batch, and gives up only those that are its own."""
+    settings = plan.settings
+    if settings.sending.forget:
+        names, given = journal_of(plan.folder).names, settings.sending.engine_option
+        own = [f"{name}={value}" for name, value in given if name != FORGET or value in names]
+        settings = settings.changed(engine_option=own)
+    return settings.changed(detach=True) if settings.sending.engine == BATCH else settings
+
+
+def is_waited_for(plan: Plan, budget: Budget) -> bool:
+    """Whether a run that ended early has batches in flight, and this command is to wait for them."""
+    sending = plan.settings.sending
+    if sending.engine != BATCH or sending.detach or budget.is_over:
+        return False
+    return bool(journal_of(plan.folder).entries)
+
+
+def poller(report: Callable[[Plan, str], object]) -> HasResults:
+    """Return a function that says whether a run has results to collect.
+
+    It raises RunFailedError once a provider has not answered for `OUTAGE` seconds; `report` is called at the first
+    failure.
+    """
+    since: dict[Path, float] = {}
+
+    async def has_results(plan: Plan) -> bool:
+        path = plan.folder.path
+        try:
+            has_some = await _executor(plan, plan.settings).has_results(plan.folder)
+        except RunFailedError as error:
+            if path not in since:
+                since[path] = time.monotonic()
+                report(plan, str(error))
+            elif time.monotonic() - since[path] > batch_client.OUTAGE:
+                raise
+            return False
+        since.pop(path, None)
+        return has_some
+
+    return has_results
+
+
+def first_wait(plans: Iterable[Plan]) -> float:
+    """Return the seconds between the first poll and the second."""
+    polls = (read_options(plan.settings)["poll"] for plan in plans if plan.settings.sending.engine == BATCH)
+    return min(polls, default=MAX_WAIT)
+
+
+def _executor(plan: Plan, settings: Settings) -> BatchExecutor:
+    return BatchExecutor(settings, asked_by_name(plan.names, plan.objects))

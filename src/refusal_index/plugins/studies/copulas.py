@@ -1,0 +1,997 @@
+r"""Copula families that could stand behind a 2x2 table, and the cell each of them predicts.
+
+A family turns a refusal rate r, an error rate mu and one parameter into the share of questions that are refused and
+wrong, ``P(U > 1 - r, V > 1 - mu)`` for uniform U and V with that copula. The Gaussian family is the one behind the
+Refusal Index; the others say how far its results depend on that choice.
+
+============================  ===========================  ==================================================
+family                        range of the parameter       dependence is strongest
+============================  ===========================  ==================================================
+``"gaussian"``                -1 to 1 (rho)                in the middle; none in the far tails
+``"t"``                       -1 to 1 (rho), df given      in both tails
+``"clayton"``                 0 to infinity                among questions least often refused and least often wrong
+``"survival_clayton"``        0 to infinity                among questions most often refused and most often wrong
+``"gumbel"``                  1 to infinity                as survival Clayton, and milder
+``"survival_gumbel"``         1 to infinity                as Clayton, and milder
+``"frank"``                   -infinity to infinity        in the middle, evenly
+============================  ===========================  ==================================================
+
+Clayton and Gumbel copulas and their survival forms cannot be negative: their weakest member is independence. (Clayton's
+extension to -1 <= parameter < 0 leaves parts of the square empty, and is not considered here.)
+
+The bivariate Student t distribution: the probability that both variables exceed their thresholds.
+
+As for the normal distribution the derivative in the correlation is elementary [1]_, and is integrated here from
+perfect correlation, where the probability is the smaller margin, down to the wanted one. In ``z = atanh(rho)``
+
+    d orthant / dz = sech(z) / (2 pi) * (1 + Q(z) / df)^(-df / 2),    Q(z) = (h - k)^2 cosh(z)^2 + h k (1 + e^(-2z)).
+
+Every singularity of that integrand lies on the lines where the imaginary part of z is pi/2 or -pi/2, whatever h, k
+and df are, so that Gauss-Legendre panels of length 2 with 16 nodes leave an error below 1e-17 in each, and the
+integrand falls like e^(-z). There is nothing random in it: a Monte-Carlo cdf would add noise to every likelihood.
+
+One copula fitted to one 2x2 table, and why that cannot choose between copulas.
+
+With both margins fixed at the observed rates, the other three cells follow from the share of refused and wrong
+questions. One parameter therefore fits the table exactly, in every family whose range reaches that share: the
+likelihood is the same in all of them, that of the saturated table, and what differs between two printed likelihoods
+is numerical noise, a penalty for a parameter that does nothing, or a family that cannot be negative on a table that
+is. Ties are the rule here, and are counted as such. What can choose between copulas is several prompts over the same
+questions.
+
+What a single table does allow is to ask how much the answer depends on the family: each fit implies a Spearman
+correlation, and the Gaussian's is the Refusal Index.
+
+Rank correlations of a copula: Kendall's tau in closed form, Spearman's rho by quadrature.
+
+``rho_S = 12 * integral of (C(u, v) - u v)`` over the unit square, by the trapezoidal rule in ``x = log(u / (1 - u))``
+and likewise y. There the integrand is analytic around the plane and falls like ``e^(-2 max(|x|, |y|))`` or faster, so
+that the rule converges exponentially in its step.
+
+Do several prompts over the same questions share one copula? A test that can choose between families.
+
+A single table fits every family. K prompts that make the same model more or less cautious cut one and the same
+dependence at K places; a family then predicts K cells with one parameter, and K - 1 predictions can fail. For the
+Gaussian family this tests whether all prompts have the same rho.
+
+The test takes any prompts over the same questions: refusals need not be nested, not every prompt needs every question,
+the error may be another answer's in each, and a table with an empty cell is no obstacle.
+
+One copula parameter fitted to several tables over the same questions, by the method of moments.
+
+For each of k tables the moment is the observed share of refused and wrong questions minus the one predicted at the
+observed rates, ``d = p11 - C(r, mu; theta)``. Its influence function ``R W - alpha R - beta W - mean``, with
+``alpha = dC/dr`` and ``beta = dC/dmu``, gives the covariances over the questions that tables share [2]_.
+
+The variances are those of the fitted copula and only the correlations those of the questions. With observed variances
+an empty cell, which says little, looks like a table without noise.
+
+The sum ``d_k^2 / v_k`` of squares over variances is minimised over theta with the variances at the same theta
+(continuous updating [3]_), so that it does not depend on the scale of the parameter. What is left over is referred to
+a scaled chi-squared distribution (see `refusal_index.stats.comparison.joint`); the quadratic form with the inverse of
+the whole covariance, whose reference would be chi-squared itself, rejects a true copula a fifth of the time with 8
+tables of 450 questions.
+
+All of it is done for many data sets at once: arrays begin with a dimension of b data sets.
+
+References
+----------
+.. [1] Dunnett, C. W. and Sobel, M. (1954). A bivariate generalization of Student's t-distribution, with tables for
+   certain special cases. Biometrika, 41, 153-169. :doi:`10.1093/biomet/41.1-2.153`
+.. [2] Hansen (1982). :doi:`10.2307/1912775`
+.. [3] Hansen et al. (1996). :doi:`10.1080/07350015.1996.10524656`
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.comparison.joint import traces
+from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimator import upper_orthant
+from refusal_index.stats.intervals import refusal_index
+from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other, row_tables
+
+PANEL_LENGTH = 2.0
+# Beyond these panels the integrand is below e^-38.
+N_PANELS = 19
+NODES_PER_PANEL = 16
+# Thresholds a pass; each takes a row of all nodes in memory.
+CHUNK_ROWS = 4096
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES_PER_PANEL)
+_STARTS = PANEL_LENGTH * np.arange(N_PANELS)[:, np.newaxis]
+NODES = (_STARTS + 0.5 * PANEL_LENGTH * (1 + _NODES)).ravel()
+WEIGHTS = np.tile(0.5 * PANEL_LENGTH * _WEIGHTS, N_PANELS)
+
+
+def t_upper_orthant(
+    h: FloatArray, k: FloatArray, tails: tuple[FloatArray, FloatArray], rho: FloatArray, df: float
+) -> FloatArray:
+    """Probability ``P(X > h, Y > k)`` of a bivariate t distribution, to 1e-15.
+
+    `tails` holds ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho lies in [-1, 1].
+    """
+    x, y, tail_x, tail_y, correlation = np.broadcast_arrays(h, k, *tails, rho)
+    flat = [array.reshape(-1) for array in (x, y, tail_x, tail_y, correlation)]
+    result = np.empty(flat[0].shape)
+    for start in range(0, result.size, CHUNK_ROWS):
+        rows = slice(start, start + CHUNK_ROWS)
+        result[rows] = _orthant_rows(df, *(array[rows] for array in flat))
+    return result.reshape(x.shape)
+
+
+def _orthant_rows(
+    df: float, h: FloatArray, k: FloatArray, tail_h: FloatArray, tail_k: FloatArray, rho: FloatArray
+) -> FloatArray:
+    # A negative correlation is turned by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
+    negative = rho < 0
+    k, tail_k = np.where(negative, -k, k), np.where(negative, 1 - tail_k, tail_k)
+    with np.errstate(divide="ignore"):
+        z = np.minimum(np.arctanh(np.abs(rho)), 20.0)
+    orthant = np.minimum(tail_h, tail_k) - _beyond(z, h, k, df)
+    return np.where(negative, tail_h - orthant, orthant)
+
+
+def _beyond(z: FloatArray, h: FloatArray, k: FloatArray, df: float) -> FloatArray:
+    """Integral of the derivative from z to infinity."""
+    x = z[:, np.newaxis] + NODES
+    gap, product = ((h - k) ** 2)[:, np.newaxis], (h * k)[:, np.newaxis]
+    cosh = np.cosh(x)
+    quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * x))
+    return np.asarray((np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi))
+
+
+CopulaName = Literal["gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"]
+COPULA_NAMES: tuple[CopulaName, ...] = get_args(CopulaName)
+DEFAULT_DF = 4.0
+
+# Rates this close to 0 and 1 can still be turned into thresholds and logarithms.
+SMALLEST_RATE, LARGEST_RATE = 1e-300, 1 - 2.0**-53
+# tanh(18) is 1 but for the last digits; e^30 is as good as infinity.
+LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH = 18.0, 30.0
+# A smaller parameter of Clayton's or Frank's copula is independence to the last digit; its square is a number yet.
+SMALLEST_THETA = 1e-100
+RELATIVE_STEP = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class CopulaFamily:
+    """One family as the fits see it: a function of the rates and of a strength, 0 at independence (rho = 0 for t).
+
+    The strength is a smooth, rising function of the parameter, on whose scale a root or a step is easily found.
+    """
+
+    name: CopulaName
+    orthant: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+    parameter: Callable[[FloatArray], FloatArray]
+    strength: Callable[[FloatArray], FloatArray]
+    limits: tuple[float, float]
+
+    def cell(self, r: FloatArray, mu: FloatArray, strength: FloatArray) -> FloatArray:
+        """Share of refused and wrong questions at the given rates, strictly between 0 and 1, and strength."""
+        return self.orthant(r, mu, self.parameter(strength))
+
+    @property
+    def can_be_negative(self) -> bool:
+        """Whether the family holds negative dependence."""
+        return self.limits[0] < 0
+
+
+def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
+    """Look a family up by its name; `df` are the degrees of freedom of the t copula."""
+    _check_name(family)
+    if not 0 < df < math.inf:
+        raise ValueError(f"df must be positive and finite, got {df!r}; the t copula without a limit is 'gaussian'")
+    rho_limits, one_sided = (-LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH_OF_RHO), (0.0, LARGEST_STRENGTH)
+    if family == "gaussian":
+        return CopulaFamily(family, _gaussian, np.tanh, np.arctanh, rho_limits)
+    if family == "t":
+        return CopulaFamily(family, lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
+    if family == "frank":
+        return CopulaFamily(
+            family, _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-LARGEST_STRENGTH, LARGEST_STRENGTH)
+        )
+    log_copula = _log_clayton if family.endswith("clayton") else _log_gumbel
+    orthant = _survival_of(log_copula) if family.startswith("survival") else _upper_of(log_copula)
+    parameter, strength = (np.expm1, np.log1p) if family.endswith("clayton") else (np.exp, np.log)
+    return CopulaFamily(family, orthant, parameter, strength, one_sided)
+
+
+def _check_name(family: CopulaName) -> None:
+    if family not in COPULA_NAMES:
+        raise ValueError(f"family must be one of {', '.join(COPULA_NAMES)}, got {family!r}")
+
+
+def copula_upper_orthant(
+    refusal_rate: ArrayLike,
+    error_rate: ArrayLike,
+    parameter: ArrayLike,
+    family: CopulaName = "gaussian",
+    *,
+    df: float = DEFAULT_DF,
+) -> FloatArray:
+    """Share of refused and wrong questions under a copula, ``P(U > 1 - r, V > 1 - mu)``.
+
+    Parameters
+    ----------
+    refusal_rate, error_rate : array_like of float
+        r and mu, in [0, 1].
+    parameter : array_like of float
+        The family's parameter: rho for ``"gaussian"`` and ``"t"``, theta for the others. All three broadcast.
+    family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
+        See the module's table of families.
+    df : float, default: 4
+        Degrees of freedom of the t copula; ignored by the others.
+
+    Returns
+    -------
+    ndarray
+        In [max(r + mu - 1, 0), min(r, mu)], with an absolute error below 1e-14. NaN where an argument is NaN.
+
+    Raises
+    ------
+    ValueError
+        If a rate lies outside [0, 1], the parameter outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen (2006), sections 4.2, 4.3 and 5.1. :doi:`10.1007/0-387-28678-0`
+
+    Examples
+    --------
+    >>> round(float(copula_upper_orthant(0.74, 0.92, 0.5, "gaussian")), 6)
+    0.710029
+    >>> round(float(copula_upper_orthant(0.5, 0.5, 2.0, "survival_clayton")), 12)  # (4 + 4 - 1)^(-1/2)
+    0.377964473009
+    """
+    spec = copula_family(family, df)
+    r, mu = checked_rate("refusal_rate", refusal_rate), checked_rate("error_rate", error_rate)
+    value = checked_parameter(parameter, family)
+    with np.errstate(divide="ignore"):
+        strength = np.clip(spec.strength(value), *spec.limits)
+    return spec.cell(r, mu, strength)
+
+
+def parameter_range(family: CopulaName) -> tuple[float, float]:
+    """Return the smallest and the largest parameter of a family."""
+    _check_name(family)
+    if family in {"gaussian", "t"}:
+        return -1.0, 1.0
+    return {"frank": -math.inf, "gumbel": 1.0, "survival_gumbel": 1.0}.get(family, 0.0), math.inf
+
+
+def checked_parameter(parameter: ArrayLike, family: CopulaName) -> FloatArray:
+    """Check that a parameter lies in the range of its family."""
+    values, (low, high) = np.asarray(parameter, float), parameter_range(family)
+    if np.any((values < low) | (values > high)):
+        raise ValueError(
+            f"parameter of the {family} copula must lie in [{low:g}, {high:g}], got {parameter!r}; "
+            "does it belong to another family?"
+        )
+    return values
+
+
+def checked_rate(name: str, values: ArrayLike) -> FloatArray:
+    """Check rates in [0, 1] and move those at its ends inside by less than matters."""
+    rates = np.asarray(values, float)
+    if np.any((rates < 0) | (rates > 1)):
+        raise ValueError(f"{name} must lie in [0, 1], got {values!r}; is it in per cent, or a count?")
+    return np.asarray(np.clip(rates, SMALLEST_RATE, LARGEST_RATE))
+
+
+def cell_and_rate_slopes(
+    spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the cell and its derivatives in r and mu, by central differences, to about 1e-9."""
+    dr, dmu = RELATIVE_STEP * r * (1 - r), RELATIVE_STEP * mu * (1 - mu)
+    return (
+        spec.cell(r, mu, strength),
+        (spec.cell(r + dr, mu, strength) - spec.cell(r - dr, mu, strength)) / (2 * dr),
+        (spec.cell(r, mu + dmu, strength) - spec.cell(r, mu - dmu, strength)) / (2 * dmu),
+    )
+
+
+def strength_slope(spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: FloatArray) -> FloatArray:
+    """Return the derivative of the cell in the strength, one-sided at an end of its range."""
+    low, high = (np.clip(strength + step, *spec.limits) for step in (-RELATIVE_STEP, RELATIVE_STEP))
+    return (spec.cell(r, mu, high) - spec.cell(r, mu, low)) / (high - low)
+
+
+def _gaussian(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
+    return upper_orthant(-special.ndtri(r), -special.ndtri(mu), rho)
+
+
+def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> FloatArray:
+    return t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df)
+
+
+def _upper_of(log_copula: Callable[..., FloatArray]) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
+    # r + mu - 1 + C(1 - r, 1 - mu), without the loss of digits of small rates.
+    return lambda r, mu, theta: r + mu + np.expm1(log_copula(-np.log1p(-r), -np.log1p(-mu), theta))
+
+
+def _survival_of(log_copula: Callable[..., FloatArray]) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
+    return lambda r, mu, theta: np.exp(log_copula(-np.log(r), -np.log(mu), theta))
+
+
+def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
+    """Logarithm of ``(u^-theta + v^-theta - 1)^(-1/theta)`` for ``a = -log u`` and ``b = -log v``."""
+    smaller, theta = np.minimum(a, b), np.maximum(theta, SMALLEST_THETA)
+    inner = -np.exp(-theta * np.abs(a - b)) * np.expm1(-theta * smaller)
+    return np.asarray(-np.maximum(a, b) - np.log1p(inner) / theta)
+
+
+def _log_gumbel(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
+    """Logarithm of ``exp(-(a^theta + b^theta)^(1/theta))``."""
+    larger = np.maximum(a, b)
+    return -larger * np.exp(np.log1p((np.minimum(a, b) / larger) ** theta) / theta)
+
+
+def _frank(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
+    # The copula is its own survival form, and turning one variable turns the sign of theta.
+    size, other = np.abs(theta), np.where(theta < 0, 1 - mu, mu)
+    positive = np.where(size < 1, _weak_frank(r, other, np.minimum(size, 1)), _strong_frank(r, other, size))
+    return np.where(theta < 0, r - positive, positive)
+
+
+def _weak_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray:
+    theta = np.maximum(theta, SMALLEST_THETA)
+    return -np.log1p(np.expm1(-theta * u) * np.expm1(-theta * v) / np.expm1(-theta)) / theta
+
+
+def _strong_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray:
+    """Frank's formula with e^(-theta min(u, v)) taken out, which leaves a sum of positive terms."""
+    small, large, theta = np.minimum(u, v), np.maximum(u, v), np.maximum(theta, 1)
+    terms = -np.expm1(-theta * large) - np.exp(-theta * (large - small)) * np.expm1(-theta * (1 - large))
+    return np.asarray(small - np.log(terms / -np.expm1(-theta)) / theta)
+
+
+# |x| beyond which the integrand is below 1e-13.
+LARGEST_LOGIT = 16.0
+STEP = 0.1
+# The cell of the t copula is costlier and, as smooth as it is, in no need of a finer step.
+STEP_OF_T = 0.25
+
+
+def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
+    """Kendall's tau of a copula; that of the t copula does not depend on its degrees of freedom.
+
+    Parameters
+    ----------
+    parameter, family
+        As for `copula_upper_orthant`. A survival form has the tau of the form it is made from.
+
+    Returns
+    -------
+    float
+        In [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If the parameter lies outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
+       :doi:`10.1007/0-387-28678-0`
+
+    Examples
+    --------
+    >>> kendall_tau(2.0, "clayton"), kendall_tau(2.0, "gumbel"), round(kendall_tau(0.5), 12)
+    (0.5, 0.5, 0.333333333333)
+    """
+    theta = float(checked_parameter(parameter, family))
+    if math.isinf(theta):
+        return math.copysign(1.0, theta)
+    if family in {"gaussian", "t"}:
+        return 2 / math.pi * math.asin(theta)
+    if family == "frank":
+        return 1 - 4 / theta * (1 - _debye(theta)) if theta else 0.0
+    return theta / (theta + 2) if family.endswith("clayton") else 1 - 1 / theta
+
+
+def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF) -> float:
+    """Spearman's rank correlation of a copula, which for the Gaussian is the Refusal Index.
+
+    Parameters
+    ----------
+    parameter, family, df
+        As for `copula_upper_orthant`. A survival form has the correlation of the form it is made from.
+
+    Returns
+    -------
+    float
+        In [-1, 1], to 1e-10 while Kendall's tau is below 0.8, to 1e-4 below 0.95.
+
+    Raises
+    ------
+    ValueError
+        If the parameter lies outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen (2006). :doi:`10.1007/0-387-28678-0`
+
+    Examples
+    --------
+    >>> round(copula_spearman(0.5), 6), round(copula_spearman(0.5, "t"), 6), round(copula_spearman(1.0, "clayton"), 6)
+    (0.482584, 0.46902, 0.478418)
+    """
+    copula_family(family, df)
+    theta = float(checked_parameter(parameter, family))
+    if math.isinf(theta) or (family in {"gaussian", "t"} and abs(theta) == 1):
+        return math.copysign(1.0, theta)
+    if family != "t" and kendall_tau(theta, family) == 0:
+        return 0.0
+    if family == "gaussian":
+        # As for the Refusal Index.
+        return math.asin(theta / 2) / math.asin(0.5)
+    step = STEP_OF_T if family == "t" else STEP
+    logits = np.arange(-LARGEST_LOGIT, LARGEST_LOGIT + step / 2, step)
+    u = special.expit(logits)
+    weights = step * u * special.expit(-logits)
+    excess = copula_upper_orthant(u[:, np.newaxis], u, theta, family, df=df) - np.outer(u, u)
+    return float(12 * weights @ excess @ weights)
+
+
+def _debye(x: float) -> float:
+    """Debye function of order 1, ``1/x`` times the integral of ``t / (e^t - 1)`` from 0 to x."""
+    value, _ = quad(lambda t: t / math.expm1(t) if t else 1.0, 0, x, epsabs=0, epsrel=1e-12)
+    return float(value / x)
+
+
+# Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
+TIE = 1e-6
+CRITERIA = ("log_likelihood", "aic", "bic")
+
+
+@dataclass(frozen=True, slots=True)
+class CopulaFit:
+    """A one-parameter copula fitted to a table with its margins fixed.
+
+    Attributes
+    ----------
+    family : str
+        Name of the family.
+    parameter : float or None
+        The maximum-likelihood parameter; an end of its range at the boundary (infinite where the range is), None
+        where undefined.
+    log_likelihood : float or None
+        Multinomial log-likelihood of the counts without its constant, ``sum n log p``. None where undefined.
+    n_parameters : int
+        What the criteria penalise: 1, or 2 for a t copula whose degrees of freedom are counted.
+    df : float or None
+        Degrees of freedom of the t copula, None for other families.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: the parameter lies at an end of its range.
+    reason : str or None
+        ``"negative_dependence"``: the table is negative, the family cannot be, and sits at independence.
+        ``"zero_cell:"`` with the empty cells: perfect dependence. Where undefined as in `RefusalIndexResult`.
+    table : ContingencyTable
+    """
+
+    family: CopulaName
+    parameter: float | None
+    log_likelihood: float | None
+    n_parameters: int
+    df: float | None
+    status: Status
+    reason: str | None
+    table: ContingencyTable
+
+    @property
+    def aic(self) -> float | None:
+        """Akaike's criterion, ``2 k - 2 log-likelihood``; None where undefined."""
+        return None if self.log_likelihood is None else 2 * self.n_parameters - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float | None:
+        """Schwarz's criterion, ``k log n - 2 log-likelihood``; None where undefined."""
+        if self.log_likelihood is None:
+            return None
+        return self.n_parameters * math.log(self.table.n) - 2 * self.log_likelihood
+
+    @property
+    def spearman(self) -> float | None:
+        """Spearman correlation of the fitted copula, in the Gaussian family the Refusal Index; None where undefined."""
+        return (
+            None if self.parameter is None else copula_spearman(self.parameter, self.family, df=self.df or DEFAULT_DF)
+        )
+
+
+def fit_copula(
+    table: ContingencyTable, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF, count_df: bool = False
+) -> CopulaFit:
+    """Fit a copula to a table by maximum likelihood, with the margins fixed at the observed rates.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+        Counts of refused and answered, wrong and right questions.
+    family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
+        The family.
+    df : float, default: 4
+        Degrees of freedom of the t copula, which a 2x2 table cannot estimate.
+    count_df : bool, default: False
+        Whether AIC and BIC count `df` as a second parameter of the t copula, as the paper does.
+
+    Returns
+    -------
+    CopulaFit
+        Undefined where a margin is degenerate.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `table` is not a ContingencyTable, the family unknown, or df not positive.
+
+    Notes
+    -----
+    The table is saturated, so that every family that reaches it has the same likelihood: a smaller one means only that
+    the table is negative and the family cannot be. It is no sign of the right copula, nor is equality.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
+    Examples
+    --------
+    >>> table = ContingencyTable(710, 30, 210, 50)
+    >>> gaussian, gumbel = fit_copula(table), fit_copula(table, "gumbel")
+    >>> round(gaussian.parameter, 5), round(gumbel.parameter, 5)
+    (0.49958, 1.71556)
+    >>> abs(gaussian.log_likelihood - gumbel.log_likelihood) < 1e-9
+    True
+    >>> round(gaussian.spearman, 4), round(gumbel.spearman, 4)
+    (0.4822, 0.5839)
+    """
+    spec = copula_family(family, df)
+    # Gives the errors and the reasons of tables that hold no estimate.
+    index = refusal_index(table)
+    k, used_df = (2 if family == "t" and count_df else 1), (df if family == "t" else None)
+    if index.status == "undefined":
+        return CopulaFit(family, None, None, k, used_df, "undefined", index.reason, table)
+    r, mu, p11 = table.refusal_rate, table.error_rate, table.refused_wrong / table.n
+    if p11 < r * mu and not spec.can_be_negative:
+        independence, likelihood = _parameter(spec, 0.0), _log_likelihood(table, r * mu)
+        return CopulaFit(family, independence, likelihood, k, used_df, "boundary", "negative_dependence", table)
+    if index.status == "boundary":
+        end = (-1.0 if p11 < r * mu else 1.0) * (1.0 if family in {"gaussian", "t"} else math.inf)
+        return CopulaFit(family, end, _log_likelihood(table, p11), k, used_df, "boundary", index.reason, table)
+    strength = strength_of_table(spec, r, mu, p11)
+    likelihood = _log_likelihood(table, _cell(spec, r, mu, strength))
+    return CopulaFit(family, _parameter(spec, strength), likelihood, k, used_df, "ok", None, table)
+
+
+def fit_copulas(
+    table: ContingencyTable, *, df: float = DEFAULT_DF, count_df: bool = False
+) -> dict[CopulaName, CopulaFit]:
+    """Fit every family to a table; see `fit_copula`.
+
+    Parameters are those of `fit_copula`.
+
+    Returns
+    -------
+    dict of str to CopulaFit
+        One a family, in the order of `COPULA_NAMES`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fit_copula`.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
+    Examples
+    --------
+    >>> fits = fit_copulas(ContingencyTable(40, 20, 20, 10))
+    >>> {fit.status for fit in fits.values()}
+    {'ok'}
+    """
+    return {family: fit_copula(table, family, df=df, count_df=count_df) for family in COPULA_NAMES}
+
+
+@dataclass(frozen=True, slots=True)
+class CopulaComparison:
+    """A family beside the Gaussian over many tables.
+
+    Attributes
+    ----------
+    family : str
+        Name of the family.
+    log_likelihood, aic, bic : float or None
+        Means over the tables. None without tables.
+    log_likelihood_wins, aic_wins, bic_wins : float or None
+        Share of the tables on which the Gaussian copula is better; a tie counts one half.
+    ties : float or None
+        Share of the tables on which the two log-likelihoods are equal.
+    """
+
+    family: CopulaName
+    log_likelihood: float | None
+    aic: float | None
+    bic: float | None
+    log_likelihood_wins: float | None
+    aic_wins: float | None
+    bic_wins: float | None
+    ties: float | None
+
+
+def copula_win_rates(
+    tables: Iterable[ContingencyTable], *, df: float = DEFAULT_DF, count_df: bool = False
+) -> tuple[CopulaComparison, ...]:
+    """Compare every family with the Gaussian copula over many tables, as the paper does.
+
+    Parameters
+    ----------
+    tables : iterable of ContingencyTable
+        One table a model and prompt. Tables without a defined estimate are left out.
+    df, count_df
+        As for `fit_copula`; the paper's criteria are those of ``count_df=True``.
+
+    Returns
+    -------
+    tuple of CopulaComparison
+        One a family, in the order of `COPULA_NAMES`, the Gaussian itself included: all ties.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fit_copula`.
+
+    Notes
+    -----
+    Tables are saturated (see `fit_copula`), so that on a positive table every family ties and the Gaussian wins against
+    t by its penalty alone if df is counted. A win rate above one half against Clayton or Gumbel counts the negative
+    tables.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
+    Examples
+    --------
+    >>> rows = copula_win_rates([ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)])
+    >>> [(row.family, row.log_likelihood_wins, row.ties) for row in rows[1:3]]
+    [('t', 0.5, 1.0), ('clayton', 0.75, 0.5)]
+    """
+    fits = [fit_copulas(table, df=df, count_df=count_df) for table in tables]
+    defined = [by_family for by_family in fits if by_family["gaussian"].status != "undefined"]
+    if not defined:
+        return tuple(CopulaComparison(family, *[None] * 7) for family in COPULA_NAMES)
+    gaussian = _criteria([by_family["gaussian"] for by_family in defined])
+    return tuple(_comparison(gaussian, [by_family[family] for by_family in defined]) for family in COPULA_NAMES)
+
+
+def strength_of_table(spec: CopulaFamily, r: float, mu: float, p11: float) -> float:
+    """Solve for the strength at which a family predicts the share `p11` at the rates, inside its range."""
+    low, high = spec.limits
+    if _cell(spec, r, mu, low) >= p11:
+        return low
+    if _cell(spec, r, mu, high) <= p11:
+        return high
+    return float(brentq(lambda x: _cell(spec, r, mu, x) - p11, low, high, xtol=1e-14, rtol=1e-14))
+
+
+def _cell(spec: CopulaFamily, r: float, mu: float, strength: float) -> float:
+    return float(spec.cell(np.array(r), np.array(mu), np.array(strength)))
+
+
+def _parameter(spec: CopulaFamily, strength: float) -> float:
+    return float(spec.parameter(np.array(strength)))
+
+
+def _log_likelihood(table: ContingencyTable, p11: float) -> float:
+    r, mu = table.refusal_rate, table.error_rate
+    cells = p11, r - p11, mu - p11, 1 - r - mu + p11
+    return sum(count * math.log(cell) for count, cell in zip(table.counts, cells, strict=True) if count)
+
+
+def _criteria(fits: list[CopulaFit]) -> FloatArray:
+    """Log-likelihood, -AIC and -BIC, so that larger is better, in one row each."""
+    log_likelihood, aic, bic = (np.array([getattr(fit, name) for fit in fits], float) for name in CRITERIA)
+    return np.stack([log_likelihood, -aic, -bic])
+
+
+def _comparison(gaussian: FloatArray, fits: list[CopulaFit]) -> CopulaComparison:
+    other = _criteria(fits)
+    lead = gaussian - other
+    wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=1)
+    likelihood, minus_aic, minus_bic = (float(mean) for mean in other.mean(axis=1))
+    by_likelihood, by_aic, by_bic = (float(share) for share in wins)
+    ties = float(np.mean(np.abs(lead[0]) < TIE))
+    return CopulaComparison(fits[0].family, likelihood, -minus_aic, -minus_bic, by_likelihood, by_aic, by_bic, ties)
+
+
+# Strengths beyond this are perfect dependence as far as a test is concerned: |rho| = .999, Kendall's tau above .95.
+LARGEST_TESTED_STRENGTH = 4.0
+GRID_POINTS = 33
+# Each narrows the bracket to 0.618 of its length, down to 1e-8, beyond which a minimum cannot be located.
+SECTIONS = 36
+GOLDEN = 0.5 * (5**0.5 - 1)
+SMALLEST_VARIANCE = 1e-300
+
+
+class Moments(NamedTuple):
+    """What the test needs of b data sets of k tables each.
+
+    `features` holds (RW, R, W, 1) of every pattern of outcomes under every prompt, shape (b or 1, k, 4, m), and
+    `counts` how many questions have the pattern, shape (b, m). `n` holds the questions of each table, shape (b, k), and
+    `means` their shares of questions refused and wrong, refused, and wrong, shape (b, k, 3).
+    """
+
+    features: FloatArray
+    counts: FloatArray
+    n: FloatArray
+    means: FloatArray
+
+
+class CommonFit(NamedTuple):
+    """One strength fitted to the k tables of each of b data sets; arrays of shape (b,)."""
+
+    strength: FloatArray
+    statistic: FloatArray
+    degrees_of_freedom: FloatArray
+    pvalue: FloatArray
+    at_weakest: BoolArray
+    at_strongest: BoolArray
+
+
+def moments(refused: BoolArray, wrong: BoolArray, scored: BoolArray, counts: FloatArray) -> Moments:
+    """Sum over questions, or patterns of outcomes.
+
+    The matrices have shape (k, m), or (b, k, m) where every data set has patterns of its own, `counts` (b, m).
+    """
+    features = np.stack([refused & wrong & scored, refused & scored, wrong & scored, scored], axis=-2).astype(float)
+    features = features.reshape(-1, *features.shape[-3:])
+    sums = np.einsum("bkfm,bm->bkf", *_same_length(features, counts), optimize=True)
+    n = sums[:, :, 3]
+    return Moments(features, counts, n, sums[:, :, :3] / n[:, :, np.newaxis])
+
+
+def _same_length(features: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return np.broadcast_to(features, (len(counts), *features.shape[1:])), counts
+
+
+def fit_common_strength(spec: CopulaFamily, data: Moments) -> CommonFit:
+    """Find the strength with the smallest sum of squares in each data set: on a grid, then by golden sections."""
+
+    def sum_of_squares(strength: FloatArray) -> FloatArray:
+        left_over, variance, _ = _left_over(spec, data, strength)
+        return np.asarray(np.sum(left_over**2 / variance, axis=1))
+
+    grid = np.linspace(max(spec.limits[0], -LARGEST_TESTED_STRENGTH), LARGEST_TESTED_STRENGTH, GRID_POINTS)
+    on_grid = np.stack([sum_of_squares(np.full(len(data.counts), strength)) for strength in grid])
+    best = np.argmin(on_grid, axis=0)
+    low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, GRID_POINTS - 1)]
+    strength = _golden_section(sum_of_squares, low, high)
+    at_start = on_grid[0] <= sum_of_squares(strength)
+    strength = np.where(at_start, grid[0], strength)
+    fitted = ~at_start if not spec.can_be_negative else np.ones_like(at_start)
+    statistic, freedom, pvalue = _reference(spec, data, strength, fitted)
+    return CommonFit(strength, statistic, freedom, pvalue, at_start, best == GRID_POINTS - 1)
+
+
+def _golden_section(function: Callable[[FloatArray], FloatArray], low: FloatArray, high: FloatArray) -> FloatArray:
+    inner_low, inner_high = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_low, at_high = function(inner_low), function(inner_high)
+    for _ in range(SECTIONS):
+        left = at_low < at_high
+        low, high = np.where(left, low, inner_low), np.where(left, inner_high, high)
+        new = np.where(left, high - GOLDEN * (high - low), low + GOLDEN * (high - low))
+        at_new = function(new)
+        inner_low, inner_high = np.where(left, new, inner_high), np.where(left, inner_low, new)
+        at_low, at_high = np.where(left, at_new, at_high), np.where(left, at_low, at_new)
+    return 0.5 * (low + high)
+
+
+def _left_over(
+    spec: CopulaFamily, data: Moments, strength: FloatArray
+) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray]]:
+    """Return the moments at the given strength, their variances under the copula, and its slopes in the rates."""
+    p11, r, mu = np.moveaxis(data.means, 2, 0)
+    cell, alpha, beta = cell_and_rate_slopes(spec, r, mu, strength[:, np.newaxis])
+    # Mean of the squared influence over the four cells that the copula predicts.
+    cells = np.maximum([cell, r - cell, mu - cell, 1 - r - mu + cell], SMALLEST_VARIANCE)
+    influence = np.stack([1 - alpha - beta, -alpha, -beta, np.zeros_like(alpha)]) - (cell - alpha * r - beta * mu)
+    variance = np.maximum(np.sum(cells * influence**2, axis=0) / data.n, SMALLEST_VARIANCE)
+    return p11 - cell, variance, (alpha, beta)
+
+
+def _reference(
+    spec: CopulaFamily, data: Moments, strength: FloatArray, fitted: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Scale the sum of squares to be chi-squared; `fitted` is False where no strength was fitted to the moments."""
+    left_over, variance, (alpha, beta) = _left_over(spec, data, strength)
+    p11, r, mu = np.moveaxis(data.means, 2, 0)
+    coefficients = np.stack([np.ones_like(p11), -alpha, -beta, alpha * r + beta * mu - p11], axis=2)
+    influence = np.einsum("bkf,bkfm->bkm", coefficients, _same_length(*data[:2])[0], optimize=True)
+    observed = np.sqrt(np.sum(influence**2 * data.counts[:, np.newaxis], axis=2, keepdims=True))
+    deviations = influence / np.maximum(observed, SMALLEST_VARIANCE)
+    # What the strength explains is taken out, in the direction in which it moves the moments.
+    slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
+    slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_VARIANCE)
+    deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
+    found, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
+    most = left_over.shape[1] - fitted.astype(int)
+    return *found.scaled(total, most), found.pvalue(total, most)
+
+
+@dataclass(frozen=True, slots=True)
+class CopulaTestResult:
+    """Whether several tables share one copula of a family.
+
+    Attributes
+    ----------
+    family : str
+        The family tested.
+    parameter : float or None
+        The parameter that fits all tables best. None where undefined.
+    statistic : float or None
+        How far the tables are from that fit; scaled to be chi-squared if the family holds. None where undefined.
+    degrees_of_freedom : float or None
+        At most the tables less one for the parameter, and the fewer the more the tables say the same.
+    pvalue : float or None
+        Probability of a statistic as large if the family holds. None where undefined.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: the parameter is at an end of its range.
+    reason : str or None
+        At the boundary ``"independence"`` (the family cannot be negative: no parameter was fitted, and none is taken
+        off the degrees of freedom) or ``"perfect_dependence"`` (no statistic). Where undefined
+        ``"fewer_than_two_tables"``, ``"tables_repeat_each_other"`` if all prompts have the same outcomes, or
+        ``"no_variation"`` if a handful of questions leaves nothing to test.
+    tables : tuple of ContingencyTable
+        One a prompt, those of `left_out` included.
+    """
+
+    family: CopulaName
+    parameter: float | None
+    statistic: float | None
+    degrees_of_freedom: float | None
+    pvalue: float | None
+    status: Status
+    reason: str | None
+    tables: tuple[ContingencyTable, ...]
+
+    @property
+    def left_out(self) -> dict[int, str]:
+        """Rows of the tables that say nothing about the dependence, each with the reason of `RefusalIndexResult`."""
+        return why_left_out(self.tables)
+
+
+def copula_test(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    family: CopulaName = "gaussian",
+    df: float = DEFAULT_DF,
+) -> CopulaTestResult:
+    """Test whether several prompts over the same questions share one copula of a family.
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (k, n)
+        One row a prompt of the same model, one column a question; as for `ContingencyTable.from_arrays`.
+    scored : array_like of bool, shape (k, n), optional
+        False where a prompt has no grade for a question; all True if not given.
+    family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
+        The family under test.
+    df : float, default: 4
+        Degrees of freedom of the t copula.
+
+    Returns
+    -------
+    CopulaTestResult
+        A prompt whose table has a degenerate margin (nobody refused, say) is left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the matrices are not truth values of one shape, or the family is unknown.
+
+    Notes
+    -----
+    A small p-value speaks against one copula of that family behind all prompts: the family is wrong, or the prompts
+    change the dependence itself. A large one is weak support. The simulated power of the Gaussian test at .05 with four
+    prompts and 4,326 questions is .05 to .15 against a Gumbel copula at error rates from .75 to .92, and .87 at .5;
+    .9 and above against a t copula at these, and .1 at .5; .15 to .7 against Frank's. Its size is .03 to .07 for 2 to
+    24 prompts and 450 to 4,326 questions.
+
+    References
+    ----------
+    .. [1] Hansen, L. P. (1982). Large sample properties of generalized method of moments estimators. Econometrica, 50,
+       1029-1054. :doi:`10.2307/1912775`
+    .. [2] Hansen, L. P., Heaton, J. and Yaron, A. (1996). Finite-sample properties of some alternative GMM estimators.
+       Journal of Business & Economic Statistics, 14, 262-280. :doi:`10.1080/07350015.1996.10524656`
+    .. [3] Box (1954). :doi:`10.1214/aoms/1177728786`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(4)
+    >>> refusal, noise = rng.standard_normal((2, 3000))
+    >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
+    >>> wrong = np.broadcast_to(0.5 * refusal + 0.75**0.5 * noise > -0.4, refused.shape)
+    >>> result = copula_test(refused, wrong)
+    >>> round(result.degrees_of_freedom, 2), round(result.parameter, 2), result.pvalue > 0.05
+    (1.85, 0.49, True)
+    """
+    matrices = checked_matrices(refused, wrong, scored)
+    spec, tables = copula_family(family, df), row_tables(*matrices)
+
+    def undefined(reason: str) -> CopulaTestResult:
+        return CopulaTestResult(family, None, None, None, None, "undefined", reason, tables)
+
+    kept = [row for row in range(len(tables)) if row not in why_left_out(tables)]
+    if len(kept) < 2:
+        return undefined("fewer_than_two_tables")
+    r, w, s = (matrix[kept] for matrix in matrices)
+    if repeat_each_other(r, w, s):
+        return undefined("tables_repeat_each_other")
+    fit = fit_common_strength(spec, moments(r, w, s, np.ones((1, r.shape[1]))))
+    if fit.at_strongest[0] or (fit.at_weakest[0] and spec.can_be_negative):
+        end = math.copysign(parameter_range(family)[1], fit.strength[0])
+        return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
+    if math.isnan(fit.pvalue[0]):
+        return undefined("no_variation")
+    found = spec.parameter(fit.strength), fit.statistic, fit.degrees_of_freedom, fit.pvalue
+    parameter, statistic, freedom, pvalue = (float(values[0]) for values in found)
+    if fit.at_weakest[0]:
+        return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "boundary", "independence", tables)
+    return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "ok", None, tables)
+
+
+def copula_tests(
+    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None, *, df: float = DEFAULT_DF
+) -> tuple[CopulaTestResult, ...]:
+    """Test every family on the same prompts, the best fitting first.
+
+    Parameters are those of `copula_test`.
+
+    Returns
+    -------
+    tuple of CopulaTestResult
+        By falling p-value, those without one last. The first family fits best; the p-values say which others are not
+        ruled out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `copula_test`, or if `df` is not positive and finite.
+
+    References
+    ----------
+    .. [1] Hansen (1982). :doi:`10.2307/1912775`
+    .. [2] Hansen et al. (1996). :doi:`10.1080/07350015.1996.10524656`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(4)
+    >>> refusal, noise = rng.standard_normal((2, 3000))
+    >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
+    >>> wrong = np.broadcast_to(0.5 * refusal + 0.75**0.5 * noise > -0.4, refused.shape)
+    >>> [result.family for result in copula_tests(refused, wrong) if result.pvalue < 0.001]
+    ['clayton', 'survival_clayton']
+    """
+    results = [copula_test(refused, wrong, scored, family=family, df=df) for family in COPULA_NAMES]
+    return tuple(sorted(results, key=lambda result: -1.0 if result.pvalue is None else result.pvalue, reverse=True))
+
+
+def why_left_out(tables: tuple[ContingencyTable, ...]) -> dict[int, str]:
+    """Rows of the tables with a degenerate margin, each with its reason."""
+    results = {row: refusal_index(table) for row, table in enumerate(tables)}
+    return {row: result.reason or "" for row, result in results.items() if result.status == "undefined"}

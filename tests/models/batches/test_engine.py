@@ -1,0 +1,423 @@
+"""The engine of waves over an executor in memory: what is sent again, what ends it, what is told, what may be used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.data.folder import RunFolder
+from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind
+from refusal_index.models.requests import Response
+from refusal_index.plugins.batches import engine as engines
+from refusal_index.plugins.batches.engine import BatchEngine
+from refusal_index.plugins.batches.formats import Result
+from refusal_index.plugins.batches.pending import Pending
+from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
+from refusal_index.runs.execute import ask_waves
+from refusal_index.runs.settings import Limits, Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+from tests.models.batches.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks
+
+PASSING = Failure("busy", "openai/any")
+LASTING = Failure("no credit", "openai/any", FailureKind.LASTING, "add credit")
+OWN = Failure("too long", "openai/any", FailureKind.REQUEST)
+
+Fate = Callable[[Pending, int], Failure | bool | None]
+"""What becomes of a request sent for the n-th time: a failure, an answer (None), or nothing at all (False)."""
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(engines, "FIRST_WAIT", 0.0)
+
+
+class InMemory:
+    """Answers by a script, so many results at a time."""
+
+    def __init__(self, script: Script, fate: Fate = lambda _one, _time: None, at_once: int = 1000) -> None:
+        self.script, self.fate, self.at_once = script, fate, at_once
+        self.gives_choices, self.most_choices, self.max_requests = True, 1000, None
+        self.rounds: list[list[str]] = []
+        self.times: Counter[str] = Counter()
+        self.earlier: frozenset[str] = frozenset()
+        self.opened_with: list[RunFolder | None] = []
+        self.after: Callable[[], object] = lambda: None
+
+    @asynccontextmanager
+    async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
+        self.opened_with.append(folder)
+        yield
+
+    def in_flight(self) -> frozenset[str]:
+        return self.earlier
+
+    async def execute(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+        self.rounds.append([one.custom_id for one in requests])
+        for start in range(0, len(requests), self.at_once):
+            yield dict(self._results(requests[start : start + self.at_once]))
+            self.after()
+            if assignment.breaker.reason is not None:
+                return
+        self.earlier -= {one.custom_id for one in requests}
+
+    def _results(self, requests: Sequence[Pending]) -> Any:
+        for one in requests:
+            self.times[one.custom_id] += 1
+            fate = self.fate(one, self.times[one.custom_id])
+            if fate is False:
+                continue
+            if isinstance(fate, Failure):
+                yield one.custom_id, Result(one.custom_id, failure=fate)
+            else:
+                choices = min(one.ask.n, self.most_choices)
+                yield one.custom_id, Result(one.custom_id, self.script.response(one.ask, choices))
+
+
+def carry(
+    conversations: list[Conversation],
+    executor: InMemory,
+    settings: Settings = SETTINGS,
+    *,
+    store: ReplyStore | None = None,
+    budget: Budget | None = None,
+    breaker: CircuitBreaker | None = None,
+    progress: Callable[[Event], None] = lambda _event: None,
+    names: Mapping[Role, str] = NAMES,
+) -> tuple[ReplyStore, CircuitBreaker]:
+    store, breaker = store or store_of(conversations), breaker or CircuitBreaker()
+    assignment = Assignment(
+        "sums", "", conversations, settings, store, None, progress, breaker, budget or Budget(Limits())
+    )
+    asyncio.run(BatchEngine(settings, names, {}, executor).execute(assignment))
+    return store, breaker
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE]), st.integers(1, 3),
+    st.integers(1, 5), st.sampled_from([1, 2, 1000]), st.sampled_from([1, 3, None]),
+)  # fmt: skip
+def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_once(
+    salt, kind, draws, at_once, most, largest
+):
+    conversations, told = talks(3, kind, draws), list[Event]()
+    executor = InMemory(
+        Script(salt), lambda one, time: PASSING if (int(one.custom_id[-2:], 16) + time) % 3 == 0 else None, at_once
+    )
+    executor.most_choices, executor.max_requests = most, largest
+    store, breaker = carry(conversations, executor, progress=told.append)
+    assert breaker.reason is None
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(salt)))
+    finished = Counter((one.variant, one.question_id) for one in told if isinstance(one, Finished))
+    assert finished == Counter((one.variant, one.question.question_id) for one in conversations)
+    responses = sum(one.requests for one in store.replies())
+    assert sum(isinstance(one, Replied) for one in told) == responses
+    assert not store.failures()
+
+
+def test_no_wave_is_larger_than_its_executor_takes():
+    executor = InMemory(Script(1))
+    executor.max_requests = 3
+    conversations = talks(5)
+    store, _ = carry(conversations, executor)
+    assert {len(one) for one in executor.rounds[:3]} == {3}
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(1)))
+    asked = [name for round_ in executor.rounds for name in round_]
+    assert len(set(asked)) == len(asked), "nothing is asked twice"
+
+
+def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch):
+    executor, closed = InMemory(Script(1), at_once=1), list[bool]()
+
+    async def carried(requests: Sequence[Pending], _assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+        try:
+            for one in requests:
+                yield dict(executor._results([one]))
+        finally:
+            closed.append(True)
+
+    def full(_store: ReplyStore, _completions: object) -> None:
+        raise StoreError("no room")
+
+    monkeypatch.setattr(executor, "execute", carried)
+    monkeypatch.setattr(ReplyStore, "put", full)
+    conversations = talks(2)
+    with pytest.raises(StoreError, match="no room"):
+        carry(conversations, executor)
+    assert closed == [True]
+
+
+def test_what_was_finished_before_is_told_of_and_not_asked():
+    conversations, script = talks(2), Script(1)
+    store = conversed(conversations, Script(1))
+    told: list[Event] = []
+    executor = InMemory(script)
+    carry(conversations, executor, store=store, progress=told.append)
+    assert (executor.rounds, script.asked) == ([], [])
+    assert [type(one) for one in told] == [Finished] * 4
+
+
+def test_each_wave_is_told_of():
+    told: list[Event] = []
+    executor = InMemory(Script(1))
+    carry(talks(3), executor, progress=told.append)
+    underway = [one.note for one in told if isinstance(one, Underway)]
+    assert underway == [f"{len(round_)} requests in flight" for round_ in executor.rounds]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+@pytest.mark.parametrize("fate", [PASSING, False])
+def test_a_failure_that_passes_is_sent_again_so_often_and_no_oftener(retries, fate):
+    """Nothing that came back is as good as a failure; what several variants share is one request."""
+    conversations = talks(1, draws=2)
+    executor = InMemory(Script(1), lambda one, _: fate if one.ask.request.pass_.is_shared else None)
+    store, breaker = carry(conversations, executor, SETTINGS.changed(max_retries=retries))
+    (name,) = {name for name, times in executor.times.items() if times > 1} or {executor.rounds[-1][-1]}
+    assert executor.times[name] == retries + 1
+    assert breaker.reason is None
+    told = set(store.failures().values())
+    assert told == {"busy" if fate else "no result came back"}
+
+
+def test_it_fails_once_too_often_for_one_variant_and_the_other_is_finished():
+    conversations = talks(1)
+    executor = InMemory(Script(2), lambda one, _: PASSING if one.ask.conversation.variant == "low" else None)
+    told: list[Event] = []
+    store, _ = carry(conversations, executor, SETTINGS.changed(max_retries=1), progress=told.append)
+    assert list(store.failures()) == [("low", "q0")]
+    assert [one.variant for one in told if isinstance(one, Finished)] == ["high"]
+
+
+@pytest.mark.parametrize("fate", [OWN, LASTING])
+def test_a_failure_that_does_not_pass_is_not_sent_again(fate):
+    executor = InMemory(Script(1), lambda one, _: fate if one.ask.conversation.question.question_id == "q0" else None)
+    store, breaker = carry(talks(3), executor)
+    assert {executor.times[name] for name in executor.times} == {1}
+    assert set(store.failures().values()) == {fate.message}
+    assert {question_id for _, question_id in store.failures()} == {"q0"}
+    assert breaker.reason is None
+
+
+@pytest.mark.parametrize("fate", [OWN, LASTING, PASSING])
+def test_failures_of_twenty_questions_in_a_row_end_it(fate):
+    executor = InMemory(Script(1), lambda _one, _time: fate, at_once=1)
+    _, breaker = carry(talks(25), executor, SETTINGS.changed(max_retries=0))
+    assert "failed for 20 questions in a row" in breaker.reason
+    assert fate.message in breaker.reason
+    assert not breaker.planned
+    assert sum(executor.times.values()) == 2 * 19 + 1, "each under two variants"
+
+
+def test_requests_at_fault_themselves_end_nothing_once_one_has_worked():
+    executor = InMemory(Script(1), lambda one, _: OWN if one.ask.conversation.question.question_id != "q0" else None, 1)
+    _, breaker = carry(talks(30), executor)
+    assert breaker.reason is None
+
+
+def test_a_server_that_is_not_there_ends_it_at_once():
+    unreachable = replace(PASSING, kind=FailureKind.DOUBTFUL, advice="check the base URL")
+    executor = InMemory(Script(1), lambda _one, _time: unreachable, at_once=1)
+    _, breaker = carry(talks(25), executor)
+    assert "failed in each of 20 attempts" in breaker.reason
+    assert "check the base URL" in breaker.reason
+
+
+def test_a_wave_in_which_nothing_worked_is_waited_after(monkeypatch):
+    waited: list[float] = []
+
+    async def wait(_self: CircuitBreaker, seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(engines, "FIRST_WAIT", 2.0)
+    monkeypatch.setattr(CircuitBreaker, "wait", wait)
+    executor = InMemory(
+        Script(1), lambda one, time: PASSING if time < 9 and one.ask.request.pass_ is Pass.FIRST else None
+    )
+    carry(talks(1), executor, SETTINGS.changed(max_retries=20))
+    assert waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+
+
+def test_a_server_that_gives_fewer_choices_is_asked_for_one_at_a_time():
+    conversations, executor = talks(1, draws=4, variants=("low",)), InMemory(Script(3))
+    executor.most_choices = 1
+    store, _ = carry(conversations, executor)
+    assert [len(round_) for round_ in executor.rounds] == [2, 6]
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(3)))
+
+
+def test_an_executor_that_gives_one_reply_is_asked_for_one_at_a_time():
+    executor = InMemory(Script(3))
+    executor.gives_choices = False
+    carry(talks(1, draws=4, variants=("low",)), executor)
+    assert [len(round_) for round_ in executor.rounds] == [8]
+
+
+@pytest.mark.parametrize("most", [1, 4, 9])
+def test_a_budget_of_requests_holds_over_waves_and_commands(most):
+    conversations, script = talks(6), Script(4)
+    store, counts = store_of(conversations), []
+    for number in range(1, 40):
+        budget = Budget(Limits(max_requests=number * most))
+        budget.count_earlier(Path("run"), list(store.replies()), SETTINGS.accounts.prices)
+        executor = InMemory(script)
+        _, breaker = carry(conversations, executor, store=store, budget=budget)
+        counts.append(sum(map(len, executor.rounds)))
+        if breaker.reason is None:
+            break
+        assert breaker.planned
+        assert f"the budget of {number * most} requests is used up" in breaker.reason
+        assert len(script.asked) == number * most
+    assert set(counts[:-1]) == {most}
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(4)))
+
+
+def test_failures_are_paid_for_out_of_a_budget_of_requests():
+    executor = InMemory(Script(1), lambda _one, _time: PASSING)
+    _, breaker = carry(talks(2), executor, budget=Budget(Limits(max_requests=7)))
+    assert "the budget of 7 requests is used up" in breaker.reason
+    assert [len(round_) for round_ in executor.rounds] == [4, 3]
+
+
+def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sent():
+    conversations = talks(5)
+    first = InMemory(Script(1), lambda _one, _time: False)
+    carry(conversations, first, SETTINGS.changed(max_retries=0))
+    executor = InMemory(Script(1))
+    executor.earlier = frozenset(first.rounds[0][:6])
+    _, breaker = carry(conversations, executor, budget=Budget(Limits(max_requests=8)))
+    assert executor.rounds[0][:6] == first.rounds[0][:6]
+    assert len(executor.rounds[0]) == 8, "six that were in flight, and room for two"
+    assert "the budget of 8 requests is used up" in breaker.reason
+
+
+def test_what_is_on_its_way_is_collected_though_nothing_may_be_sent():
+    conversations = talks(5)
+    first = InMemory(Script(1), lambda _one, _time: False)
+    carry(conversations, first, SETTINGS.changed(max_retries=0))
+    executor = InMemory(Script(1))
+    executor.earlier = frozenset(first.rounds[0])
+    store, breaker = carry(conversations, executor, budget=Budget(Limits(max_requests=3)))
+    assert [len(round_) for round_ in executor.rounds] == [10]
+    assert len(kept(store)) == 10
+    assert breaker.planned or breaker.reason is None
+
+
+def test_a_budget_in_dollars_begins_with_one_request_and_is_not_exceeded_by_much():
+    settings = SETTINGS.changed(price="1000,1000")  # a cent each
+    executor = InMemory(Script(1))
+    _, breaker = carry(talks(40), executor, settings, budget=Budget(Limits(max_cost=0.2)))
+    assert len(executor.rounds[0]) == 1
+    assert breaker.planned
+    assert "the budget of $0.20 is used up" in breaker.reason
+    assert 19 <= sum(map(len, executor.rounds)) <= 20
+
+
+def test_time_that_is_up_ends_it_between_waves():
+    now = [0.0]
+    executor = InMemory(Script(1))
+    executor.after = lambda: now.__setitem__(0, 100.0)
+    _, breaker = carry(talks(6), executor, budget=Budget(Limits(max_time=50), lambda: now[0]))
+    assert len(executor.rounds) == 1
+    assert breaker.planned
+    assert "the time of 50 seconds is up" in breaker.reason
+
+
+def test_an_interruption_ends_it_in_order_with_what_came():
+    conversations, budget = talks(10), Budget(Limits())
+    executor = InMemory(Script(1), at_once=3)
+    executor.after = lambda: budget.end("interrupted")
+    store, engine = store_of(conversations), BatchEngine(SETTINGS, NAMES, {}, executor)
+    waves = [("", conversations)]
+    ended = asyncio.run(ask_waves(waves, SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, budget))
+    assert ended == "interrupted"
+    assert len(kept(store)) == 3
+    assert len(executor.rounds) == 1
+
+
+def test_what_lasts_fails_the_run():
+    executor = InMemory(Script(1), lambda _one, _time: LASTING)
+    store, engine = store_of(talks(25)), BatchEngine(SETTINGS, NAMES, {}, executor)
+    asked = ask_waves(
+        [("", talks(25))], SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, Budget(Limits())
+    )
+    with pytest.raises(RunFailedError, match="no credit"):
+        asyncio.run(asked)
+
+
+def test_the_executor_is_opened_with_the_folder_of_the_store(tmp_path):
+    executor = InMemory(Script(1))
+
+    async def opened(store: ReplyStore | None) -> None:
+        async with BatchEngine(SETTINGS, NAMES, {}, executor).open(store):
+            pass
+
+    with store_of([], tmp_path / "replies.sqlite") as kept_on_disk, store_of([]) as in_memory:
+        for store in (kept_on_disk, in_memory, None):
+            asyncio.run(opened(store))
+    first, *others = executor.opened_with
+    assert first.path == tmp_path
+    assert others == [None, None]
+
+
+def test_a_store_that_cannot_be_written_ends_it(tmp_path):
+    conversations, breaker = talks(2), CircuitBreaker()
+    store = store_of(conversations, tmp_path / "replies.sqlite")
+    executor = InMemory(Script(1))
+    store._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError):
+        carry(conversations, executor, store=store, breaker=breaker)
+    assert "nothing further is asked" in breaker.reason
+    assert len(executor.rounds) == 1
+
+
+JUDGE = "python:tests.runs.models:judge"
+
+
+def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_rest():
+    conversations = talks(4, GraderKind.MODEL)
+    names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
+    executor, seen = InMemory(Script(6)), []
+    executor.fate = lambda one, _: seen.append(one.ask.request.role)
+    store, breaker = carry(conversations, executor, names=names)
+    assert breaker.reason is None
+    assert set(seen) == {Role.MODEL}
+    graded = [one for one in store.replies() if one.reply.role is Role.GRADER]
+    assert graded
+    assert {one.reply.text for one in graded} <= {"A", "B"}
+    assert None not in became(conversations, store)
+
+
+def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_the_next(monkeypatch):
+    conversations = talks(7, GraderKind.MODEL)
+    names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
+    store, at_work, seen = store_of(conversations), [], []
+
+    async def judged(_engine, _ask):
+        at_work.append(1)
+        seen.append((len(at_work), sum(one.reply.role is Role.GRADER for one in store.replies())))
+        await asyncio.sleep(0.01)
+        at_work.pop()
+        return Response([("A", StopReason.STOP)])
+
+    monkeypatch.setattr(engines.DirectEngine, "send", judged)
+    carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_connections=3), names=names, store=store)
+    assert max(number for number, _ in seen) == 3
+    assert [there for _, there in seen[:4]] == [0, 0, 0, 3], "what was said before is in the store"
+
+
+def test_a_function_that_raises_is_asked_again_and_told_of():
+    conversations = talks(2, GraderKind.MODEL)
+    names = {Role.MODEL: "openai/any", Role.GRADER: "python:tests.runs.models:judge_nonsense"}
+    store, _ = carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_retries=1), names=names)
+    assert store.failures()
+    assert all("judge_nonsense" in told for told in store.failures().values())
