@@ -303,21 +303,23 @@ def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
     return weights[metric]
 
 
+EMPTY_DENOMINATORS = {
+    "correct_given_attempted": "everybody_refused",
+    "hallucination_rate": "all_right",
+    "refusal_precision": "nobody_refused",
+    "refusal_recall": "all_right",
+    "over_refusal": "all_wrong",
+}
+"""Why a metric is undefined where there is no question in its denominator."""
+
+
 def why_undefined(metric: str, table: AnyTable) -> str | None:
     """Return the reason why a rate or score of a table does not exist; None where it does."""
     if table.n == 0:
         return "no_questions"
-    if metric in {"correct_given_attempted", "f_score"} and table.n_answered == 0:
-        return "everybody_refused"
-    if metric == "hallucination_rate" and table.n_refused == table.answered_wrong == 0:
-        return "all_right"
-    if metric == "refusal_precision" and table.n_refused == 0:
-        return "nobody_refused"
-    if metric == "refusal_recall" and table.refused_wrong == table.answered_wrong == 0:
-        return "all_right"
-    if metric == "over_refusal" and table.refused_right == table.answered_right == 0:
-        return "all_wrong"
-    return None
+    metric = "correct_given_attempted" if metric == "f_score" else metric  # F is a mean with C/A
+    _, denominator = ratio_weights(metric, DEFAULT_PAYOFFS)
+    return EMPTY_DENOMINATORS.get(metric) if _weighted_sum(table.counts, denominator) == 0 else None
 
 
 def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
