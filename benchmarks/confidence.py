@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 import refusal_index as ri
-from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
+from refusal_index.plugins.confidence.summary import MethodSummary, summarise_confidence
 
 GREEDY = ("likelihood", "likelihood-mean", "likelihood-min")
 TRAINED = ("likelihood-platt", "likelihood-isotonic", "topic", "p-ik", "text-classifier")

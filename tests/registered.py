@@ -13,6 +13,7 @@ from refusal_index.plugins.batches import command, engine, provider_executor, ra
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
+from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
@@ -53,7 +54,9 @@ from refusal_index.plugins.trackers import (
 from refusal_index.plugins.trackers.registry import Exporter
 from refusal_index.plugins.trackers.tracker import TrackerClass
 from refusal_index.plugins.training import commands as training_commands
+from refusal_index.plugins.training.section import SECTION as PANEL
 from refusal_index.plugins.wiki import commands as wiki_commands
+from refusal_index.render.sections import Section
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
 from refusal_index.runs.force import Importer
@@ -112,6 +115,7 @@ STUDIES: Sequence[StudyModule] = (
     score_variability,
     thinking,
 )
+SECTIONS: Mapping[str, Section] = {"confidence": CONFIDENCE, "panel": PANEL}
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
 OTHER_MODELS: OtherModels = client
 OUTSTANDING: Outstanding = provider_executor
@@ -124,6 +128,7 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
     "exporters": EXPORTERS,
     "importers": IMPORTERS,
     "models": MODELS,
+    "report_sections": SECTIONS,
     "trackers": TRACKERS,
     "studies": {one.NAME: one for one in STUDIES},
     "hooks": {

@@ -27,8 +27,9 @@ from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
-from refusal_index.findings.summary import summarise, with_confidence
-from refusal_index.findings.threshold import ThresholdOptions, find_threshold
+from refusal_index.findings.summary import summarise
+from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
+from refusal_index.plugins.confidence.threshold import ThresholdOptions, find_threshold
 from refusal_index.plugins.studies import grading_sensitivity, ranking_stability
 from refusal_index.plugins.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
 from refusal_index.render.format import percent
@@ -104,7 +105,8 @@ def run_of(table: pl.DataFrame) -> ComparedRun:
 @given(outcomes("a"), st.booleans())
 def test_property_every_number_of_a_run_lies_in_its_interval(table, is_deterministic):
     scored = with_scores(run_of(table))
-    summary = with_confidence(summarise(table, is_deterministic=is_deterministic), table, scored.confidence)
+    sections = {NAME: summarise_outcomes(table.lazy(), scored.confidence, 0.95)}
+    summary = replace(summarise(table, is_deterministic=is_deterministic), sections=sections)
     check_document(summary_document(summary))
     for found in decide_otherwise(table, DecisionOptions()):
         for one in found.as_scored.values():

@@ -14,16 +14,14 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves.operating_point import (
-    accuracy_refusal_curve,
+from refusal_index.plugins.studies.curves import (
     best_operating_point,
     best_refusal_rate,
     gap_left,
-    iso_refusal_index,
     remaining_gap,
-    rho_from_refusal_index,
     utility_at,
 )
+from refusal_index.stats.curves import accuracy_refusal_curve, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.planning import PlanningScenario
 
 GRID = np.linspace(0.1, 0.9, 9)

@@ -12,13 +12,13 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
-    from refusal_index.plugins.confidence.api import confidence_scores
+    from refusal_index.plugins.confidence.api import confidence_scores, threshold
     from refusal_index.plugins.studies.api import study
-    from refusal_index.plugins.trackers.api import export
+    from refusal_index.plugins.trackers.registry import export
     from refusal_index.plugins.training.watch import RefusalIndexCallback
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import gate
-    from refusal_index.runs.presentation import compare, rank, threshold
+    from refusal_index.runs.presentation import compare, rank
     from refusal_index.runs.writing import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
@@ -56,11 +56,11 @@ __all__ = [
 _PLACES = {
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("gate",),
-    "runs.presentation": ("compare", "rank", "threshold"),
+    "runs.presentation": ("compare", "rank"),
     "runs.writing": ("Run", "open_run"),
-    "plugins.confidence.api": ("confidence_scores",),
+    "plugins.confidence.api": ("confidence_scores", "threshold"),
     "plugins.studies.api": ("study",),
-    "plugins.trackers.api": ("export",),
+    "plugins.trackers.registry": ("export",),
     "plugins.training.watch": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),

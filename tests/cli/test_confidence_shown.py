@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.data.confidence import read_confidence, write_confidence
+from refusal_index.data.confidence import read_confidence
+from refusal_index.plugins.confidence.score_table import write_confidence
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 
 RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs")
@@ -148,10 +149,10 @@ def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command,
 def test_a_run_in_python_has_its_scores_and_its_report_those_that_came_later(run):
     opened = ri.open_run(run)
     assert opened.confidence.height == 120
-    assert [one.method for one in opened.summary.confidence] == ["p-answering", "likelihood"]
+    assert [one.method for one in opened.summary.sections["confidence"]] == ["p-answering", "likelihood"]
     (run / "confidence.parquet").rename("aside.parquet")
     bare = ri.open_run(run)
     assert bare.confidence is None
-    assert bare.summary.confidence == ()
+    assert bare.summary.sections["confidence"] == ()
     Path("aside.parquet").rename(run / "confidence.parquet")
     assert 'id="run-1-confidence"' in page(bare.report("later.html"))

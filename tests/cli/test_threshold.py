@@ -12,9 +12,9 @@ import pytest
 from click.testing import Result
 
 import refusal_index as ri
-from refusal_index.data.confidence import write_confidence
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome_table import SCHEMA, read_outcomes, write_outcomes
+from refusal_index.plugins.confidence.score_table import write_confidence
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE
 from tests.findings.test_threshold import planted

@@ -12,10 +12,10 @@ import scipy.optimize
 import statsmodels.api as sm
 from scipy import special
 
-from refusal_index.data.confidence import confidence_table
 from refusal_index.plugins.confidence.folds import TrainingError, cluster_targets, logistic_fit, logistic_predict
 from refusal_index.plugins.confidence.method import Evidence, Need
 from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.score_table import confidence_table
 from refusal_index.plugins.confidence.trained import classify, isotonic, platt, probe, topic_shares
 from refusal_index.stats import AurocResult, auroc
 from tests.confidence.made_up import by_topic, evidence_of

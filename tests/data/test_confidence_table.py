@@ -15,19 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tiers import dear_examples
 
-from refusal_index.data.confidence import (
-    CONFIDENCE_SCHEMA,
-    ConfidenceError,
+from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError, read_confidence, scores_of_outcomes
+from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.plugins.confidence.score_files import (
+    MINUS_LOG_PROBABILITY,
+    has_no_range,
+    read_score_table,
+    reading_of,
+)
+from refusal_index.plugins.confidence.score_table import (
     Score,
     confidence_table,
     join_outcomes,
-    read_confidence,
-    scores_of_outcomes,
     with_scores,
     write_confidence,
 )
-from refusal_index.data.imports.confidence import MINUS_LOG_PROBABILITY, has_no_range, read_score_table, reading_of
-from refusal_index.data.outcome_table import read_outcomes
 
 HOSTILE = (
     *("=1+1", "+A1", "-2", "@SUM(A1)", "'quoted", "'=1", "\t=1", "\uff1d1", "[bold]b[/a]", "\x1b[31mred", "a\x00b"),

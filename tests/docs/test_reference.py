@@ -19,11 +19,12 @@ from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import MethodRecord
-from refusal_index.findings.summary import summarise, with_confidence
+from refusal_index.findings.summary import summarise
 from refusal_index.plugins.studies.study import study_specs
 from refusal_index.protocol.graders import RULES
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.replies import REPLY_REASONS
+from refusal_index.render.sections import with_sections
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT
@@ -89,7 +90,7 @@ def document() -> dict:
         question_id=pl.Series(["a", "b", "c", "d"]), draw=pl.lit(0, pl.Int64)
     )
     table = whole.select(list(SCHEMA)).with_columns(confidence=pl.lit(0.5))
-    return summary_document(with_confidence(summarise(table), table))
+    return summary_document(with_sections(summarise(table), table))
 
 
 def test_keys_of_the_summary(document):

@@ -13,9 +13,11 @@ import polars as pl
 import pytest
 from tests.render.making import HOSTILE, rows
 
-from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.confidence_summary import (
+from refusal_index.findings.summary import summarise
+from refusal_index.plugins.confidence.score_table import Score, confidence_table
+from refusal_index.plugins.confidence.summary import (
+    NAME,
     AgainstRefusals,
     Difference,
     MethodSummary,
@@ -23,10 +25,11 @@ from refusal_index.findings.confidence_summary import (
     confidence_document,
     shared_remarks,
     summarise_confidence,
+    summarise_outcomes,
 )
-from refusal_index.findings.summary import summarise, with_confidence
+from refusal_index.plugins.confidence.text import confidence_blocks, measures_blocks
 from refusal_index.render.blocks import to_text
-from refusal_index.render.confidence import confidence_blocks, measures_blocks
+from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
@@ -256,9 +259,10 @@ def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table,
 
 def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_where_not(table, scores, summary):
     bare = summarise(table)
-    assert summary_document(with_confidence(bare, table))["confidence"] == []
-    assert "confidence " not in to_text(measures_blocks(with_confidence(bare, table).confidence))
-    (document,) = summary_document(with_confidence(bare, table, confidence_table(scores)))["confidence"]
+    assert summary_document(with_sections(bare, table))["confidence"] == []
+    assert "confidence " not in to_text(measures_blocks(with_sections(bare, table).sections[NAME]))
+    scored = summarise_outcomes(table.lazy(), confidence_table(scores), 0.95)
+    (document,) = summary_document(replace(bare, sections={NAME: scored}))["confidence"]
     assert document["auroc"]["estimate"] == summary.auroc.estimate
     assert (document["model"], document["dataset"], document["method"]) == ("m", "d", "likelihood")
     assert [one["verdict"] for one in document["against"]] == [one.verdict for one in summary.against]
@@ -268,7 +272,7 @@ def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_whe
 def test_a_column_of_an_outcome_table_is_a_method_of_each_model_in_it(table):
     both = pl.concat([table, rows(N, model="n", variants=("low", "normal"), seed=1)])
     with_column = both.with_columns(confidence=pl.when(pl.col("wrong")).then(0.3).otherwise(0.6))
-    found = with_confidence(summarise(with_column), with_column).confidence
+    found = with_sections(summarise(with_column), with_column).sections[NAME]
     assert [(one.model, one.method, one.variant) for one in found] == [
         (model, "confidence", variant) for model in ("m", "n") for variant in ("low", "normal")
     ]

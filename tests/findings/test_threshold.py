@@ -19,10 +19,17 @@ from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, read_outcomes, wr
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
-from refusal_index.findings.scored_answers import ScoredAnswers, rule_of, scored_answers
-from refusal_index.findings.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold, halves_of
+from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers
+from refusal_index.plugins.confidence.threshold import (
+    BOUND_LEVEL,
+    CUTS,
+    Threshold,
+    ThresholdOptions,
+    find_threshold,
+    halves_of,
+    threshold_blocks,
+)
 from refusal_index.render.blocks import to_text
-from refusal_index.render.threshold import threshold_blocks
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,

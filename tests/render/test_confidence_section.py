@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.summary import summarise, with_confidence
+from refusal_index.findings.summary import summarise
+from refusal_index.plugins.confidence.score_table import Score, confidence_table
+from refusal_index.plugins.confidence.section import MOST_POINTS, SECTION, roc_points, section_values
+from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.confidence import MOST_POINTS, confidence_view, roc_points
 from refusal_index.render.report.figures import number
+from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import auroc
 from tests.render.chromium import Page
@@ -57,7 +60,12 @@ def scored_run(table: pl.DataFrame, scores: Sequence[Score], label: str = "m") -
     """Take a table of one model and dataset with scores as a run, without a folder."""
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
     run = ComparedRun(label, Path("runs/m"), "m", "d", variants, confidence=confidence_table(scores))
-    return ReportRun(run, with_confidence(summarise(table), table, run.confidence), table)
+    sections = {NAME: summarise_outcomes(table.lazy(), run.confidence, 0.95)}
+    return ReportRun(run, replace(summarise(table), sections=sections), table)
+
+
+def values_of(run: ReportRun) -> dict[str, Any] | None:
+    return section_values(RunOnPage(run.run, run.summary, "run-1"))
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +88,14 @@ def shown(page: str) -> str:
 def test_without_scores_there_is_no_section(table, tmp_path):
     bare = write_report([report_run(table)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "run-1-confidence" not in bare
-    assert confidence_view(report_run(table), "run-1") is None
+    assert values_of(report_run(table)) is None
 
 
 def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, page):
     run = scored_run(table, scores_of(table))
     text = shown(page)
     assert '<a href="#run-1-confidence">Confidence</a>' in page
-    for one in run.summary.confidence:
+    for one in run.summary.sections[NAME]:
         assert sentence(one.verdict()) in text
         assert f"AUROC {one.auroc.estimate:.2f} [{one.auroc.low:.2f}, {one.auroc.high:.2f}]" in text
         for value in (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr):
@@ -101,15 +109,17 @@ def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, pa
 
 def test_bins_lie_where_the_reliability_table_has_them(table):
     run = scored_run(table, scores_of(table))
-    view = confidence_view(run, "run-1")
+    view = values_of(run)
     score, wrong = (np.array([getattr(s, name) for s in scores_of(table)[:200]]) for name in ("confidence", "wrong"))
     bins = np.maximum(np.ceil(np.round(score * 10, 9)) - 1, 0)
-    found = view.shown[0].bins
+    found = view["methods"][0].bins
     assert [one.count for one in found] == [int((bins == b).sum()) for b in np.unique(bins)]
-    assert [one.rate for one in found] == pytest.approx([1 - wrong[bins == b].mean() for b in np.unique(bins)])
-    assert [one.score for one in found] == pytest.approx([score[bins == b].mean() for b in np.unique(bins)])
-    areas = [one.radius**2 / one.count for one in found if one.radius > 2.5]
-    assert areas == pytest.approx([areas[0]] * len(areas))
+    assert [one.outcome_rate for one in found] == pytest.approx([1 - wrong[bins == b].mean() for b in np.unique(bins)])
+    assert [one.mean_score for one in found] == pytest.approx([score[bins == b].mean() for b in np.unique(bins)])
+    page = next(SECTION.of_run(RunOnPage(run.run, run.summary, "run-1"))).html
+    radii = map(float, re.findall(r'r="([0-9.]+)"', page.partition("Reliability of")[2].partition("</svg>")[0]))
+    areas = [radius**2 / one.count for radius, one in zip(radii, found, strict=True) if radius > 2.5]
+    assert areas == pytest.approx([areas[0]] * len(areas), rel=0.03)  # radii have one decimal
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=80))

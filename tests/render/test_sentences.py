@@ -13,12 +13,15 @@ import pytest
 import refusal_index
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
+from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import description, fill, sentence, sentences
 from refusal_index.stats import METRIC_NAMES
 from refusal_index.stats.baseline import Payoffs
 
 PACKAGE = Path(refusal_index.__file__).parent
-MODULES = [path for folder in ("findings", "render", "runs") for path in (PACKAGE / folder).rglob("*.py")]
+FOLDERS = ("findings", "render", "runs", "plugins/confidence", "plugins/training")
+MODULES = [path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py")]
+report_sections()  # whose plugins add their sentences
 
 
 def codes_of(node: ast.expr, module: Path) -> Iterator[str]:

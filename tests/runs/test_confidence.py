@@ -186,7 +186,7 @@ def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
     rebuilt = rebuild(run)
     assert rebuilt.outdated == ("likelihood",)
     assert rebuilt.confidence["method"].unique().to_list() == ["self-consistency"]
-    assert [one.method for one in rebuilt.summary.confidence] == ["self-consistency"]
+    assert [one.method for one in rebuilt.summary.sections["confidence"]] == ["self-consistency"]
     again: list[object] = []
     assert ri.confidence_scores(run, ["likelihood"], progress=again.append).height == table.height
     assert not again, "the replies were there"

@@ -13,7 +13,7 @@ import refusal_index as ri
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy, PolicyError
-from refusal_index.findings.scored_answers import scored_answers, virtual_run
+from refusal_index.plugins.confidence.scored_answers import scored_answers, virtual_run
 from tests.runs.models import LOCAL, number_in
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(120)]

@@ -25,7 +25,6 @@ OWN_DEFINITION = {
     "density": "the textbook formula",
     "expected_half_width": "the normal approximation, written out in its module",
     "influence_correlation": "a plain correlation of two influence functions",
-    "iso_score": "the metrics' definitions solved for the correct rate",
     "joint_corrected_refusal_index": "sums of both parts of a quotient, written out in its module",
     "latent_auroc": "a closed form, derived in its module",
     "power_to_tell_apart": "the normal approximation, written out in its module",
@@ -39,8 +38,6 @@ OWN_DEFINITION = {
 
 TABLE = ContingencyTable(7, 3, 2, 5)
 REFUSED = {
-    "abstention_metrics": lambda: stats.abstention_metrics(TABLE, confidence_level=95),
-    "accuracy_refusal_area": lambda: stats.accuracy_refusal_area(0.5, 92),
     "asymptotic_deviation": lambda: stats.asymptotic_deviation(0.5, 0.5, 2),
     "correct_given_attempted": lambda: stats.correct_given_attempted(0.6, 0.6),
     "correct_guessing": lambda: stats.correct_guessing(TABLE, 1),
@@ -48,9 +45,6 @@ REFUSED = {
     "f_score": lambda: stats.f_score(0.6, 0.6),
     "influence_function": lambda: stats.influence_function([True], [True, False]),
     "iso_refusal_index": lambda: stats.iso_refusal_index(0.5, 2, 0.5),
-    "iso_score": lambda: stats.iso_score(0.5, "weighted_score", 0.1, penalty=-1),
-    "latent_aurc": lambda: stats.latent_aurc(0.5, 92),
-    "latent_excess_aurc": lambda: stats.latent_excess_aurc(0.5, 92),
     "metrics": lambda: stats.metrics(TABLE, penalty=np.inf),
     "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
     "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
@@ -58,7 +52,6 @@ REFUSED = {
     "holm": lambda: stats.holm([0.1, 1.2]),
     "tetrachoric": lambda: stats.tetrachoric(-5, 1, 1, 1),
     "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),
-    "utility_at": lambda: stats.utility_at(0.5, 0.5, 0.5, -1),
     "weighted_score": lambda: stats.weighted_score(0.5, 0.2, -1),
 }
 """One call each that a checker below the function refuses."""

@@ -20,29 +20,29 @@ STATS_NAMES = """
     JointDifference JointRefusalIndexResult LabelPlan METRIC_NAMES
     MetricDifference
     MidRankSpearman MisgradingRange MisgradingResult MissingBounds CorrectedDifference CorrectedRefusalIndexResult
-    OperatingPoint OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
+    OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
     RankedRun Ranking RefusalComparison RefusalIndexResult
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
     ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
-    Result PenaltyPoint PenaltyResponse response_to_penalty
-    WithinTopicResult abstention_metrics accuracy_refusal_area
-    accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc best_operating_point
-    best_refusal_rate brier_score checked_matrices clustered_covariance compact_letters
+    Result
+    WithinTopicResult
+    accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc
+    brier_score checked_matrices clustered_covariance compact_letters
     compare_joint compare_metrics compare_corrected compare_with_refusals
     correct_given_attempted
     correct_guessing correct_misgrading correct_rate_at density deterministic_refusal_index
     empirical_accuracy_refusal_curve equal_index_test expected_calibration_error expected_half_width
     f_score mid_rank_spearman
-    holm influence_correlation influence_function iso_refusal_index iso_score
+    holm influence_correlation influence_function iso_refusal_index
     joint_corrected_refusal_index joint_refusal_index
-    labels_for_half_width latent_aurc latent_auroc latent_excess_aurc metric_influence metrics
+    labels_for_half_width latent_auroc metric_influence metrics
     misgrading_from_labels misgrading_range missing_bounds corrected_refusal_index
     omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
     prediction_rejection_ratio questions_for_cv questions_for_half_width questions_over_interval
     questions_to_tell_apart rank_joint rank_corrected rank_runs
     refusal_index refusal_index_many reliability_table repeats_half_width rho_from_refusal_index
     risk_controlling_threshold risk_coverage_curve rms_calibration_error scoring_ranges scoring_rules
-    selective_report smooth_calibration_error split_budget tetrachoric upper_orthant utility utility_at
+    selective_report smooth_calibration_error split_budget tetrachoric upper_orthant utility
     utility_threshold value_at_target weighted_score within_topic_refusal_index
 """
 STATS = set(STATS_NAMES.split())

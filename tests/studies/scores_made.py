@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.data.confidence import Score, confidence_table
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.confidence_record import MethodRecord, write_record
+from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import Usage
+from refusal_index.plugins.confidence.replies import write_record
+from refusal_index.plugins.confidence.score_table import Score, confidence_table
 
 TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")
 N_FOLDS = 5

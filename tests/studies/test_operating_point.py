@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
+from refusal_index.plugins.studies.curves import gap_left
 from refusal_index.plugins.studies.operating_point import PENALTIES, make, point_rows
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, correct_rate_at, refusal_index
-from refusal_index.stats.curves.operating_point import gap_left
 
 OPTIONS = StudyOptions()
 COUNTS = (300, 100, 200, 400)

@@ -16,9 +16,10 @@ from tests.studies.scores_made import with_scores
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun
+from refusal_index.plugins.studies.curves import best_refusal_rate
 from refusal_index.plugins.studies.response_to_penalty import make, printed, targets_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
-from refusal_index.stats import best_refusal_rate, utility_threshold
+from refusal_index.stats import utility_threshold
 
 OPTIONS = StudyOptions()
 NAMES = {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}

@@ -11,70 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import OptionError, option
-from refusal_index.runs.settings import REMOVED, SETTINGS, Setting, not_a_setting
+from refusal_index.cli.groups import documented, set_parameters
+from refusal_index.models.settings import Setting
+from refusal_index.runs.settings import REMOVED, SETTINGS, not_a_setting
 
 if TYPE_CHECKING:
     from refusal_index.data.run_json import TruthfulnessWeights
 
-Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
-Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
-Truthfulness = Annotated[
-    str | None,
-    typer.Option(
-        "--truthfulness-weights",
-        help="Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong answer. "
-        "[default: a run's own, else 1,0,1]",
-        metavar="R,D,W",
-    ),
-]
-ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says which questions are alike, such as topic: intervals then allow for it. "
-        "[default: cluster, if filled]",
-        metavar="COLUMN",
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says for how many questions of the population each stands. [default: weight, if filled]",
-        metavar="COLUMN",
-    ),
-]
-SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
-
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="inspect, lm-eval, graded or outcomes. [default: told by the content]"),
-]
-FirstPassColumn = Annotated[
-    list[str] | None, typer.Option("--column", help="Name a column, as in grade=verdict; may be repeated.")
-]
-ValueMap = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        help="Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, "
-        "true or false; may be repeated.",
-    ),
-]
-Scorer = Annotated[
-    str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
-]
-Refusal = Annotated[
-    str | None,
-    typer.Option(
-        help="What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording', "
-        "'tag' or a function, as in 'refusal-index run'. [default: what is graded so]"
-    ),
-]
+Penalty = Annotated[float, typer.Option(min=0)]
+ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 
 
-def output(text: str, *names: str, metavar: str | None = None, own: str | None = None) -> Any:
+def output(text: str = "", *names: str, metavar: str | None = None, own: str | None = None) -> Any:
     """Return an option that names a file or a folder to write, which must not lie in the folder of a run.
 
     Parameters
@@ -108,9 +58,7 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
     SettingError
         If it is not three numbers from 0.
     """
-    from refusal_index.runs.settings import read_weights
-
-    return None if given is None else read_weights(given, "truthfulness_weights")
+    return None if given is None else SETTINGS["truthfulness_weights"].read(given)
 
 
 def check_place(out: Path) -> None:
@@ -179,71 +127,8 @@ def columns_of(given: Sequence[str]) -> dict[str, str] | None:
     return {role: name for role, _, name in pairs} or None
 
 
-HELP = {
-    "model": "The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.",
-    "dataset": "The questions: a name of 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]",
-    "data": "A local file of questions; of a mix, one for each that needs one.",
-    "column": "Name a column of your own file, as in question=problem; may be repeated.",
-    "variants": "Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.",
-    "limit": "Ask a random sample of this many questions. [default: 1000 of the almanac, else all]",
-    "draws": "Ask every question this many times; 2 or more also give corrected RI. [default: 1]",
-    "repeat_questions": "Ask only this many of the questions more than once. [default: all with --draws]",
-    "grader": "'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as "
-    "python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]",
-    "refusal": "What a rule takes for a refusal: 'wording' knows twelve languages, 'tag' only the UNANSWERED tag; or a "
-    "regular expression that is found in refusals, or a function as python:MODULE:FUNCTION.",
-    "seed": "Seed of the sample of questions and of every request.",
-    "prompts": "Prompt set: a name, or a TOML file.",
-    "placement": "Where the instruction stands: 'user' or 'system' message.",
-    "think": "A switch that the model knows, as in /no_think; it ends what the model is asked.",
-    "reasoning_effort": "For reasoning models: none, minimal, low, medium or high.",
-    "temperature": "Sampling temperature of the model.",
-    "top_p": "Nucleus of the model's sampling.",
-    "max_tokens": "Longest reply, in tokens.",
-    "engine": "How requests are sent: 'direct', one by one; 'batch', in a provider's batches, at half the price; "
-    "'command', by a program such as vllm run-batch; 'ray', on a cluster; 'files', through files carried by hand.",
-    "max_connections": "Requests in flight. [default: 64 of embedded models and functions, else up to 100]",
-    "max_retries": "How often a failed request is sent again at most.",
-    "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
-    "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",
-    "logprobs": "Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence' "
-    "scores answers by.",
-    "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
-    "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
-    "command": "With --engine command: the program that answers the file {requests} into the file {replies}, as in "
-    "'vllm run-batch -i {requests} -o {replies} --model {model}'; not run by a shell.",
-    "ray_address": "With --engine ray: the address of a cluster. [default: one on this machine]",
-    "engine_option": "An option of the engine batch or ray, as in poll=5; may be repeated.",
-    "max_requests": "End in order after so many requests of the run in all; resumable.",
-    "max_cost": "End in order before the run costs more dollars than this; needs --price.",
-    "max_time": "End in order after so many seconds of this command.",
-    "until": "Stop at the first look at which it holds: half-width=NUMBER, of the interval of the Refusal Index. "
-    "[default: ask all]",
-    "looks": "How often to look, after equal portions of the questions, for --until.",
-    "price": "Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.",
-    "grader_price": "Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the "
-    "cost.",
-    "batch_rate": "Share of the prices that requests cost in a provider's batch, as in 0.5; for --engine batch.",
-    "penalty": "Penalty of the Weighted score.",
-    "truthfulness_weights": "Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong "
-    "answer.",
-    "log_to": "Log the run in 'wandb', 'mlflow', or both as in wandb,mlflow: its progress, and everything at its end.",
-    "assume_refusal": "For --dry-run: share of the questions that are refused. [default: as an embedded model does, "
-    "else 0.5]",
-    "reply_tokens": "For --dry-run: length of a reply. [default: 8 of the almanac, else 50]",
-    "seconds_per_request": "For --dry-run: how long a request takes, one of --max-connections.",
-}
-"""What each setting's option says of it. A default that is one value is added to it."""
-
 FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
 """Settings of a dry run only."""
-
-REPEATED = {
-    "data": (list[Path], "FILE"),
-    "column": (list[str], "ROLE=NAME"),
-    "engine_option": (list[str], "NAME=VALUE"),
-}
-"""Options that may be given several times: their kind, and what stands for one."""
 
 
 def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -261,12 +146,13 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
     callable
         A decorator. The command is called with `values`, the settings that stand on the command line, by name.
     """
-    chosen = names or tuple(HELP)
+    chosen = names or tuple(SETTINGS)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [one for one in signature.parameters.values() if one.name != "values"]
-        options = [_parameter(SETTINGS[name], words.get(name, HELP[name])) for name in chosen]
+        command = documented(command)
+        signature = inspect.signature(command)
+        own = [each for each in signature.parameters.values() if each.name != "values"]
+        options = [_parameter(SETTINGS[name], words.get(name, SETTINGS[name].description)) for name in chosen]
         options += [_removed(name) for name in REMOVED]
 
         @functools.wraps(command)
@@ -277,22 +163,25 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
             values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
             command(**given, values=values)
 
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *options)]
-        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        set_parameters(called, signature, (*own, *options))
         return called
 
     return decorate
 
 
 def _parameter(setting: Setting, words: str) -> inspect.Parameter:
-    kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
-    if not setting.optional and setting.name not in REPEATED and default not in ("", ()) and kind is not bool:
+    if not setting.optional and setting.kind is not bool and default not in ("", ()):
         words = f"{words} [default: {','.join(default) if type(default) is tuple else default}]"
     shown = typer.Option(
-        option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one
+        option(setting.name),
+        help=words,
+        min=setting.low,
+        max=setting.high,
+        show_default=False,
+        metavar=setting.metavar,
     )
+    kind: Any = list[setting.kind] if setting.metavar else setting.kind  # type: ignore[name-defined]
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from refusal_index.data.errors import RunFolderError, shortened
-from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted_in
 
 
@@ -146,11 +145,13 @@ class Until(_Noted):
             raise ValueError(f"expected a half-width above 0 and below 1, got {self.half_width!r}")
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read it as a command line has it; raises ValueError for anything else."""
-        name, _, value = text.partition("=")
+    def parse(cls, given: Any) -> Self:
+        """Read it as a command line has it; raises ValueError or AttributeError for anything else."""
+        if isinstance(given, cls):
+            return given
+        name, _, value = given.partition("=")
         if name.strip().replace("_", "-") != "half-width":
-            raise ValueError(f"expected half-width=NUMBER, got {text!r}")
+            raise ValueError(f"expected half-width=NUMBER, got {given!r}")
         return cls(float(value))
 
     def __str__(self) -> str:
@@ -218,10 +219,6 @@ Tokens = tuple[int, int]
 """Read and written."""
 
 
-class PriceError(RefusalIndexError, ValueError):
-    """A price that cannot be read."""
-
-
 @dataclass(frozen=True)
 class Price:
     """Dollars for a million tokens read and a million tokens written."""
@@ -234,21 +231,12 @@ class Price:
             raise ValueError(f"expected numbers from 0, got {self.input!r} and {self.output!r}")
 
     @classmethod
-    def parse(cls, text: str, name: str = "price") -> Price:
-        """Read a price such as ``"2.5,10"``.
-
-        Raises PriceError if it is not two numbers from 0.
-
-        - `text`: as given.
-        - `name`: what to call it in messages.
-        """
-        try:
-            read, written = (float(part) for part in text.split(","))
-            return cls(read, written)
-        except ValueError:
-            raise PriceError(
-                f"{name}: expected dollars per million tokens in and out, for instance 2.5,10, got {text!r}"
-            ) from None
+    def parse(cls, given: Any) -> Price:
+        """Read a price such as ``"2.5,10"``, or two numbers; raises ValueError if they are not two numbers from 0."""
+        if isinstance(given, Price):
+            return given
+        read, written = (float(part) for part in (given.split(",") if isinstance(given, str) else given))
+        return cls(read, written)
 
     def times(self, factor: float) -> Price:
         """Return a share of it, or several times as much."""
@@ -270,16 +258,6 @@ class Prices:
     model: Price | None = None  # the model under evaluation; None where its price is not known
     grader: Price | None = None  # each of the models that grade, in the same way
     batch_rate: float | None = None  # share of both that is paid for what came in a provider's batch; None for all
-
-    @classmethod
-    def parse(cls, model: str | None, grader: str | None) -> Prices:
-        """Read the options that give them.
-
-        Raises PriceError if one of them is not a price; the message names the option.
-        """
-        return cls(
-            Price.parse(model, "--price") if model else None, Price.parse(grader, "--grader-price") if grader else None
-        )
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Prices:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.findings.confidence_summary import ScoreComparison, compare_confidence
 from refusal_index.findings.matching import (
     CompareOptions,
     MatchedRuns,
@@ -22,18 +22,8 @@ from refusal_index.findings.matching import (
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    Comparison,
-    CorrectedDifference,
-    JointDifference,
-    MetricDifference,
-    compare_corrected,
-    compare_joint,
-    compare_metrics,
-    holm,
-)
 
-Difference = MetricDifference | JointDifference | CorrectedDifference
+Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -45,7 +35,7 @@ class VariantComparison:
 
     name: str
     match: Match
-    comparison: Comparison  # of one response per question
+    comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
 
     def differences(self) -> dict[str, Difference]:
@@ -58,12 +48,15 @@ class VariantComparison:
 class PairComparison(MatchedRuns):
     """Two runs compared, the first minus the second."""
 
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """What plugins add, by name: see `refusal_index.render.sections`."""
+
     @cached_property
     def variants(self) -> tuple[VariantComparison, ...]:
         """Every metric under every variant."""
         compared = []
         for name, match in self.matches.items():
-            comparison = compare_metrics(
+            comparison = stats.compare_metrics(
                 *match.matrix.arrays,
                 penalty=self.options.penalty,
                 truthfulness_weights=self.options.truthfulness_weights,
@@ -73,7 +66,7 @@ class PairComparison(MatchedRuns):
             if self.is_ri_corrected:
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
-                corrected = compare_corrected(*self.corrected_indices[name])
+                corrected = stats.compare_corrected(*self.corrected_indices[name])
             compared.append(VariantComparison(name, match, comparison, corrected))
         return tuple(compared)
 
@@ -83,12 +76,12 @@ class PairComparison(MatchedRuns):
         return tuple(self.matches_with_index) if len(self.matches_with_index) > 1 else ()
 
     @cached_property
-    def joint(self) -> JointDifference | None:
+    def joint(self) -> stats.JointDifference | None:
         """The difference of joint RI; None where there are fewer than two such variants."""
         if not self.joint_over:
             return None
         arrays, design = stacked(self.matches_with_index)
-        return compare_joint(*arrays, **design)
+        return stats.compare_joint(*arrays, **design)
 
     @property
     def corrected_over(self) -> tuple[str, ...]:
@@ -102,7 +95,7 @@ class PairComparison(MatchedRuns):
         """The difference of joint corrected RI; None where there are fewer than two such variants."""
         if self.is_ri_corrected or not self.corrected_over:
             return self.joint if self.is_ri_corrected else None
-        return compare_corrected(*joint_corrected_indices(self.estimated_indices))
+        return stats.compare_corrected(*joint_corrected_indices(self.estimated_indices))
 
     @property
     def headline(self) -> Difference:
@@ -113,12 +106,6 @@ class PairComparison(MatchedRuns):
     def corrected(self) -> Difference | None:
         """The difference of corrected RI; None where a run has no repeated samples."""
         return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
-
-    @cached_property
-    def confidence(self) -> tuple[ScoreComparison, ...]:
-        """The methods that scored the answers of both; empty where there are none."""
-        level = self.options.confidence_level
-        return compare_confidence(*self.runs, variant=self.options.variant, confidence_level=level)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -132,7 +119,6 @@ class PairComparison(MatchedRuns):
             self._primary(),
             *self._about_corrected(),
             *self._reasons(),
-            *self._about_scores(),
             *settings_statements(self.runs),
         )
 
@@ -165,7 +151,7 @@ class PairComparison(MatchedRuns):
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
         family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
-        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
         return tuple(map(adjusted.get, given))
 
     def to_frame(self) -> pl.DataFrame:
@@ -202,7 +188,7 @@ class PairComparison(MatchedRuns):
                 }
                 for variant in self.variants
             ],
-            "confidence": plain(self.confidence),
+            **{name: plain(found) for name, found in self.sections.items()},
             **self.shared_document(),
         }
 
@@ -246,7 +232,7 @@ class PairComparison(MatchedRuns):
             yield Statement("corrected_repeats_ri")
             return
         index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
-        if not isinstance(corrected, CorrectedDifference):
+        if not isinstance(corrected, stats.CorrectedDifference):
             return
         each = [
             {
@@ -256,7 +242,7 @@ class PairComparison(MatchedRuns):
                 "shared": one.corrected.n_shared,
             }
             for one in self.variants
-            if isinstance(one.corrected, CorrectedDifference)
+            if isinstance(one.corrected, stats.CorrectedDifference)
         ]
         yield Statement("corrected_ri", values={"each": each})
         labels = self.labels
@@ -292,13 +278,6 @@ class PairComparison(MatchedRuns):
                 "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
             )
 
-    def _about_scores(self) -> Iterator[Statement]:
-        if self.confidence:
-            paired = sorted({one.paired for one in self.confidence}, reverse=True)
-            yield Statement("scores_compared", "scope", {"paired": paired})
-            if self.variants[0].match.matrix.design:
-                yield Statement("one_by_one", "scope")
-
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
         return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
@@ -311,22 +290,27 @@ def ahead(difference: Difference, alpha: float) -> int:
     return 1 if difference.estimate > 0 else -1
 
 
-def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
-    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
-    compared = PairComparison(tuple(runs), options)
+def compare_pair(
+    runs: Sequence[ComparedRun], options: CompareOptions, sections: Mapping[str, Any] | None = None
+) -> PairComparison:
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for.
+
+    - `sections`: what plugins add, by name: see `refusal_index.render.sections`.
+    """
+    compared = PairComparison(tuple(runs), options, sections or {})
     _ = compared.variants  # raises here, not where it is shown
     return compared
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
     """Return the number of either run."""
-    if isinstance(difference, MetricDifference):
+    if isinstance(difference, stats.MetricDifference):
         return difference.first, difference.second
     return difference.first.estimate, difference.second.estimate
 
 
 def _document(difference: Difference, level: float) -> dict[str, Any]:
-    if isinstance(difference, CorrectedDifference):
+    if isinstance(difference, stats.CorrectedDifference):
         questions = {
             "questions_first": difference.first.n_repeated,
             "questions_second": difference.second.n_repeated,
@@ -345,7 +329,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
-        "test": difference.method if isinstance(difference, MetricDifference) else None,
+        "test": difference.method if isinstance(difference, stats.MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from refusal_index.data.confidence import ConfidenceError
-from refusal_index.data.files import read_json, write_atomically
+from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import Usage, usage_of
@@ -72,32 +70,6 @@ class MethodRecord:
     state_size: int | None = None
     layer: int | None = None
     versions: Mapping[str, str] | None = None
-
-
-def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
-    """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
-
-    A record that cannot be read gives way: methods measure anew whenever they score.
-
-    Parameters
-    ----------
-    folder
-        The run's.
-    records
-        Of scores that were made now.
-    methods
-        Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
-    """
-    path, kept = folder.confidence_record, []
-    if path.exists():
-        with suppress(ConfidenceError):
-            kept = [one for one in read_record(path) if one.method not in methods]
-    held: dict[str, list[dict[str, Any]]] = {}
-    for one in map(asdict, (*kept, *records)):
-        held.setdefault(one.pop("method"), []).append(one)
-    if held or path.exists():
-        document = {"record_version": RECORD_VERSION, "methods": held}
-        write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_record(path: Path) -> tuple[MethodRecord, ...]:

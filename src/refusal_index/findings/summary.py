@@ -6,17 +6,14 @@ The number over all variants is the joint estimate: they share their questions, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import polars as pl
-import polars.selectors as cs
 
-from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome_table import GROUP, OPTIONAL
 from refusal_index.data.rates import (
     Completeness,
     ForcedRefusals,
@@ -40,13 +37,14 @@ from refusal_index.data.sampling import (
     sampling_summary,
 )
 from refusal_index.findings.cautions import cautions, draws_cautions, refusal_cautions, sampling_cautions
-from refusal_index.findings.confidence_summary import MethodSummary, summarise_confidence
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.sensitivity import MissingRange, Sensitivity, missing_range, sensitivity
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
+
+Value = TypeVar("Value")
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
@@ -162,7 +160,7 @@ class Summary:
     penalty: float
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS  # of the truthfulness score
     prices: Prices = UNPRICED  # that the costs were computed with
-    confidence: tuple[MethodSummary, ...] = ()  # what scores of how likely answers are right come to
+    sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
 
     @property
     def has_one_source(self) -> bool:
@@ -204,9 +202,6 @@ COUNTED = (
     *("question", "gold", "forced_reply"),
 )
 """The columns that a variant's summary is made of."""
-
-SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
-"""The columns that scores are held against."""
 
 
 def summarise(
@@ -256,25 +251,6 @@ def summarise(
     )
     pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
-
-
-def with_confidence(
-    summary: Summary, table: pl.DataFrame | pl.LazyFrame, scores: pl.DataFrame | None = None
-) -> Summary:
-    """Add what scores of how likely answers are right come to.
-
-    - `summary`: of the table.
-    - `table`: the outcome table, in memory or in a file.
-    - `scores`: a confidence table over the same questions; None for what the outcome table itself holds.
-    """
-    known = table.collect_schema()
-    if scores is None and not set(OPTIONAL) & set(known):
-        return replace(summary, confidence=())
-    rows = table.lazy().select(cs.by_name(*SCORED, require_all=False)).collect()
-    parts = rows.partition_by("model", "dataset", maintain_order=True)
-    found = ((part, scores_of_outcomes(part) if scores is None else scores) for part in parts)
-    each = (summarise_confidence(held, part, summary.confidence_level) for part, held in found)
-    return replace(summary, confidence=tuple(one for summaries in each for one in summaries))
 
 
 def is_complete(summary: Summary) -> bool:
@@ -337,28 +313,20 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what each variant of a run took from the summary in its folder.
-
-    Without one, and for a file, it is not known.
-    """
-    try:
-        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: usage_of(one["usage"]) for one in mine if one["usage"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    """Read what each variant of a run took from the summary in its folder; empty where it is not known."""
+    return _recorded(run, "usage", usage_of)
 
 
 def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
     """Read how the refusals of each variant were recognised from the summary in a run's folder; empty without one."""
+    return _recorded(run, "refusals", lambda ways: {str(way): int(count) for way, count in ways.items()})
+
+
+def _recorded(run: ComparedRun, key: str, read: Callable[[Any], Value]) -> dict[str | None, Value]:
     try:
         variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {
-            one["variant"]: {str(way): int(count) for way, count in one["refusals"].items()}
-            for one in mine
-            if one.get("refusals")
-        }
+        mine = [each for each in variants if (each["model"], each["dataset"]) == (run.model_id, run.dataset_id)]
+        return {each["variant"]: read(each[key]) for each in mine if each.get(key)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

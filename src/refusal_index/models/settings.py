@@ -1,16 +1,26 @@
-"""How a model generates and how requests are sent: settings, how they are declared, and their errors."""
+"""How a model generates and how requests are sent: settings, how they are declared, and their errors.
+
+A setting is a field of a tree of frozen dataclasses, declared with `setting`. `settings_in` lists the settings of a
+tree; the options of the command line, the keys of a TOML file and the arguments of Python are generated from that list.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from refusal_index.data.errors import shortened, suggestion
+from refusal_index.docstrings import Described, described_parameters
 from refusal_index.errors import RefusalIndexError
 
 NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
+KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
 class SettingError(RefusalIndexError, ValueError):
@@ -29,69 +39,184 @@ class SettingError(RefusalIndexError, ValueError):
 
     def shown(self, name: Callable[[str], str]) -> str:
         """Return the message, every setting that it names called as `name` says."""
-        return NAMED.sub(lambda found: found[2] or name(found[1]), self.message)
+        return NAMED.sub(lambda match: match[2] or name(match[1]), self.message)
 
 
-def setting(default: Any, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """Declare a setting.
+@dataclass(frozen=True)
+class Setting:
+    """What is known of one setting.
 
-    Parameters
+    Attributes
     ----------
-    default
-        What it is unless given.
+    name, group
+        Its own name, and that of the branch that holds it; None at the root.
+    kind, optional
+        Type of one value; whether None is a value.
+    default, description, metavar
+        Its default; the help of its option, to which a default that is a single value is added; and what stands for a
+        value in the help of an option that may be repeated, None for any other option.
     low, high
         Ends of its range, both included; None for no end.
-    more
-        ``affects_replies``, False where replies under other values are comparable; ``read``, which reads a value in
-        place of its type; ``scope``, the table of a configuration that holds it: ``"model"`` (the default),
-        ``"dataset"`` or ``"set"``.
+    affects_replies
+        Whether replies under another value are not comparable.
+    scope
+        The table of a configuration that holds it: ``"model"``, ``"dataset"`` or ``"set"``.
+    choices, reader
+        The possible values, where they are few, and what reads a value in place of its type.
     """
-    return field(default=default, metadata={"low": low, "high": high, **more})
+
+    name: str
+    group: str | None
+    kind: type
+    optional: bool
+    default: Any
+    description: str
+    metavar: str | None
+    low: float | None = None
+    high: float | None = None
+    affects_replies: bool = True
+    scope: str = "model"
+    choices: tuple[str, ...] = ()
+    reader: Reader | None = None
+
+    def read(self, value: Any) -> Any:
+        """Return a value as the tree holds it.
+
+        Raises
+        ------
+        SettingError
+            If it is of another kind or out of range; the message says what was expected and what came.
+
+        Examples
+        --------
+        >>> from refusal_index.runs.settings import SETTINGS
+        >>> SETTINGS["temperature"].read(1)
+        1.0
+        """
+        if value is None and self.optional:
+            return None
+        if self.reader is not None:
+            return self.reader(value, self.name)
+        accepted: Any = (int, float) if self.kind is float else self.kind
+        if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
+            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]}, got {shortened(value)}")
+        if self.kind in (int, float) and not self._in_range(value):
+            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]} {self._range()}, got {value}")
+        if self.choices and value not in self.choices:
+            raise unknown(self.name, value, self.choices)
+        return self.kind(value)
+
+    def _in_range(self, value: float) -> bool:
+        low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+        return math.isfinite(value) and low <= value <= high
+
+    def _range(self) -> str:
+        ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
+        return " ".join(ends) or "that is finite"
+
+
+Reader = Callable[[Any, str], Any]
+"""Reads a value of the setting of a name, or raises SettingError."""
+
+
+def setting(default: Any, **more: Any) -> Any:
+    """Declare a setting, which the docstring of its class describes; `more` are further fields of `Setting` by name."""
+    return field(default=default, metadata=more)
+
+
+neutral_setting = partial(setting, affects_replies=False)
+"""Declares a setting whose value does not affect replies."""
+
+
+def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
+    """Return every setting of a tree by its name, those of a base class last."""
+    hints = get_type_hints(tree)
+    settings: dict[str, Setting] = {}
+    for base in filter(is_dataclass, tree.__mro__):
+        described = described_parameters(base)[1]
+        for leaf in (leaf for leaf in fields(base) if leaf.name in base.__annotations__):
+            if leaf.default is MISSING:
+                settings |= settings_in(hints[leaf.name], leaf.name)
+            else:
+                settings[leaf.name] = _declared(leaf, hints[leaf.name], group, described.get(leaf.name))
+    return settings
+
+
+def _declared(leaf: Field[Any], hint: Any, group: str | None, described: Described | None) -> Setting:
+    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+    base = next(part for part in parts if part is not types.NoneType)
+    kind = get_args(base)[0] if get_origin(base) is tuple else base
+    return Setting(
+        leaf.name,
+        group,
+        kind if kind in KINDS else str,
+        types.NoneType in parts,
+        leaf.default,
+        *(described or Described("", None)),
+        choices=get_args(base) if get_origin(base) is Literal else (),
+        **leaf.metadata,
+    )
 
 
 def read_texts(value: Any, name: str) -> tuple[str, ...]:
     """Read one text, its parts separated by commas, or several."""
-    given = several(value, name, str)
-    return tuple(part.strip() for one in given for part in one.split(",") if part.strip())
+    parts = (part.strip() for text in _several(value, name, str) for part in text.split(","))
+    return tuple(filter(None, parts))
 
 
-def several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
-    """Return a value of one of some types, or an array of them, as a sequence."""
-    given = [value] if isinstance(value, kinds) else value
-    found = given if isinstance(given, Sequence) else [given]
-    for one in found:
-        if not isinstance(one, kinds):
-            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(one)}")
-    return found
+def read_paths(value: Any, name: str) -> tuple[Path, ...]:
+    """Read one path, or several."""
+    return tuple(map(Path, _several(value, name, str, Path)))
 
 
-def read_pairs(value: Any, name: str) -> tuple[tuple[str, str], ...]:
-    """Read ``NAME=VALUE`` texts, or a mapping from name to value."""
-    return split_pairs(value, name, "NAME=VALUE, for instance poll=30")
+def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
+    """Return a value of some types, or an array of such values, as a sequence."""
+    values = value if isinstance(value, Sequence) and not isinstance(value, kinds) else [value]
+    for entry in values:
+        if not isinstance(entry, kinds):
+            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
+    return values
 
 
-def split_pairs(value: Any, name: str, expected: str) -> tuple[tuple[str, str], ...]:
-    """Split texts at their equals sign, or take the items of a mapping."""
-    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
-        return tuple(value.items())
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(_pair(entry, name, expected) for entry in (value if listed else [value]))
+def reads_pairs(expected: str) -> Reader:
+    """Return what reads texts with an equals sign, such as ``NAME=VALUE``, or a mapping from name to value."""
+
+    def pair(entry: Any, name: str) -> tuple[str, str]:
+        if isinstance(entry, tuple | list) and len(entry) == 2:
+            return str(entry[0]), str(entry[1])
+        if not isinstance(entry, str):
+            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
+        left, equals, right = entry.partition("=")
+        if not (left and equals and right):
+            raise SettingError(f"{{{name}}}: expected {expected}, got {entry!r}")
+        return left, right
+
+    def read(value: Any, name: str) -> tuple[tuple[str, str], ...]:
+        if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
+            return tuple(value.items())
+        entries = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        return tuple(pair(entry, name) for entry in entries)
+
+    return read
 
 
-def _pair(entry: Any, name: str, expected: str) -> tuple[str, str]:
-    if isinstance(entry, tuple | list) and len(entry) == 2:
-        return str(entry[0]), str(entry[1])
-    if not isinstance(entry, str):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
-    left, equals, right = entry.partition("=")
-    if not (left and equals and right):
-        raise SettingError(f"{{{name}}}: expected {expected}, got {entry!r}")
-    return left, right
+def parses(kind: Any, expected: str) -> Reader:
+    """Return what reads a value with the method `parse` of its class."""
+
+    def read(value: Any, name: str) -> Any:
+        try:
+            return kind.parse(value)
+        except (AttributeError, TypeError, ValueError):
+            raise SettingError(f"{{{name}}}: expected {expected}, got {shortened(value)}") from None
+
+    return read
 
 
-def unknown(name: str, given: str, known: Sequence[str]) -> SettingError:
-    """Return the error of a setting whose value is none of the known ones; it names them, and the nearest."""
-    return SettingError(f"{{{name}}}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
+def unknown(name: str, given: str, expected: Sequence[str]) -> SettingError:
+    """Return the error of a setting whose value is none of the expected ones; it names them, and the nearest."""
+    return SettingError(
+        f"{{{name}}}: expected one of {', '.join(expected)}, got {given!r}{suggestion(given, expected)}"
+    )
 
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
@@ -103,7 +228,13 @@ FORGET = "forget"
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the model under evaluation generates; the defaults are the paper's, and no reasoning effort is asked for."""
+    """How the model under evaluation generates; the defaults are the paper's, and no reasoning effort is asked for.
+
+    - `temperature`: Sampling temperature of the model.
+    - `top_p`: Nucleus of the model's sampling.
+    - `max_tokens`: Longest reply, in tokens.
+    - `reasoning_effort`: For reasoning models: none, minimal, low, medium or high.
+    """
 
     temperature: float = setting(0.7, low=0)
     top_p: float = setting(0.95, low=0, high=1)
@@ -115,41 +246,35 @@ class Decoding:
 class Sending:
     """How requests are carried.
 
-    Attributes
-    ----------
-    engine
-        Who carries them, by its name in `engines.registry`.
-    max_connections
-        Requests in flight; None for as many as the provider bears.
-    max_retries, attempt_timeout
-        How often a failed request is sent again at most, and after how many seconds one without a response failed.
-    max_choices
-        Most draws to ask for in one request.
-    logprobs
-        Whether the model reports the log probabilities of its replies' tokens, which the store then keeps.
-    retry
-        Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
-    detach
-        Whether the batch engine ends once its batches are submitted; the same command collects them later.
-    command
-        The program that answers files of requests for the engine ``command``, with its options.
-    ray_address
-        Of the cluster that the Ray engine uses; None for one on this machine.
-    engine_option
-        Options of the engines ``batch`` and ``ray``, by name; and ``forget``, which any engine takes.
+    - `engine`: How requests are sent: 'direct', one by one; 'batch', in a provider's batches, at half the price;
+      'command', by a program such as vllm run-batch; 'ray', on a cluster; 'files', through files carried by hand.
+    - `max_connections`: Requests in flight. [default: 64 of embedded models and functions, else up to 100]
+    - `max_retries`: How often a failed request is sent again at most.
+    - `attempt_timeout`: Seconds to wait for a response; raise it for models that think long.
+    - `max_choices`: Most draws to ask for in one request, where the provider gives several choices.
+    - `logprobs`: Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence'
+      scores answers by.
+    - `retry`: Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.
+    - `detach`: With --engine batch: end once the batches are submitted; the same command later collects them.
+    - `command`: With --engine command: the program that answers the file {requests} into the file {replies}, as in
+      'vllm run-batch -i {requests} -o {replies} --model {model}'; not run by a shell.
+    - `ray_address`: With --engine ray: the address of a cluster. [default: one on this machine]
+    - `engine_option` NAME=VALUE: An option of the engine batch or ray, as in poll=5; may be repeated.
     """
 
-    engine: str = setting("direct", affects_replies=False)
-    max_connections: int | None = setting(None, low=1, affects_replies=False)
-    max_retries: int = setting(5, low=0, affects_replies=False)
-    attempt_timeout: int = setting(60, low=1, affects_replies=False)
-    max_choices: int = setting(100, low=1, affects_replies=False)
-    logprobs: bool = setting(False, affects_replies=False)
-    retry: tuple[str, ...] = setting((), read=read_texts, affects_replies=False)
-    detach: bool = setting(False, affects_replies=False)
-    command: str | None = setting(None, affects_replies=False)
-    ray_address: str | None = setting(None, affects_replies=False)
-    engine_option: tuple[tuple[str, str], ...] = setting((), read=read_pairs, affects_replies=False)
+    engine: str = neutral_setting("direct")
+    max_connections: int | None = neutral_setting(None, low=1)
+    max_retries: int = neutral_setting(5, low=0)
+    attempt_timeout: int = neutral_setting(60, low=1)
+    max_choices: int = neutral_setting(100, low=1)
+    logprobs: bool = neutral_setting(False)
+    retry: tuple[str, ...] = neutral_setting((), reader=read_texts)
+    detach: bool = neutral_setting(False)
+    command: str | None = neutral_setting(None)
+    ray_address: str | None = neutral_setting(None)
+    engine_option: tuple[tuple[str, str], ...] = neutral_setting(
+        (), reader=reads_pairs("NAME=VALUE, for instance poll=30")
+    )
 
     @property
     def is_in_batches(self) -> bool:
@@ -171,12 +296,7 @@ class Sending:
 class RequestSettings:
     """All that a request is made with.
 
-    Attributes
-    ----------
-    seed
-        Of the sample of questions and of every request.
-    decoding, sending
-        How the model generates, and how requests are sent.
+    - `seed`: Seed of the sample of questions and of every request.
     """
 
     seed: int = setting(0, scope="dataset")

@@ -11,7 +11,8 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.format import interval, interval_of, number, percent, pvalue
-from refusal_index.render.sentences import phrase, selected, sentence
+from refusal_index.render.sections import report_sections
+from refusal_index.render.sentences import selected, sentence
 
 MISSING = ("never_forced", "missing_grades")
 QUESTIONS = ("matched", "partly_shared", "unpaired", "clusters", "weights")
@@ -28,9 +29,9 @@ def pair_blocks(found: PairComparison) -> Iterator[Block]:
     about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
     for line in selected(found, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
-    if found.confidence:
-        yield from ("", scores_table(found))
-        yield " ".join(selected(found, "scores_compared", "one_by_one"))
+    for section in report_sections():
+        if section.name in found.sections:
+            yield from section.comparison_blocks(found)
     for line in selected(found, "settings_differ"):
         yield from ("", line)
 
@@ -52,23 +53,6 @@ def differences_table(found: PairComparison) -> Table:
         for (metric, variant, one), holm in zip(found.rows(), found.adjusted_pvalues(), strict=True)
     )
     return Table.of(columns, rows, left=("metric", "variant", "status"))
-
-
-def scores_table(found: PairComparison) -> Table:
-    """Return how the scores of either run order and calibrate, a row a method and measure."""
-    level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
-    columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
-    rows = (
-        (
-            f"{one.method} ({one.variant})" if one.variant else one.method,
-            phrase(one.measure, "measure"),
-            " and ".join(f"{n:,}" for n in one.questions[: 1 if one.paired else 2]),
-            *map(number, (one.first, one.second, one.difference.estimate)),
-            interval_of(one.difference),
-        )
-        for one in found.confidence
-    )
-    return Table.of(columns, rows, left=("confidence", "measure"))
 
 
 @shows(RunRanking)

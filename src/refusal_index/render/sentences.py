@@ -55,10 +55,25 @@ def fill(template: str, values: Mapping[str, Any], *, typeset: bool = False) -> 
     return _compiled(template, typeset).render(values)
 
 
+_PACKAGES = ["refusal_index.render"]
+
+
+def add_sentences(package: str) -> None:
+    """Add the templates in ``en.toml`` of a plugin's package to those of the core."""
+    if package not in _PACKAGES:
+        _PACKAGES.append(package)
+        sentences.cache_clear()
+
+
 @cache
 def sentences() -> Mapping[str, Mapping[str, str]]:
     """Return all templates, by section and code."""
-    return tomllib.loads(resources.files("refusal_index.render").joinpath("en.toml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = {}
+    for package in _PACKAGES:
+        text = resources.files(package).joinpath("en.toml").read_text(encoding="utf-8")
+        for section, templates in tomllib.loads(text).items():
+            found.setdefault(section, {}).update(templates)
+    return found
 
 
 @cache

@@ -17,8 +17,8 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
 from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.confidence import measures_blocks
 from refusal_index.render.format import NOT_KNOWN, UNDEFINED, count, interval_of, number, percent, span, title
+from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import sentence
 
 SUMMARY_VERSION = 3
@@ -36,7 +36,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
-        "confidence": plain(summary.confidence),
+        **{name: plain(found) for name, found in summary.sections.items()},
     }
 
 
@@ -160,7 +160,7 @@ STEPS = ("forced for all", "of another draw")
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what is lacking, all variants, what they show together, what repeated draws add, remarks, and scores."""
+    """Yield what is lacking, all variants, what they show together, repeated draws, remarks, and sections."""
     lacks = lacking(summary)
     if lacks is not None:
         yield from (sentence(lacks), "")
@@ -172,9 +172,9 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     for variant in summary.variants:
         for one in remarks(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(one)}")
-    yield from measures_blocks(summary.confidence)
-    if summary.confidence and summary.is_sampled:
-        yield from ("", sentence(Statement("one_by_one", "scope")))
+    for section in report_sections():
+        if section.name in summary.sections:
+            yield from section.summary_blocks(summary)
 
 
 def summary_table(summary: Summary) -> Table:

@@ -1,6 +1,6 @@
 """A set of runs and a dry run as text.
 
-What one does with finished runs from Python: compare and rank them, choose thresholds.
+What one does with finished runs from Python: compare and rank them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import refusal_index.render.comparison  # shows comparisons
-import refusal_index.render.threshold  # noqa: F401 - shows thresholds
+import refusal_index.render.comparison  # noqa: F401 - shows comparisons
 from refusal_index.data.errors import checked_path
 from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
@@ -19,12 +18,12 @@ from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
-from refusal_index.findings.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol.cost import Range
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
 from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
+from refusal_index.render.sections import compared_sections
 from refusal_index.render.summary import summary_blocks
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.engine import BATCH, FILES
@@ -237,7 +236,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     found = compared_runs([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    return compare_pair(found, chosen)
+    return compare_pair(found, chosen, compared_sections(found, chosen))
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
@@ -247,53 +246,6 @@ def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking
     if len(found) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(found)}")
     return ranking.rank(found, chosen)
-
-
-def threshold(
-    run: Run | str | Path,
-    method: str | None = None,
-    *,
-    penalty: float | None = None,
-    max_error: float | None = None,
-    **options: Any,
-) -> Threshold:
-    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
-
-    Parameters
-    ----------
-    run
-        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
-    method
-        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
-    penalty
-        Choose the cut that is worth most, where a wrong answer costs so many right ones.
-    max_error
-        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
-    options
-        Others that `refusal_index.findings.threshold.ThresholdOptions` takes: ``variant``, ``confidence_level``,
-        ``seed``.
-
-    Returns
-    -------
-    Threshold
-        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
-        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
-        ``found.status`` is ``"undefined"``, and there is no table.
-
-    Raises
-    ------
-    RefusalIndexError
-        If there are no such scores, or they tell nothing apart.
-
-    References
-    ----------
-    Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
-    :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
-    """
-    found = compared_runs([run], CompareOptions())
-    if len(found) != 1:
-        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
-    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))
 
 
 def compared_runs(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:

@@ -6,174 +6,26 @@ A setting that affects replies is part of the identity of a run's folder; one th
 
 from __future__ import annotations
 
-import math
-import types
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self
 
-from refusal_index.data.errors import shortened, suggestion
-from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, PriceError, Prices, TruthfulnessWeights, Until
+from refusal_index.data.errors import suggestion
+from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights, Until
 from refusal_index.models.settings import (
     RequestSettings,
+    Setting,
     SettingError,
+    neutral_setting,
+    parses,
+    read_paths,
     read_texts,
+    reads_pairs,
     setting,
-    several,
-    split_pairs,
-    unknown,
+    settings_in,
 )
 from refusal_index.protocol.refusals import WORDING
-
-KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-
-
-def read_paths(value: Any, name: str) -> tuple[Path, ...]:
-    """Read one path, or several."""
-    return tuple(Path(one) for one in several(value, name, str, Path))
-
-
-def read_columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
-    """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
-    return split_pairs(value, name, "ROLE=NAME, for instance question=problem")
-
-
-def read_weights(value: Any, name: str) -> TruthfulnessWeights:
-    """Read weights of the truthfulness score as text, or as three numbers."""
-    try:
-        return TruthfulnessWeights.parse(value)
-    except (TypeError, ValueError):
-        raise SettingError(
-            f"{{{name}}}: expected three numbers from 0, not all 0, for a right answer, a refusal and, taken off, a "
-            f"wrong answer, for instance {TruthfulnessWeights()}, got {shortened(value)}"
-        ) from None
-
-
-def read_until(value: Any, name: str) -> Until | None:
-    """Read what ends a run early, as text."""
-    if value is None or isinstance(value, Until):
-        return value
-    try:
-        return Until.parse(value)
-    except (AttributeError, ValueError):
-        raise SettingError(
-            f"{{{name}}}: expected half-width=NUMBER with a number above 0 and below 1, for instance half-width=.05, "
-            f"got {shortened(value)}"
-        ) from None
-
-
-def read_price(value: Any, name: str) -> Price | None:
-    """Read a price as text, or as its two numbers."""
-    if value is None or isinstance(value, Price):
-        return value
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        value = ",".join(map(str, value))
-    if not isinstance(value, str):
-        raise SettingError(f"{{{name}}}: expected text, got {shortened(value)}")
-    try:
-        return Price.parse(value, f"{{{name}}}")
-    except PriceError as error:
-        raise SettingError(str(error)) from error
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is known of one setting.
-
-    Attributes
-    ----------
-    name, group
-        Its own, and that of the branch it hangs on; None at the root.
-    kind, many, optional
-        Of one value; whether it takes several, in a file as an array; whether None is one.
-    default
-        What it is unless given.
-    low, high
-        Ends of its range, both included; None for no end.
-    affects_replies
-        Whether replies under another value are not comparable.
-    scope
-        The table of a configuration that holds it: ``"model"``, ``"dataset"`` or ``"set"``.
-    choices, reader
-        The values that it may have, where they are few, and what reads a value in place of its type.
-    """
-
-    name: str
-    group: str | None
-    kind: type
-    many: bool
-    optional: bool
-    default: Any
-    low: float | None = None
-    high: float | None = None
-    affects_replies: bool = True
-    scope: str = "model"
-    choices: tuple[str, ...] = ()
-    reader: Any = None
-
-    def read(self, value: Any) -> Any:
-        """Return a value as the tree holds it.
-
-        Raises
-        ------
-        SettingError
-            If it is of another kind or out of range; the message says what was expected and what came.
-
-        Examples
-        --------
-        >>> from refusal_index.runs.settings import SETTINGS
-        >>> SETTINGS["temperature"].read(1)
-        1.0
-        """
-        if value is None and self.optional:
-            return None
-        if self.reader is not None:
-            return self.reader(value, self.name)
-        accepted: Any = (int, float) if self.kind is float else self.kind
-        if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
-            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]}, got {shortened(value)}")
-        if self.kind in (int, float) and not self._in_range(value):
-            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]} {self._range()}, got {value}")
-        if self.choices and value not in self.choices:
-            raise unknown(self.name, value, self.choices)
-        return self.kind(value)
-
-    def _in_range(self, value: float) -> bool:
-        above = self.low is None or value >= self.low
-        return math.isfinite(value) and above and (self.high is None or value <= self.high)
-
-    def _range(self) -> str:
-        ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
-        return " ".join(ends) or "that is finite"
-
-
-def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
-    """Return every setting of a tree by its name."""
-    hints = get_type_hints(tree)
-    found: dict[str, Setting] = {}
-    for one in fields(tree):
-        if is_dataclass(hints[one.name]) and one.default is MISSING:
-            found |= settings_in(hints[one.name], one.name)
-        else:
-            found[one.name] = _leaf(one, hints[one.name], group)
-    return found
-
-
-def _leaf(one: Field[Any], hint: Any, group: str | None) -> Setting:
-    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
-    base = next(part for part in parts if part is not types.NoneType)
-    make = partial(Setting, one.name, group, optional=types.NoneType in parts, default=one.default)
-    known = dict(one.metadata)
-    reader = known.pop("read", None)
-    if get_origin(base) is Literal:
-        return make(kind=str, many=False, choices=get_args(base), reader=reader, **known)
-    many = get_origin(base) is tuple
-    kind = get_args(base)[0] if many else base
-    simple = kind if kind in KINDS else str
-    return make(kind=simple, many=many, reader=reader, **known)
-
 
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 MAX_DRAWS = 1_000_000
@@ -183,23 +35,30 @@ COMPARABILITY_VERSION = 2
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
 
 
+PRICE = parses(Price, "dollars per million tokens in and out, for instance 2.5,10")
+UNTIL = parses(Until, "half-width=NUMBER with a number above 0 and below 1, for instance half-width=.05")
+WEIGHTS = parses(
+    TruthfulnessWeights,
+    "three numbers from 0, not all 0, for a right answer, a refusal and, taken off, a wrong answer, for instance "
+    f"{TruthfulnessWeights()}",
+)
+
+
 @dataclass(frozen=True)
 class Questions:
     """Which questions are asked.
 
-    Attributes
-    ----------
-    dataset
-        A name, or several joined by ``+``; None for the almanac, or for `data` as a file of one's own.
-    data, column
-        Local files, and the names of their columns by role.
-    limit
-        Size of a seeded sample; None for the dataset's own.
+    - `dataset`: The questions: a name of 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]
+    - `data` FILE: A local file of questions; of a mix, one for each that needs one.
+    - `column` ROLE=NAME: Name a column of your own file, as in question=problem; may be repeated.
+    - `limit`: Ask a random sample of this many questions. [default: 1000 of the almanac, else all]
     """
 
     dataset: str | None = setting(None, scope="dataset")
-    data: tuple[Path, ...] = setting((), read=read_paths, affects_replies=False, scope="dataset")
-    column: tuple[tuple[str, str], ...] = setting((), read=read_columns, affects_replies=False, scope="dataset")
+    data: tuple[Path, ...] = neutral_setting((), reader=read_paths, scope="dataset")
+    column: tuple[tuple[str, str], ...] = neutral_setting(
+        (), reader=reads_pairs("ROLE=NAME, for instance question=problem"), scope="dataset"
+    )
     limit: int | None = setting(None, scope="dataset")
 
 
@@ -207,23 +66,14 @@ class Questions:
 class Prompting:
     """In which words they are asked.
 
-    Attributes
-    ----------
-    prompts, variants
-        The prompt set, by name or path, and those of its variants that the first pass asks with.
-    placement
-        Whether the instruction stands in the ``"user"`` message or in a ``"system"`` message.
-    think
-        A switch that the model knows, as in ``"/no_think"``, which ends what it is asked.
+    - `prompts`: Prompt set: a name, or a TOML file.
+    - `variants`: Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
+    - `placement`: Where the instruction stands: 'user' or 'system' message.
+    - `think`: A switch that the model knows, as in /no_think; it ends what the model is asked.
     """
 
     prompts: str = setting("default", scope="dataset")
-    variants: tuple[str, ...] = setting(
-        ("all",),
-        read=read_texts,
-        affects_replies=False,
-        scope="dataset",
-    )
+    variants: tuple[str, ...] = neutral_setting(("all",), reader=read_texts, scope="dataset")
     placement: str = setting("user")
     think: str = setting("")
 
@@ -232,71 +82,59 @@ class Prompting:
 class Repeats:
     """How often each question is asked.
 
-    Attributes
-    ----------
-    draws, repeat_questions
-        Draws of a question, 1 by default, and how many of the questions are drawn more than once; None for all of
-        them. With `repeat_questions` alone these are drawn twice.
+    - `draws`: Ask every question this many times; 2 or more also give corrected RI. [default: 1]
+    - `repeat_questions`: Ask only this many of the questions more than once. [default: all with --draws]
     """
 
-    draws: int | None = setting(None, low=1, high=MAX_DRAWS, affects_replies=False, scope="dataset")
-    repeat_questions: int | None = setting(None, low=2, affects_replies=False, scope="dataset")
+    draws: int | None = neutral_setting(None, low=1, high=MAX_DRAWS, scope="dataset")
+    repeat_questions: int | None = neutral_setting(None, low=2, scope="dataset")
 
 
 @dataclass(frozen=True)
 class Limits:
     """What a run may take; used up, it ends in order, and can be resumed. None for no limit.
 
-    Attributes
-    ----------
-    max_requests, max_cost
-        Requests and dollars of the run in all.
-    max_time
-        Seconds of one command.
+    - `max_requests`: End in order after so many requests of the run in all; resumable.
+    - `max_cost`: End in order before the run costs more dollars than this; needs --price.
+    - `max_time`: End in order after so many seconds of this command.
     """
 
-    max_requests: int | None = setting(None, low=1, affects_replies=False, scope="set")
-    max_cost: float | None = setting(None, low=0, affects_replies=False, scope="set")
-    max_time: float | None = setting(None, low=0, affects_replies=False, scope="set")
+    max_requests: int | None = neutral_setting(None, low=1, scope="set")
+    max_cost: float | None = neutral_setting(None, low=0, scope="set")
+    max_time: float | None = neutral_setting(None, low=0, scope="set")
 
 
 @dataclass(frozen=True)
 class Stopping:
     """When a run has asked enough, though it may go on.
 
-    Attributes
-    ----------
-    until
-        What must hold at a look for the run to stop there; None to ask all questions.
-    looks
-        How often it is looked at, all of them planned before; the last one is after all questions.
+    - `until`: Stop at the first look at which it holds: half-width=NUMBER, of the interval of the Refusal Index.
+      [default: ask all]
+    - `looks`: How often to look, after equal portions of the questions, for --until.
     """
 
-    until: Until | None = setting(None, read=read_until, affects_replies=False, scope="dataset")
-    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, affects_replies=False, scope="dataset")
+    until: Until | None = neutral_setting(None, reader=UNTIL, scope="dataset")
+    looks: int = neutral_setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, scope="dataset")
 
 
 @dataclass(frozen=True)
 class Accounts:
     """What it costs, and what an answer is worth.
 
-    Attributes
-    ----------
-    price, grader_price
-        Of the model, and of each model that grades; None where it is not known.
-    batch_rate
-        Share of these prices that a request costs in a provider's batch; None where none is given.
-    penalty, truthfulness_weights
-        Of the weighted and of the truthfulness score.
+    - `price`: Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.
+    - `grader_price`: Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the
+      cost.
+    - `batch_rate`: Share of the prices that requests cost in a provider's batch, as in 0.5; for --engine batch.
+    - `penalty`: Penalty of the Weighted score.
+    - `truthfulness_weights`: Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong
+      answer.
     """
 
-    price: Price | None = setting(None, read=read_price, affects_replies=False)
-    grader_price: Price | None = setting(None, read=read_price, affects_replies=False, scope="dataset")
-    batch_rate: float | None = setting(None, low=0, high=1, affects_replies=False)
-    penalty: float = setting(1.0, low=0, affects_replies=False, scope="set")
-    truthfulness_weights: TruthfulnessWeights = setting(
-        TruthfulnessWeights(), read=read_weights, affects_replies=False, scope="set"
-    )
+    price: Price | None = neutral_setting(None, reader=PRICE)
+    grader_price: Price | None = neutral_setting(None, reader=PRICE, scope="dataset")
+    batch_rate: float | None = neutral_setting(None, low=0, high=1)
+    penalty: float = neutral_setting(1.0, low=0, scope="set")
+    truthfulness_weights: TruthfulnessWeights = neutral_setting(TruthfulnessWeights(), reader=WEIGHTS, scope="set")
 
     @property
     def prices(self) -> Prices:
@@ -308,49 +146,39 @@ class Accounts:
 class Forecast:
     """What a dry run assumes.
 
-    Attributes
-    ----------
-    assume_refusal
-        Share of the questions that are refused; None for what an embedded model does refuse, else one half.
-    reply_tokens, seconds_per_request
-        Length of a reply, None for the provider's usual one, and how long a request takes.
+    - `assume_refusal`: For --dry-run: share of the questions that are refused. [default: as an embedded model does,
+      else 0.5]
+    - `reply_tokens`: For --dry-run: length of a reply. [default: 8 of the almanac, else 50]
+    - `seconds_per_request`: For --dry-run: how long a request takes, one of --max-connections.
     """
 
-    assume_refusal: float | None = setting(None, low=0, high=1, affects_replies=False)
-    reply_tokens: int | None = setting(None, low=1, affects_replies=False)
-    seconds_per_request: float = setting(2.0, low=0, affects_replies=False)
+    assume_refusal: float | None = neutral_setting(None, low=0, high=1)
+    reply_tokens: int | None = neutral_setting(None, low=1)
+    seconds_per_request: float = neutral_setting(2.0, low=0)
 
 
 @dataclass(frozen=True)
 class Settings(RequestSettings):
     """All settings of a run.
 
-    Attributes
-    ----------
-    model, grader
-        By name: ``PROVIDER/NAME``, ``python:MODULE:FUNCTION``; the grader may also be a rule, or two that must agree as
-        in ``A,B``; None for the dataset's own.
-    refusal
-        What a rule recognises refusals by: ``"wording"``, ``"tag"``, a regular expression, or a function as
-        ``python:MODULE:FUNCTION``.
-    seed
-        Of the sample of questions and of every request.
-    log_to
-        Trackers of experiments that follow the run, by name.
-    questions, prompting, decoding, repeats, sending, limits, stopping, accounts, forecast
-        The others, by what they are about.
-
     Examples
     --------
     >>> settings = Settings.of(model="almanac/small", temperature=1, variants="low,high")
     >>> settings.decoding.temperature, settings.prompting.variants
     (1.0, ('low', 'high'))
+
+    - `model`: The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.
+    - `grader`: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as
+      python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]
+    - `refusal`: What a rule takes for a refusal: 'wording' knows twelve languages, 'tag' only the UNANSWERED tag; or a
+      regular expression that is found in refusals, or a function as python:MODULE:FUNCTION.
+    - `log_to`: Log the run in 'wandb', 'mlflow', or both as in wandb,mlflow: its progress, and everything at its end.
     """
 
     model: str = setting("almanac/base")
     grader: str | None = setting(None, scope="dataset")
     refusal: str = setting(WORDING, scope="dataset")
-    log_to: tuple[str, ...] = setting((), read=read_texts, affects_replies=False, scope="set")
+    log_to: tuple[str, ...] = neutral_setting((), reader=read_texts, scope="set")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
     repeats: Repeats = field(default_factory=Repeats)
@@ -400,8 +228,23 @@ class Settings(RequestSettings):
         return getattr(self if group is None else getattr(self, group), name)
 
 
-SETTINGS: Mapping[str, Setting] = settings_in(Settings)
-"""Every setting by its name."""
+_SETTINGS = settings_in(Settings)
+_GROUPS = (
+    None,
+    "questions",
+    "repeats",
+    "prompting",
+    "decoding",
+    "sending",
+    "limits",
+    "stopping",
+    "accounts",
+    "forecast",
+)
+SETTINGS: Mapping[str, Setting] = {
+    name: known for group in _GROUPS for name, known in _SETTINGS.items() if known.group == group
+}
+"""Every setting by its name, in the order of the help."""
 
 REMOVED = {"batch": "choose {engine} batch, which submits the requests in batches and records them in a journal"}
 """Settings that were removed, with what replaces each."""

@@ -35,10 +35,10 @@ from refusal_index.findings.summary import (
     VariantSummary,
     is_complete,
     summarise,
-    with_confidence,
 )
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.plan import comparability_version, open_store
@@ -379,7 +379,7 @@ def write_results(
                 is_deterministic=is_deterministic(settings),
             )
             outdated = _refresh_scores(folder, store, settings, derived.outcomes)
-            summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
+            summary = with_sections(_with_mixture(summary, settings), derived.outcomes, folder.path)
         run = Run(
             folder,
             _table(folder),

@@ -56,7 +56,7 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
 from refusal_index.stats.comparison.pair import checked_metric
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
-from refusal_index.stats.curves.operating_point import checked_range, iso_refusal_index, rho_from_refusal_index
+from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.influence import influence_function, spearman_slope

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.tiers import others_nightly
 
+from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
 from refusal_index.stats import expected_calibration_error
-from refusal_index.stats.calibration.reliability import calibration_error_interval
 
 
 def drawn(n: int, rng: np.random.Generator, claim) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 from refusal_index import ContingencyTable
 from refusal_index.stats.calibration.threshold import selective_report, utility_threshold
-from refusal_index.stats.curves.operating_point import utility
+from refusal_index.stats.curves import utility
 from refusal_index.stats.intervals import wilson_interval
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=30)

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Truthfulness, Weight, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,43 +19,33 @@ if TYPE_CHECKING:
 
 
 def score(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
-            metavar="FILE",
-        ),
-    ] = None,
-    penalty: Annotated[
-        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
-    ] = None,
-    truthfulness_weights: Truthfulness = None,
+    files: list[Path] | None = None,
+    /,
+    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
-    regrade: Annotated[
-        bool,
-        typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
-    ] = False,
-    rates: Annotated[
-        Path | None,
-        typer.Option(
-            help="Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.",
-            metavar="FILE",
-        ),
-    ] = None,
-    json: SummaryAsJson = False,
+    cluster: str | None = None,
+    weight: str | None = None,
+    regrade: bool = False,
+    rates: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Compute the Refusal Index from outcomes, or from published rates.
 
     For a run's folder, rebuild its outcome table and its summary from its replies, without a request; with --cluster or
     --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
     the questions unscored, 2 bad input.
+
+    - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.
+    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
+    - `regrade`: Grade a folder that other rules made by those of this release.
+    - `rates` FILE: Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import is_complete, summarise, with_confidence
+    from refusal_index.findings.summary import is_complete, summarise
+    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_blocks, summary_document
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
@@ -81,7 +71,7 @@ def score(
         about = RunFolder(folders[0]).read_about() if folders else {}
         given = {name: about[name] for name in worth if name in about} | given
         summary = summarise(table, **given, confidence_level=confidence_level, sampling=sampling)
-        summary = with_confidence(summary, table, RunFolder(folders[0]).read_confidence() if folders else None)
+        summary = with_sections(summary, table, files[0])
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
@@ -101,10 +91,12 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
     from refusal_index.data.rates import rates_outcomes, read_rates
     from refusal_index.findings.summary import summarise
     from refusal_index.render.format import span
+    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_blocks, summary_document
 
     rows = read_rates(path)
-    summary = summarise(rates_outcomes(rows), **worth, confidence_level=confidence_level)
+    outcomes = rates_outcomes(rows)
+    summary = with_sections(summarise(outcomes, **worth, confidence_level=confidence_level), outcomes)
     if as_json:
         ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
         console.document(summary_document(summary) | {"rounding": ranges})

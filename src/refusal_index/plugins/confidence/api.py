@@ -1,4 +1,4 @@
-"""Confidence scores from Python."""
+"""Confidence scores and thresholds from Python."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from refusal_index.data.errors import checked_path
 from refusal_index.data.folder import RunFolder
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scores import measure, prepare_confidence
+from refusal_index.plugins.confidence.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
+from refusal_index.runs.presentation import compared_runs
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import Run, run_to_completion
 
@@ -89,3 +93,50 @@ def _in_memory(folder: RunFolder, model: Any, grader: Any) -> dict[str, object]:
     before = folder.read_complete_settings() if kept else {}
     names = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
     return {str(names[role]): one for role, one in kept.items()}
+
+
+def threshold(
+    run: Run | str | Path,
+    method: str | None = None,
+    *,
+    penalty: float | None = None,
+    max_error: float | None = None,
+    **options: Any,
+) -> Threshold:
+    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
+
+    Parameters
+    ----------
+    run
+        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
+    method
+        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
+    penalty
+        Choose the cut that is worth most, where a wrong answer costs so many right ones.
+    max_error
+        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
+    options
+        Others that `refusal_index.plugins.confidence.threshold.ThresholdOptions` takes: ``variant``,
+        ``confidence_level``, ``seed``.
+
+    Returns
+    -------
+    Threshold
+        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
+        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
+        ``found.status`` is ``"undefined"``, and there is no table.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there are no such scores, or they tell nothing apart.
+
+    References
+    ----------
+    Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
+    :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
+    """
+    found = compared_runs([run], CompareOptions())
+    if len(found) != 1:
+        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
+    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))

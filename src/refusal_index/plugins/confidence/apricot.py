@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refusal_index.data.confidence import Score
 from refusal_index.plugins.confidence.folds import FloatArray, IntArray, cluster_targets, folds_of
 from refusal_index.plugins.confidence.hidden_states import WeightsError, quietly
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
+from refusal_index.plugins.confidence.score_table import Score
 
 NAME = "apricot"
 

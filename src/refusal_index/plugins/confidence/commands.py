@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, Weight, check_place, columns_of, output, takes_settings
+from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
 
 Add = Annotated[
     Path | None,
@@ -45,10 +45,10 @@ def carry_files(
     RefusalIndexError
         If the run, a file or an option cannot be used; then the run's folder stays as it is.
     """
-    from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.plugins.confidence.scores import add_scores, export_scores
+    from refusal_index.plugins.confidence.summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence.text import confidence_blocks
     from refusal_index.plugins.confidence.words import added_blocks, added_document
-    from refusal_index.render.confidence import confidence_blocks
 
     _check(add, column, name, out)
     if out is not None:
@@ -135,11 +135,11 @@ def confidence(
     from functools import partial
 
     from refusal_index.cli.runs import execute_with_progress
-    from refusal_index.findings.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.plugins.confidence.plan import pending
     from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
+    from refusal_index.plugins.confidence.summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence.text import confidence_blocks
     from refusal_index.plugins.confidence.words import done_blocks, methods_blocks, pending_blocks
-    from refusal_index.render.confidence import confidence_blocks
     from refusal_index.runs.settings import Settings
 
     if add is not None or out is not None or column or name is not None:
@@ -207,8 +207,8 @@ def threshold(
             metavar="FILE",
         ),
     ] = None,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
     seed: Annotated[int, typer.Option(help="Of the split into halves.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:
@@ -225,8 +225,7 @@ def threshold(
     from refusal_index.data.errors import listed
     from refusal_index.data.runs import read_runs
     from refusal_index.data.sampling import Sampling
-    from refusal_index.findings.threshold import ThresholdOptions, find_threshold
-    from refusal_index.render.threshold import threshold_blocks
+    from refusal_index.plugins.confidence.threshold import ThresholdOptions, find_threshold, threshold_blocks
 
     if (penalty is None) == (max_error is None):
         got = "neither" if penalty is None else "both"

@@ -15,12 +15,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import Score
 from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Question
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.score_table import Score
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import Score
 from refusal_index.data.outcome import Question
+from refusal_index.plugins.confidence.score_table import Score
 from refusal_index.protocol import AUXILIARY, StopReason, TokenLogprob
 
 SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()

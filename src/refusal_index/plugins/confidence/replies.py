@@ -6,21 +6,26 @@ that grades count only where grades enter the score: where a first pass counts a
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib.metadata import packages_distributions
 from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import Score
+from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.files import write_atomically
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.run_json import Prices
-from refusal_index.findings.confidence_record import MethodRecord
+from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
 from refusal_index.plugins.confidence.folds import KNOWN, known_groups
 from refusal_index.plugins.confidence.hidden_states import PACKAGES
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need
+from refusal_index.plugins.confidence.score_table import Score
 from refusal_index.protocol import (
     AUXILIARY,
     FORCED,
@@ -141,6 +146,32 @@ def method_records(
                 **_training(own, evidence, grouped_by),
                 **_states(method, evidence, asked),
             )
+
+
+def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
+    """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
+
+    A record that cannot be read gives way: methods measure anew whenever they score.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    records
+        Of scores that were made now.
+    methods
+        Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
+    """
+    path, kept = folder.confidence_record, []
+    if path.exists():
+        with suppress(ConfidenceError):
+            kept = [one for one in read_record(path) if one.method not in methods]
+    held: dict[str, list[dict[str, Any]]] = {}
+    for one in map(asdict, (*kept, *records)):
+        held.setdefault(one.pop("method"), []).append(one)
+    if held or path.exists():
+        document = {"record_version": RECORD_VERSION, "methods": held}
+        write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
 
 
 def _replies(

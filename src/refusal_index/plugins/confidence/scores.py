@@ -11,24 +11,12 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import (
-    PLACE,
-    ConfidenceError,
-    JoinedScores,
-    Score,
-    confidence_table,
-    join_outcomes,
-    read_confidence,
-    with_scores,
-    write_confidence,
-)
+from refusal_index.data.confidence import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.imports.confidence import read_score_table
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.confidence_record import write_record
 from refusal_index.findings.summary import Usage
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
@@ -37,7 +25,16 @@ from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
 from refusal_index.plugins.confidence.registry import METHODS, method_of, methods_of
-from refusal_index.plugins.confidence.replies import Replies, method_records
+from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
+from refusal_index.plugins.confidence.score_files import read_score_table
+from refusal_index.plugins.confidence.score_table import (
+    JoinedScores,
+    Score,
+    confidence_table,
+    join_outcomes,
+    with_scores,
+    write_confidence,
+)
 from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from refusal_index.data.confidence import Score
 from refusal_index.plugins.confidence.folds import (
     FloatArray,
     IntArray,
@@ -31,6 +30,7 @@ from refusal_index.plugins.confidence.folds import (
 )
 from refusal_index.plugins.confidence.method import Evidence, Method, Need
 from refusal_index.plugins.confidence.model_scores import likelihood
+from refusal_index.plugins.confidence.score_table import Score
 
 Calibrator = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """From scores and whether right, and the scores held out, to the probability that the latter are right."""

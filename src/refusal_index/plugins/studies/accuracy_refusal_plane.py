@@ -17,11 +17,11 @@ from matplotlib.ticker import MaxNLocator
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.curves import ScoreName, iso_score
 from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, paper_context
 from refusal_index.render.format import number, with_interval
-from refusal_index.stats import Estimate, iso_refusal_index, iso_score
-from refusal_index.stats.curves.operating_point import ScoreName
+from refusal_index.stats import Estimate, iso_refusal_index
 
 PLANE_SCHEMA = {
     **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),

@@ -27,6 +27,7 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
 from refusal_index.plugins.studies.scores import (
     ALL,
     TOPIC,
@@ -48,7 +49,6 @@ from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOp
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
-from refusal_index.stats.calibration.reliability import calibration_error_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}

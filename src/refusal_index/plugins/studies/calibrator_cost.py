@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from refusal_index.data.confidence import scores_by_method
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
-from refusal_index.findings.confidence_summary import scores_by_method
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style

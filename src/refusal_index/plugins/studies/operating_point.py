@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import curves, style
+from refusal_index.plugins.studies.curves import remaining_gap
 from refusal_index.plugins.studies.scores import ALL, caption, chosen_runs, defined_tables, table_of, with_ends
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, ranged
 from refusal_index.render.format import number
-from refusal_index.stats.curves.operating_point import remaining_gap
 
 NAME, TITLE, NEEDS = described("operating_point")
 
@@ -81,7 +81,7 @@ def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator
         yield {**_metric(stats.utility(table, penalty, confidence_level=level)), "penalty": penalty}
     for metric in (
         stats.omniscience_index(table, confidence_level=level),
-        *stats.abstention_metrics(table, confidence_level=level),
+        *curves.abstention_metrics(table, confidence_level=level),
     ):
         yield _metric(metric)
     yield _gap(table, options)
@@ -111,7 +111,7 @@ def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[st
 
 
 def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
-    point, rho = stats.best_operating_point(table, penalty), stats.refusal_index(table).rho
+    point, rho = curves.best_operating_point(table, penalty), stats.refusal_index(table).rho
     low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
     correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
     return {

@@ -19,11 +19,10 @@ import polars as pl
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import is_trained
+from refusal_index.data.confidence import is_trained, scores_by_method
 from refusal_index.data.rates import contingency_table, variant_metrics
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import draw_matrix, first_draws
-from refusal_index.findings.confidence_summary import scores_by_method
 from refusal_index.findings.draws import joint_index, p_answering, usable_questions
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text

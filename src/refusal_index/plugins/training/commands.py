@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import HELP, output, takes_settings
+from refusal_index.cli.shared_options import FORECAST, output, takes_settings
+from refusal_index.runs.settings import SETTINGS
 
 if TYPE_CHECKING:
     from refusal_index.plugins.training.watch import CheckpointResult, Watch
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from refusal_index.runs.engine import Progress
     from refusal_index.runs.plan import Plan
 
-OF_RUNS = tuple(name for name in HELP if name not in ("model", "assume_refusal", "reply_tokens", "seconds_per_request"))
+OF_RUNS = tuple(name for name in SETTINGS if name not in ("model", *FORECAST))
 """The settings of a run, without the model, which the template says, and without those of a dry run."""
 
 EXPECTED = "; expected folders in it, each with a config.json and weights, such as checkpoint-500"

@@ -25,7 +25,7 @@ from refusal_index.stats.arguments import share, unmasked
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.curves.operating_point import penalty_from_confidence, utility
+from refusal_index.stats.curves import penalty_from_confidence, utility
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, ResultWithInterval, Status
 from refusal_index.stats.intervals import normal_quantile, proportion
 

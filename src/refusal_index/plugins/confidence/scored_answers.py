@@ -1,0 +1,240 @@
+"""Answers with the score of one method, and the run that refuses where a score is low.
+
+Nobody asked it. The answer to a question is the one that was scored, and what scores below the cut is refused. So it
+has no prompt variant, or that of the score; its model is called by the rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from refusal_index.data.confidence import ConfidenceError, is_trained, scores_by_method, scores_of_outcomes
+from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
+from refusal_index.data.outcome import NO_SCORE, Grade
+from refusal_index.data.outcome_table import SCHEMA, SCHEMA_VERSION
+from refusal_index.data.runs import ComparedRun
+
+COLUMNS = ("question_id", "confidence", "wrong", "pass", "draw")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredAnswers:
+    """What a method says of the answers of a run.
+
+    Attributes
+    ----------
+    method, variant
+        Whose scores; the variant is None where they belong to all.
+    rows
+        One a question, with `COLUMNS`; `confidence` is null where the method gave none, `wrong` where nobody graded.
+    is_trained
+        Whether the method was trained on answers of the same run, and scored each out of fold.
+    """
+
+    method: str
+    variant: str | None
+    rows: pl.DataFrame
+    is_trained: bool
+
+    @property
+    def name(self) -> str:
+        """The method, with the variant where its scores differ between them."""
+        return self.method if self.variant is None else f"{self.method} ({self.variant})"
+
+    @property
+    def usable(self) -> pl.DataFrame:
+        """The rows with a score and a grade."""
+        return self.rows.drop_nulls(["confidence", "wrong"])
+
+
+def scored_answers(run: ComparedRun, method: str | None = None, variant: str | None = None) -> ScoredAnswers:
+    """Take the scores of one method.
+
+    Of repeated draws the first counts.
+
+    Parameters
+    ----------
+    run
+        With the scores in its folder, or an outcome table with a column of its own.
+    method, variant
+        Which; may be left out where there is only one.
+
+    Raises
+    ------
+    RunFolderError, OutcomeTableError
+        If there are no scores, none of this method or variant, several to choose from, or they are of other questions.
+    """
+    scores = _scores_of(run)
+    name = _method(method, scores["method"].unique(maintain_order=True).to_list())
+    found = scores.filter(pl.col("method") == name)
+    whose = _variant(variant, found["variant"].unique(maintain_order=True).to_list(), name)
+    by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
+    _refuse_several_passes(name, [of for _, _, of in by_pass])
+    (first,) = by_pass.values()
+    _refuse_others(first, run)
+    return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained(first))
+
+
+def _scores_of(run: ComparedRun) -> pl.DataFrame:
+    if not run.source.is_dir():
+        scores = scores_of_outcomes(pl.concat(list(run.variants.values()), how="diagonal"))
+        if scores.is_empty():
+            raise OutcomeTableError(
+                f"{run.source}: expected a column 'confidence', filled, and 'schema_version' beside it, got none; add "
+                "them, or put scores of others beside a run with 'refusal-index confidence RUN --add FILE'"
+            )
+        return scores
+    if run.confidence is None or run.confidence.is_empty():
+        raise RunFolderError(
+            f"{run.source} holds no scores yet; 'refusal-index confidence {run.source} --method likelihood' makes them"
+        )
+    return run.confidence
+
+
+def _method(given: str | None, known: Sequence[str]) -> str:
+    if given is None and len(known) == 1:
+        return known[0]
+    if given is None or given not in known:
+        guess = "" if given is None else suggestion(given, known)
+        raise ConfidenceError(f"method: expected one of {', '.join(known)}, got {given!r}{guess}")
+    return given
+
+
+def _variant(given: str | None, known: Sequence[str | None], method: str) -> str | None:
+    if given in known and (given is not None or len(known) == 1):
+        return given
+    if given is None and len(known) == 1:
+        return known[0]
+    if known == [None]:
+        raise ConfidenceError(
+            f"variant: scores of {method} belong to all variants, got {given!r}; leave the variant out"
+        )
+    names = [str(one) for one in known]
+    guess = "" if given is None else suggestion(given, names)
+    raise ConfidenceError(
+        f"variant: scores of {method} differ between variants; expected one of {', '.join(names)}, got {given!r}{guess}"
+    )
+
+
+def _refuse_several_passes(method: str, passes: Sequence[str | None]) -> None:
+    if len(passes) > 1:
+        named = ", ".join(of or "the one that counts" for of in passes)
+        raise ConfidenceError(f"{method}: expected scores of the answers of one pass, got those of {named}; keep one")
+
+
+def _refuse_others(rows: pl.DataFrame, run: ComparedRun) -> None:
+    known = pl.concat([table.select("question_id") for table in run.variants.values()]).unique()
+    others = rows.join(known, on="question_id", how="anti", maintain_order="left")
+    if others.height:
+        raise ConfidenceError(
+            f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
+            f"{shortened(others['question_id'][0])}; have the method score again"
+        )
+
+
+DECIMALS = range(2, 17)
+NEAR = 0.0005
+"""How far from the cut its name may lie, even where no score lies between."""
+
+OF_QUESTION = ("topic", "cluster", "weight", "question", "gold")
+"""Columns that say the same of a question in every variant."""
+
+
+def rule_of(answers: ScoredAnswers, cut: float) -> str:
+    """Say which questions are answered, the cut as short as tells it apart from every score.
+
+    >>> scores = pl.DataFrame({"confidence": [0.2, 0.61834, 0.7]})
+    >>> rule_of(ScoredAnswers("likelihood", None, scores, is_trained=False), 0.61834)
+    'likelihood >= 0.618'
+    """
+    if cut == -math.inf:
+        return f"{answers.name}: all answered"
+    if cut == math.inf:
+        return f"{answers.name}: all refused"
+    return f"{answers.name} >= {_shortest(cut, answers.rows['confidence'].drop_nulls().to_numpy())}"
+
+
+def _shortest(cut: float, scores: np.ndarray) -> str:
+    """Write a cut with as few decimals as come near it and answer the same questions."""
+    answered = scores >= cut
+    for decimals in DECIMALS:
+        scale = 10**decimals
+        for rounded in (round(cut, decimals), math.floor(cut * scale) / scale):
+            if abs(rounded - cut) <= NEAR and np.array_equal(scores >= rounded, answered):
+                return f"{rounded:.{decimals}f}"
+    return repr(cut)
+
+
+def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: frozenset[str]) -> pl.DataFrame:
+    """Make the outcome table of a run that answers what scores at least a cut.
+
+    Parameters
+    ----------
+    run, answers
+        Where the questions and the answers come from, and their scores.
+    cut
+        What scores below is refused.
+    chosen
+        Ids of the questions to take in: those that the cut was not chosen on.
+
+    Returns
+    -------
+    polars.DataFrame
+        With the columns of `SCHEMA`, one row for each of these questions that the method was asked for. One without a
+        score is unscored (``no_score``), and one without a grade as it is elsewhere. Which forced answers were refused
+        once more is not known of scores, so that there is no `forced_grade`; replies are there where the score is of
+        the answer that counts in the run's own table.
+    """
+    refused, wrong = pl.col("confidence") < cut, pl.col("wrong")
+    grade = pl.when(wrong).then(pl.lit(Grade.INCORRECT.value)).otherwise(pl.lit(Grade.CORRECT.value))
+    rows = answers.rows.filter(pl.col("question_id").is_in(list(chosen))).select(
+        "question_id",
+        "draw",
+        "pass",
+        refused=refused,
+        wrong=pl.when(refused.is_not_null()).then(wrong),
+        first_grade=pl.when(refused)
+        .then(pl.lit(Grade.REFUSED.value))
+        .when(refused.is_null() | wrong.is_null())
+        .then(pl.lit(Grade.UNSCORED.value))
+        .otherwise(grade),
+        unscored_reason=pl.when(refused.is_null())
+        .then(pl.lit(NO_SCORE))
+        .when(wrong.is_null())
+        .then(pl.when(refused).then(pl.lit("forced_not_graded")).otherwise(pl.lit("first_not_graded"))),
+    )
+    asked = rows.join(_questions(run), on="question_id", how="left", maintain_order="left")
+    replied = asked.join(_replies(run, answers), on=("question_id", "draw"), how="left", maintain_order="left")
+    said = pl.when(pl.col("pass").is_null()).then("reply")
+    model = ", ".join(part for part in (run.model_id or run.label, rule_of(answers, cut)) if part)
+    return replied.with_columns(
+        model=pl.lit(model),
+        dataset=pl.lit(run.dataset_id, pl.String),
+        variant=pl.lit(answers.variant, pl.String),
+        draw=pl.lit(0, pl.Int64),
+        forced_grade=pl.lit(None, pl.String),
+        first_reply=pl.when(~pl.col("refused")).then(said),
+        forced_reply=pl.when("refused").then(said),
+        schema_version=pl.lit(SCHEMA_VERSION, pl.Int64),
+    ).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
+
+
+def _questions(run: ComparedRun) -> pl.DataFrame:
+    """Return what is known of each question, in whatever variant it is said."""
+    tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
+    known = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
+    return tables.group_by("question_id", maintain_order=True).agg(known)
+
+
+def _replies(run: ComparedRun, answers: ScoredAnswers) -> pl.DataFrame:
+    """Return the reply that counts for each question and draw of the variant that the scores are of."""
+    table = run.variants.get(answers.variant)
+    if table is None:
+        return pl.DataFrame(schema={"question_id": pl.String, "draw": pl.Int64, "reply": pl.String})
+    reply = pl.when("refused").then("forced_reply").otherwise("first_reply")
+    return table.select("question_id", "draw", reply=reply)

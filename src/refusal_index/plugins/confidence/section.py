@@ -1,0 +1,173 @@
+"""The section on scores of how likely answers are right: whether they beat the refusals, and how well each does.
+
+Each method has a pair of pictures, places in per cent of a square: the reliability diagram, and the ROC curve with
+those of all other methods faint behind it. A curve stands on the page once, and is referred to by its name wherever it
+is drawn again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from refusal_index.data.confidence import scores_by_method
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.comparison import PairComparison
+from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import Summary
+from refusal_index.plugins.confidence.summary import (
+    NAME,
+    MethodSummary,
+    ScoreComparison,
+    compare_confidence,
+    graded,
+    shared_remarks,
+    summarise_outcomes,
+)
+from refusal_index.plugins.confidence.text import measures_blocks, scores_table
+from refusal_index.render.blocks import Block
+from refusal_index.render.report.figures import BOX, MetricRow, Scale
+from refusal_index.render.report.page import environment
+from refusal_index.render.sections import PageSection, RunOnPage, Section
+from refusal_index.render.sentences import add_sentences, sentence
+from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
+from refusal_index.stats.calibration.auroc import roc_counts
+
+N_BINS = 10
+
+MOST_POINTS = 300
+"""Corners of a ROC curve; more are not seen at the size of a picture."""
+
+
+@dataclass(frozen=True)
+class MethodView:
+    """One method with its pictures."""
+
+    summary: MethodSummary
+    bins: tuple[ReliabilityBin, ...]  # those with answers
+    roc: str  # points of its ROC curve in the box; empty where it has none
+    curve: str  # id of this curve on the page
+
+
+def section_values(page: RunOnPage) -> dict[str, Any] | None:
+    """Return what the template of the section shows of a run; None where it has no scores."""
+    run, summary = page.run, page.summary
+    found: Sequence[MethodSummary] = summary.sections.get(NAME, ())
+    if not found or run.confidence is None:
+        return None
+    tables, level = scores_by_method(run.confidence), summary.confidence_level
+    methods = []
+    for place, one in enumerate(found, start=1):
+        score, right = graded(tables[one.key])
+        bins = reliability_table(score, right, n_bins=N_BINS, confidence_level=level)
+        roc = "" if one.auroc.estimate is None else _path(*roc_points(score, right))
+        methods.append(MethodView(one, tuple(each for each in bins if each.count), roc, f"{page.anchor}-roc-{place}"))
+    remarks = [*shared_remarks(found)]
+    if summary.is_sampled:
+        remarks.append(((), Statement("one_by_one", "scope")))
+    variants = tuple(run.variants)
+    lowest = min([0.5, *(one.auroc.low for one in found if one.auroc.low is not None)])
+    return {
+        "anchor": f"{page.anchor}-confidence",
+        "level": level,
+        "methods": methods,
+        "summaries": found,
+        "several_passes": len({one.of for one in found}) > 1,
+        "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from a coin to perfect, further down where intervals reach
+        "unit": Scale(0.0, 1.0),
+        "index": tuple(_rows(found, variants, "refusal_index")),
+        "errors": tuple(_rows(found, variants, "answered_error_rate")),
+        "names": [variant or "all" for variant in variants],
+        "remarks": remarks,
+    }
+
+
+def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the corners of the ROC curve: shares of wrong and of right answers that score at least a threshold.
+
+    Equal scores make one point, and points on a straight line none. Of very many corners every so many are kept.
+
+    >>> wrong, right = roc_points(np.array([0.9, 0.7, 0.7, 0.2]), np.array([True, False, True, False]))
+    >>> wrong.tolist(), right.tolist()
+    ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0])
+    """
+    hits, passed = (np.concatenate([[0], counts]) for counts in roc_counts(score, right)[1:])
+    across, up = np.diff(passed - hits), np.diff(hits)
+    turns = np.flatnonzero(across[1:] * up[:-1] != across[:-1] * up[1:]) + 1
+    corners = np.concatenate([[0], turns, [len(hits) - 1]])
+    kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MOST_POINTS)).round().astype(int)]
+    return ((passed - hits) / np.count_nonzero(~right))[kept], (hits / np.count_nonzero(right))[kept]
+
+
+def _path(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+    return " ".join(f"{BOX * a:.0f},{BOX * (1 - b):.0f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:
+    """Put the differences of each method side by side, one row for all variants of it, all on one axis."""
+    cells: dict[tuple[str, str | None], dict[str | None, Estimate]] = {}
+    for one in found:
+        if one.questions:
+            mine = cells.setdefault((one.method, one.of), {})
+            mine.update({each.variant: getattr(each, metric).difference for each in one.against})
+    values = [v for row in cells.values() for cell in row.values() for v in (cell.estimate, cell.low, cell.high)]
+    reach = max([0.1, *(abs(value) for value in values if value is not None)])
+    scale = Scale(-math.ceil(10 * reach) / 10, math.ceil(10 * reach) / 10)
+    for (method, _), row in cells.items():
+        yield MetricRow(method, "", scale, tuple(row.get(variant) for variant in variants))
+
+
+class ConfidenceSection(Section):
+    """Scores of how likely answers are right, in summaries, comparisons and the report."""
+
+    name = NAME
+    style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
+
+    def summarise(
+        self, outcomes: pl.LazyFrame, folder: RunFolder | None, confidence_level: float
+    ) -> tuple[MethodSummary, ...]:
+        """Summarise each method that scored answers."""
+        return summarise_outcomes(outcomes, folder.read_confidence() if folder else None, confidence_level)
+
+    def summary_blocks(self, summary: Summary) -> Iterator[Block]:
+        """Yield the measures of each method, and whether they beat the refusals."""
+        found = summary.sections[NAME]
+        yield from measures_blocks(found)
+        if found and summary.is_sampled:
+            yield from ("", sentence(Statement("one_by_one", "scope")))
+
+    def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[ScoreComparison, ...]:
+        """Compare the methods that scored the answers of both runs."""
+        first, second = runs
+        return compare_confidence(first, second, variant=options.variant, confidence_level=options.confidence_level)
+
+    def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
+        """Yield a row for each method and measure."""
+        scores = found.sections[NAME]
+        if scores:
+            yield from ("", scores_table(found))
+            paired = sorted({one.paired for one in scores}, reverse=True)
+            remarks = [Statement("scores_compared", "scope", {"paired": paired})]
+            if found.variants[0].match.matrix.design:
+                remarks.append(Statement("one_by_one", "scope"))
+            yield " ".join(map(sentence, remarks))
+
+    def of_run(self, run: RunOnPage) -> Iterator[PageSection]:
+        """Yield pictures, measures and the comparison with the refusals."""
+        values = section_values(run)
+        if values is not None:
+            html = environment(__package__).get_template("confidence.html.j2").render(values)
+            yield PageSection(values["anchor"], "Confidence", html)
+
+
+SECTION = ConfidenceSection()
+add_sentences(__package__)

@@ -1,0 +1,524 @@
+"""How well each confidence method ranks and calibrates, for one run or two compared.
+
+Of a question that was drawn repeatedly the first draw counts, as in every number that takes one draw.
+
+Where both runs scored the same questions, each question is compared with itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+from numpy.typing import NDArray
+
+from refusal_index.data.confidence import is_trained, scores_by_method, scores_of_outcomes
+from refusal_index.data.files import plain
+from refusal_index.data.outcome_table import GROUP, OPTIONAL
+from refusal_index.data.rates import too_many_missing, variant_groups
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.statement import Statement
+from refusal_index.stats import (
+    Estimate,
+    RefusalComparison,
+    ScoreDifference,
+    aurc,
+    auroc,
+    brier_score,
+    compare_with_refusals,
+    expected_calibration_error,
+    prediction_rejection_ratio,
+    rms_calibration_error,
+    smooth_calibration_error,
+    value_at_target,
+)
+from refusal_index.stats.calibration.auroc import auroc_influence
+from refusal_index.stats.comparison.pair import difference_error
+from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
+
+TOPIC = "topic"
+"""The method that goes by the topic alone: the baseline of whatever is trained."""
+
+TARGETS = (0.5, 0.75, 0.9)
+"""Confidence that an answer must have to be given, of the scores that reward a right one and punish a wrong one."""
+
+Verdict = Literal["better", "worse", "not_told_apart", "undefined"]
+
+VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not_told_apart", "undefined")
+
+FEW_OF_A_KIND = 20
+"""Fewer right, or fewer wrong answers settle little of how a score orders them."""
+
+OTHER_ANSWERS = 0.02
+"""Difference in the share of right answers from which on the answers that were scored are said to be others."""
+
+NAME = "confidence"
+"""Key of these summaries in `Summary.sections`, in ``summary.json`` and in the JSON of a comparison."""
+
+SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
+"""The columns of the outcome table that scores are compared with."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a metric is by the score, what by the refusals, and the difference with its interval."""
+
+    score: float | None
+    refusals: float | None
+    difference: Estimate
+
+    @classmethod
+    def of(cls, found: ScoreDifference, confidence_level: float) -> Difference:
+        """Take over a result with its interval."""
+        return cls(found.score, found.refusals, Estimate.of(found, found.confidence_interval(confidence_level)))
+
+
+@dataclass(frozen=True)
+class AgainstRefusals:
+    """A score and the refusals of one variant, at the same refusal rate, over the answers that were scored.
+
+    Attributes
+    ----------
+    variant
+        Whose refusals.
+    questions, refused
+        How many of its questions have a score, a grade of the answer that was scored, and a graded first pass; and how
+        many of them the model refused.
+    accuracy, own_accuracy
+        Share of right answers, of the answers that were scored and of those that count in the outcome table, to the
+        questions that have both. They differ where the variant answered otherwise than it did when it was forced.
+    verdict
+        Whether the score orders errors better than the refusals, by the interval of the index's difference; where the
+        index is at its limit, so that there is none, by that of the error rates.
+    refusal_index, answered_error_rate
+        The score's less the refusals': of RI, and of the share of errors among the answered.
+    """
+
+    variant: str | None
+    questions: int
+    refused: int
+    accuracy: float | None
+    own_accuracy: float | None
+    verdict: Verdict
+    refusal_index: Difference
+    answered_error_rate: Difference
+
+    @property
+    def no_comparison(self) -> Statement | None:
+        """Why the two cannot be compared, by the margin, or the cells of either that have no question."""
+        if self.verdict != "undefined":
+            return None
+        reason = self.refusal_index.difference.reason or self.answered_error_rate.difference.reason or ""
+        parts = [part.partition(":zero_cell:") for part in reason.split(";") if ":zero_cell:" in part]
+        cells = [(who, cell) for who, _, each in parts for cell in each.split("+")]
+        return Statement("no_comparison", "grave", {"reason": reason, "cells": cells})
+
+    def brief(self, *, numbers: bool) -> Statement:
+        """Name the variant, with why there is no comparison, or with the differences."""
+        values = {"variant": self.variant or "", "no_comparison": self.no_comparison, "numbers": numbers}
+        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
+        return Statement("verdict_under", "conclusion", {**values, **differences})
+
+    def in_full(self, method: str) -> Statement:
+        """Say what was compared, and what came out."""
+        values = {"variant": self.variant, "no_comparison": self.no_comparison, "verdict": self.verdict}
+        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
+        counts = {"method": method, "refused": self.refused, "questions": self.questions}
+        return Statement("refusals_replaced", "conclusion", {**values, **differences, **counts})
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method over the answers that it scored.
+
+    Attributes
+    ----------
+    model, dataset, method, variant
+        Whose scores; the variant is None where they belong to all, the model and dataset where nothing says.
+    of
+        The pass of the answers that were scored, as the column `pass` has it.
+    is_trained
+        Whether the scores are those of a predictor that was trained on right and wrong answers, not the model's own.
+    asked
+        Questions of the outcome table, under the variant, else under any.
+    questions
+        Answers with a score and a grade, one a question, which the numbers rest on.
+    without_score, without_grade
+        Answers for which the method gave none, and scored answers that have no grade: counted, and left out.
+    accuracy
+        Share of right answers.
+    auroc, ece, rms_calibration_error, smooth_ece, brier, aurc, prr
+        As `refusal_index.stats` has them.
+    miscalibration, discrimination, uncertainty
+        Parts of the Brier score, which is the first less the second plus the third.
+    targets
+        Score at each confidence target: 1 for a right answer, -t / (1 - t) for a wrong one, 0 where the score is below.
+    against
+        The score against the refusals of each variant.
+    over_topic
+        Of a trained method, its AUROC less that of the topic alone, paired by question; None without that baseline.
+    """
+
+    model: str | None
+    dataset: str | None
+    method: str
+    variant: str | None
+    of: str | None
+    is_trained: bool
+    asked: int
+    questions: int
+    without_score: int
+    without_grade: int
+    accuracy: float | None
+    auroc: Estimate
+    ece: float | None
+    rms_calibration_error: float | None
+    smooth_ece: float | None
+    brier: Estimate
+    miscalibration: float | None
+    discrimination: float | None
+    uncertainty: float | None
+    aurc: float | None
+    prr: float | None
+    targets: Mapping[str, Estimate]
+    against: tuple[AgainstRefusals, ...]
+    over_topic: Estimate | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None, str | None]:
+        """What tells it from the other methods of its run: see `scores_by_method`."""
+        return self.method, self.variant, self.of
+
+    @property
+    def name(self) -> str:
+        """The method, with the variant that its scores belong to, and the pass where it is the first."""
+        beside = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
+        return f"{self.method} ({', '.join(beside)})" if beside else self.method
+
+    @property
+    def remarks(self) -> tuple[Statement, ...]:
+        """What to know beside its numbers: whose they are, what is missing, and what they rest on."""
+        return tuple(self._remarks())
+
+    def _remarks(self) -> Iterator[Statement]:
+        if self.is_trained:
+            yield Statement("trained")
+        if self.over_topic is not None and self.over_topic.low is not None:
+            yield Statement("over_topic", values={"difference": self.over_topic})
+        replies = self.questions + self.without_score + self.without_grade
+        if self.without_score or self.without_grade:
+            values = {"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade}
+            yield Statement("method_left_out", values=values)
+        if self.questions and too_many_missing(self.asked - replies, self.asked):
+            yield Statement("scored_in_part", "grave", {"questions": self.questions, "asked": self.asked})
+        count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))
+        if self.questions and count < FEW_OF_A_KIND:
+            yield Statement("few_of_a_kind", "grave", {"count": count, "kind": kind, "questions": self.questions})
+        for one in self.against:
+            own, scored = one.own_accuracy, one.accuracy
+            if own is not None and scored is not None and abs(own - scored) >= OTHER_ANSWERS:
+                yield Statement("other_answers", values={"variant": one.variant, "own": own, "scored": scored})
+
+    def verdict(self, *, numbers: bool = False) -> Statement:
+        """Say whether the score orders errors better than the refusals do, the variants of each verdict together.
+
+        - `numbers`: with the differences and their intervals.
+        """
+        grouped = [(verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS]
+        verdicts = [(verdict, [one.brief(numbers=numbers) for one in each]) for verdict, each in grouped if each]
+        named = any(one.variant for one in self.against)
+        return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})
+
+    @property
+    def tone(self) -> Literal["better", "worse", "mixed", "open", "undefined"]:
+        """Whether the score does better than the refusals, over all variants in which that is settled."""
+        verdicts = {one.verdict for one in self.against}
+        if {"better", "worse"} <= verdicts:
+            return "mixed"
+        for verdict in ("better", "worse"):
+            if verdict in verdicts:
+                return verdict
+        return "open" if "not_told_apart" in verdicts else "undefined"
+
+    @property
+    def right(self) -> int:
+        """Right answers among those that the numbers rest on."""
+        return round((self.accuracy or 0.0) * self.questions)
+
+
+def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
+    """Return every remark once, with the names of all the methods that it holds for."""
+    shared: list[tuple[list[str], Statement]] = []
+    for one in found:
+        for remark in one.remarks:
+            names = next((names for names, known in shared if known == remark), None)
+            if names is None:
+                shared.append(([one.name], remark))
+            else:
+                names.append(one.name)
+    return tuple((tuple(names), remark) for names, remark in shared)
+
+
+def summarise_outcomes(
+    outcomes: pl.LazyFrame, scores: pl.DataFrame | None, confidence_level: float
+) -> tuple[MethodSummary, ...]:
+    """Summarise the scores of each model and dataset in an outcome table.
+
+    - `outcomes`: the outcome table, in memory or in a file.
+    - `scores`: a confidence table over the same questions; None for the scores in the outcome table itself.
+    - `confidence_level`: of every interval.
+    """
+    if scores is None and not set(OPTIONAL) & set(outcomes.collect_schema()):
+        return ()
+    rows = outcomes.select(cs.by_name(*SCORED, require_all=False)).collect()
+    found: list[MethodSummary] = []
+    for part in rows.partition_by("model", "dataset", maintain_order=True):
+        held = scores_of_outcomes(part) if scores is None else scores
+        found += summarise_confidence(held, part, confidence_level)
+    return tuple(found)
+
+
+def summarise_confidence(
+    scores: pl.DataFrame, outcomes: pl.DataFrame, confidence_level: float = 0.95
+) -> tuple[MethodSummary, ...]:
+    """Summarise a confidence table, one entry a method, and a variant where its scores differ between variants.
+
+    Parameters
+    ----------
+    scores
+        The table, with the columns of `CONFIDENCE_SCHEMA`.
+    outcomes
+        The outcome table of the same run: one model and dataset.
+    confidence_level
+        Of every interval.
+    """
+    variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
+    who = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
+    groups = scores_by_method(scores)
+    topic = groups.get((TOPIC, None, "forced"))
+    return tuple(_of_method(group, who, variants, topic, confidence_level) for group in groups.values())
+
+
+def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the scores of answers that have both a score and a grade, and whether these are right."""
+    known = scores.drop_nulls(["confidence", "wrong"])
+    return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
+
+
+def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
+    """Return the first of two estimates less the second, with its interval.
+
+    Parameters
+    ----------
+    found, influences
+        Both, and the influence of each question on either.
+    level
+        Of the interval.
+    """
+    first, second = found
+    reason = reasons_of(first, second)
+    if first.estimate is None or second.estimate is None:
+        return Estimate(None, status="undefined", reason=reason)
+    estimate = first.estimate - second.estimate
+    if reason is not None:
+        return Estimate(estimate, status="boundary", reason=reason)
+    error = difference_error(influences)
+    if error == 0:
+        return Estimate(estimate, status="boundary", reason="constant_difference")
+    difference = ResultWithInterval(estimate, standard_error=error)
+    return Estimate.of(difference, difference.confidence_interval(level))
+
+
+def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
+    """Return by how much a trained method orders the same answers better than their topic alone."""
+    if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
+        return None
+    known = topic.drop_nulls(["confidence", "wrong"]).select("question_id", alone="confidence")
+    both = scores.drop_nulls(["confidence", "wrong"]).join(known, on="question_id", maintain_order="left")
+    right = ~both["wrong"].to_numpy()
+    sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
+    return difference_of([auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
+
+
+def _of_method(
+    scores: pl.DataFrame,
+    who: tuple[str | None, str | None],
+    variants: Mapping[str | None, pl.DataFrame],
+    topic: pl.DataFrame | None,
+    level: float,
+) -> MethodSummary:
+    (score, right), variant = graded(scores), scores["variant"][0]
+    mine = {name: rows for name, rows in variants.items() if variant is None or name == variant}
+    area, brier = auroc(score, right), brier_score(score, right)
+    return MethodSummary(
+        *who,
+        method=scores["method"][0],
+        variant=variant,
+        of=scores["pass"][0],
+        is_trained=is_trained(scores),
+        asked=len({question for rows in mine.values() for question in rows["question_id"]}),
+        questions=score.size,
+        without_score=scores["confidence"].null_count(),
+        without_grade=scores.filter(pl.col("confidence").is_not_null() & pl.col("wrong").is_null()).height,
+        accuracy=_mean(right),
+        auroc=Estimate.of(area, area.confidence_interval(level)),
+        ece=expected_calibration_error(score, right).estimate,
+        rms_calibration_error=rms_calibration_error(score, right).estimate,
+        smooth_ece=smooth_calibration_error(score, right).estimate,
+        brier=Estimate.of(brier, brier.confidence_interval(level)),
+        miscalibration=brier.miscalibration,
+        discrimination=brier.discrimination,
+        uncertainty=brier.uncertainty,
+        aurc=aurc(score, right).estimate,
+        prr=prediction_rejection_ratio(score, right).estimate,
+        targets=dict(_targets(score, right, level)),
+        against=tuple(_against(scores, name, rows, level) for name, rows in mine.items()),
+        over_topic=_over_topic(scores, topic, level),
+    )
+
+
+def _targets(score: NDArray[np.float64], right: NDArray[np.bool_], level: float) -> Iterator[tuple[str, Estimate]]:
+    for target in TARGETS:
+        found = value_at_target(score < target, ~right, target)
+        yield f"{target:g}", Estimate.of(found, found.confidence_interval(level))
+
+
+def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
+    passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
+    both = scores.drop_nulls(["confidence", "wrong"]).join(passes, on="question_id", maintain_order="left")
+    found: RefusalComparison = compare_with_refusals(
+        *(both[name].to_numpy() for name in ("confidence", "refused", "wrong"))
+    )
+    index, error_rate = (Difference.of(one, level) for one in (found.refusal_index, found.answered_error_rate))
+    known = both.drop_nulls("own")
+    return AgainstRefusals(
+        variant,
+        questions=both.height,
+        refused=int(both["refused"].sum()),
+        accuracy=_mean(~known["wrong"].to_numpy()),
+        own_accuracy=_mean(~known["own"].to_numpy()),
+        verdict=_verdict(index.difference, error_rate.difference),
+        refusal_index=index,
+        answered_error_rate=error_rate,
+    )
+
+
+def _mean(right: NDArray[np.bool_]) -> float | None:
+    return float(right.mean()) if right.size else None
+
+
+def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
+    """Judge by an interval that leaves 0 out; fewer errors are better, so that their sign is turned."""
+    for low, high in ((index.low, index.high), (_turned(error_rate.high), _turned(error_rate.low))):
+        if low is not None and high is not None:
+            return "better" if low > 0 else "worse" if high < 0 else "not_told_apart"
+    return "undefined"
+
+
+def _turned(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def confidence_document(found: Sequence[MethodSummary]) -> list[dict[str, Any]]:
+    """Give summaries as JSON holds them."""
+    return [plain(one) for one in found]
+
+
+AUROC, BRIER = "auroc", "brier"
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScoreComparison:
+    """One measure of one method, in two runs.
+
+    Attributes
+    ----------
+    measure
+        ``"auroc"`` or ``"brier"``.
+    method, variant, of
+        Whose scores: see `MethodSummary`.
+    paired
+        Whether it is over the questions that both runs scored; else each run is taken on its own.
+    questions
+        How many each rests on, the first run's and the second's.
+    first, second
+        The measure in either run.
+    difference
+        The first less the second, with its interval.
+    """
+
+    measure: str
+    method: str
+    variant: str | None
+    of: str | None
+    paired: bool
+    questions: tuple[int, int]
+    first: float | None
+    second: float | None
+    difference: Estimate
+
+
+def compare_confidence(
+    first: ComparedRun, second: ComparedRun, *, variant: str | None = None, confidence_level: float = 0.95
+) -> tuple[ScoreComparison, ...]:
+    """Compare two runs by the methods that scored answers in both.
+
+    Parameters
+    ----------
+    first, second
+        The runs.
+    variant
+        The only variant to compare, beside scores that belong to all; None for all.
+    confidence_level
+        Of every interval.
+    """
+    if first.confidence is None or second.confidence is None:
+        return ()
+    ours, theirs = (scores_by_method(run.confidence) for run in (first, second) if run.confidence is not None)
+    shared = [key for key in ours if key in theirs and (variant is None or key[1] in (None, variant))]
+    return tuple(one for key in shared for one in _compared(key, ours[key], theirs[key], confidence_level))
+
+
+def _compared(
+    key: tuple[str, str | None, str | None], first: pl.DataFrame, second: pl.DataFrame, level: float
+) -> Iterator[ScoreComparison]:
+    ours, theirs, paired = _matched(first, second)
+    sides = graded(ours), graded(theirs)
+    sizes = (ours.height, theirs.height)
+    for measure, found, influences in (
+        (AUROC, [auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
+        (BRIER, [brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
+    ):
+        numbers = [one.estimate for one in found]
+        difference = difference_of(found, influences if paired else _apart(*influences), level)
+        yield ScoreComparison(measure, *key, paired, sizes, numbers[0], numbers[1], difference)
+
+
+def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
+    """Keep the questions that both have a score and a grade for, in one order, if they are half of the fewer or more.
+
+    As with outcomes, runs that share fewer are compared as they are.
+    """
+    ours, theirs = (scores.drop_nulls(["confidence", "wrong"]).sort("question_id") for scores in (first, second))
+    of_ours = ours.join(theirs, on="question_id", how="semi", maintain_order="left")
+    of_theirs = theirs.join(ours, on="question_id", how="semi", maintain_order="left")
+    if of_ours.height and 2 * of_ours.height >= min(ours.height, theirs.height):
+        return of_ours, of_theirs, True
+    return ours, theirs, False
+
+
+def _brier_influence(score: FloatArray, right: NDArray[np.bool_]) -> FloatArray:
+    losses = (score - right) ** 2
+    return np.asarray((losses - losses.mean()) / losses.size) if losses.size else losses
+
+
+def _apart(first: FloatArray, second: FloatArray) -> Sequence[FloatArray]:
+    """Lay out the influence of questions of which no two are the same."""
+    return np.pad(first, (0, second.size)), np.pad(second, (first.size, 0))

@@ -1,0 +1,552 @@
+"""From a score to refusals: a cut chosen on one half of the questions and judged on the other.
+
+The cut, the model's own refusals and answering all are compared over the same questions and the same answers, so that
+nothing but the choice of what to answer differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from refusal_index.data.confidence import ConfidenceError
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws, matched_design
+from refusal_index.findings.shown import Shown
+from refusal_index.findings.statement import Statement
+from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
+from refusal_index.render.blocks import Block, Table, shows
+from refusal_index.render.format import interval_of, number
+from refusal_index.render.sentences import add_sentences, sentence
+from refusal_index.stats import (
+    Estimate,
+    RiskThreshold,
+    SampledTable,
+    UtilityThreshold,
+    compare_metrics,
+    metrics,
+    risk_controlling_threshold,
+    selective_report,
+    utility_threshold,
+)
+
+BOUND_LEVEL = 0.9
+INTERVAL_LEVEL = 0.95
+"""Confidence levels unless one is given: of the bound on the error rate, and of every interval."""
+
+CUTS = 20
+"""How many quantiles of the other half's scores are tried as cuts."""
+
+PRICE = 1.0
+"""Of a wrong answer, in right answers, where utilities are told beside a bound on the error rate."""
+
+
+@dataclass(frozen=True)
+class ThresholdOptions:
+    """What a cut is to be chosen for, of which scores.
+
+    Attributes
+    ----------
+    method, variant
+        Which scores; None where there is only one.
+    penalty
+        Choose the cut of the highest utility, where a wrong answer costs so many right ones.
+    max_error
+        Choose the lowest cut at which no larger share of the answers is wrong; one of the two is given.
+    confidence_level
+        Of the bound, and of every interval; None for `BOUND_LEVEL` and `INTERVAL_LEVEL`.
+    seed
+        Of the split.
+    """
+
+    method: str | None = None
+    variant: str | None = None
+    penalty: float | None = None
+    max_error: float | None = None
+    confidence_level: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ConfidenceError(
+                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}: a cut is chosen for the "
+                "highest utility, where wrong answers have a price, or for a share of wrong answers not to be exceeded"
+            )
+        if self.penalty is not None and not 0 <= self.penalty < math.inf:
+            raise ConfidenceError(
+                f"penalty: expected a number from 0, got {self.penalty}; it is what a wrong answer costs"
+            )
+        for name in ("max_error", "confidence_level"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise ConfidenceError(f"{name}: expected a number above 0 and below 1, got {value}; is it in per cent?")
+
+    @property
+    def bound_level(self) -> float:
+        """Confidence in the bound."""
+        return BOUND_LEVEL if self.confidence_level is None else self.confidence_level
+
+    @property
+    def interval_level(self) -> float:
+        """Confidence level of every interval."""
+        return INTERVAL_LEVEL if self.confidence_level is None else self.confidence_level
+
+    @property
+    def price(self) -> float:
+        """The penalty at which utilities are told."""
+        return PRICE if self.penalty is None else self.penalty
+
+
+Kind = Literal["score", "refusals", "answer_all"]
+
+AS_METRICS = ("refusal_rate", "correct_given_attempted", "weighted_score")
+"""The metrics behind coverage, error rate and utility, in this order."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What a way to refuse gives, or by how much one exceeds another."""
+
+    coverage: Estimate  # share of the questions answered
+    error_rate: Estimate  # share of errors among the answered
+    utility: Estimate  # of a question: a right answer is worth 1, a wrong one minus the penalty, a refusal 0
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """One way to refuse over the questions that it can be seen on.
+
+    Attributes
+    ----------
+    kind, variant
+        The score's cut, the model's refusals under a variant, or answering all.
+    questions
+        How many there are.
+    worth
+        What it gives.
+    difference
+        What the score's cut gives less this, over the same questions, paired; None of the cut itself, without one, and
+        where both answer the same questions.
+    same_as_cut
+        Whether both answer the same questions.
+    """
+
+    kind: Kind
+    variant: str | None
+    questions: int
+    worth: Worth
+    difference: Worth | None = None
+    same_as_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Questions by id; none is in both, and questions of one cluster are in the same half."""
+
+    first: frozenset[str]
+    second: frozenset[str]
+
+
+@dataclass(frozen=True, repr=False)
+class Threshold(Shown):
+    """A cut of a score, and what it is worth on the half of the questions that it was not chosen on.
+
+    Attributes
+    ----------
+    run, answers
+        Whose answers, and their scores.
+    options
+        What the cut was chosen for.
+    halves
+        The questions that it was chosen on, and the others.
+    found
+        The choice, from the first half. Where no cut does what is asked, its status is ``"undefined"``.
+    points
+        On the other half the cut, the model's own refusals under each variant, and answering all. Without a cut it is
+        not among them.
+    table
+        The outcome table of the other half, as of a model that refuses what scores below the cut; None without a cut.
+    """
+
+    run: ComparedRun
+    answers: ScoredAnswers
+    options: ThresholdOptions
+    halves: Halves
+    found: UtilityThreshold | RiskThreshold
+    points: tuple[OperatingPoint, ...]
+    table: pl.DataFrame | None
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """What was chosen, what to know of it, and what the cut is worth on the other half."""
+        known = self.run.variants.values()
+        clusters = pl.concat([table["cluster"] for table in known]).drop_nulls().n_unique()
+        weighted = any(table["weight"].null_count() < table.height for table in known)
+        bounded = isinstance(self.found, RiskThreshold)
+        same = [self.name(one) for one in self.points if one.same_as_cut]
+        compared = any(one.difference is not None for one in self.points)
+        scale = {"level": self.options.interval_level, "price": self.options.price}
+        return (
+            self._bound(self.found) if isinstance(self.found, RiskThreshold) else self._choice(self.found),
+            *self._left_out(),
+            *([Statement("trained_on_both_halves", "grave", self._named)] if self.answers.is_trained else []),
+            *([Statement("clusters_in_bound", "grave", {"clusters": clusters})] if clusters and bounded else []),
+            *([Statement("cut_ignores_weights")] if weighted else []),
+            Statement("judged_on_other_half", "scope", scale),
+            *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
+            *([Statement("cut_less_others", "scope", self._named)] if compared else []),
+            *([self._worth()] if compared and not bounded else []),
+        )
+
+    @property
+    def _named(self) -> dict[str, Any]:
+        return {"name": self.answers.name, "rule": self.rule}
+
+    def name(self, point: OperatingPoint) -> Statement:
+        """Name a way to refuse."""
+        return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
+
+    def _choice(self, found: UtilityThreshold) -> Statement:
+        first, second = self.sizes
+        values = {"reason": found.reason, "penalty": found.penalty, "utility": found.utility}
+        return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
+
+    def _bound(self, found: RiskThreshold) -> Statement:
+        values = {**self._named, "level": self.options.bound_level, "max_error": found.max_error}
+        if found.cut is not None:
+            return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].worth.error_rate})
+        if found.reason == "too_few_questions":
+            return Statement("too_few_for_bound", "conclusion", {**values, "questions": self.sizes[0]})
+        first = found.tested[0]
+        tested = {"errors": first.n_errors, "answered": first.n_answered, "upper": first.upper_bound}
+        values |= {
+            "rule": rule_of(self.answers, first.cut),
+            "is_above": first.n_errors > found.max_error * first.n_answered,
+        }
+        return Statement("no_error_bound", "conclusion", {**values, **tested})
+
+    def _left_out(self) -> Iterator[Statement]:
+        rows = self.answers.rows
+        no_score = rows["confidence"].null_count()
+        no_grade = rows.drop_nulls("confidence")["wrong"].null_count()
+        if no_score or no_grade:
+            values = {**self._named, "no_score": no_score, "replies": rows.height, "no_grade": no_grade}
+            yield Statement("scores_left_out", values=values)
+
+    def _worth(self) -> Statement:
+        """Decide which ways to refuse are worth less than the cut, and which more, by intervals of the difference."""
+        ways: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
+        for one in self.points:
+            if one.difference is not None:
+                utility = one.difference.utility
+                more, less = (utility.low or 0) > 0, (utility.high or 0) < 0
+                ways["more" if more else "less" if less else "open"].append(self.name(one))
+        return Statement("cut_worth", "conclusion", ways)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many scored and graded answers either half has."""
+        usable = self.answers.usable["question_id"]
+        first, second = (int(usable.is_in(list(half)).sum()) for half in (self.halves.first, self.halves.second))
+        return first, second
+
+    @property
+    def rule(self) -> str | None:
+        """The cut in words, as in ``likelihood >= 0.62``; None where there is none."""
+        return None if self.found.cut is None else rule_of(self.answers, self.found.cut)
+
+    def write(self, path: str | Path) -> Path:
+        """Write the outcome table of the virtual run, and return its place; the suffix says the format.
+
+        Raises
+        ------
+        ConfidenceError
+            If there is no cut.
+        OutcomeTableError
+            If the suffix is not known.
+        """
+        if self.table is None:
+            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({self.found.reason})")
+        write_outcomes(self.table, path)
+        return Path(path)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return every number of `points` as a row: kind, variant, measure, the number and the difference to it."""
+        return pl.DataFrame([row for one in self.points for row in _rows(one)], schema=FRAME, orient="row")
+
+    def to_document(self) -> dict[str, Any]:
+        """Give all of it as JSON holds it, unrounded; a cut that answers all or nothing is null, with its reason."""
+        found, options = self.found, self.options
+        cut = found.cut if found.cut is not None and math.isfinite(found.cut) else None
+        return {
+            "model": self.run.model_id,
+            "dataset": self.run.dataset_id,
+            "method": self.answers.method,
+            "variant": self.answers.variant,
+            "penalty": options.penalty,
+            "max_error": options.max_error,
+            "bound_level": options.bound_level if options.max_error is not None else None,
+            "confidence_level": options.interval_level,
+            "seed": options.seed,
+            "status": found.status,
+            "reason": found.reason,
+            "cut": cut,
+            "rule": self.rule,
+            "chosen_on": self.sizes[0],
+            "judged_on": self.sizes[1],
+            "without_score": self.answers.rows["confidence"].null_count(),
+            "without_grade": self.answers.rows.drop_nulls("confidence")["wrong"].null_count(),
+            "tested": [asdict(one) for one in found.tested] if isinstance(found, RiskThreshold) else None,
+            "points": [_document(one) for one in self.points],
+        }
+
+
+def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
+    """Choose a cut of a score on half of a run's questions, and judge it on the other half.
+
+    The halves follow from the run's questions and the seed, whatever the method. Of the other half, the choice for a
+    utility sees nothing; that for an error rate sees its scores, whose quantiles are the cuts that it tries, and none
+    of its grades.
+
+    Raises
+    ------
+    RunFolderError, OutcomeTableError
+        If there are no scores, or not those that are asked for; if all are the same, or all answers right, or all
+        wrong; or a half has no answer with a score and a grade.
+    """
+    answers = scored_answers(run, options.method, options.variant)
+    usable = answers.usable
+    _check(answers, usable)
+    halves = halves_of(_questions(run), options.seed)
+    first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in (halves.first, halves.second))
+    for half in (first, second):
+        if half.is_empty():
+            raise ConfidenceError(
+                f"{answers.name}: expected answers with a score and a grade in both halves of the questions, got "
+                f"{usable.height:,} in all, and none in one half; score more answers"
+            )
+    found = _chosen(first, second["confidence"].to_numpy(), options)
+    points = operating_points(second, found.cut, run.variants, options.price, options.interval_level)
+    table = None if found.cut is None else virtual_run(run, answers, found.cut, halves.second)
+    return Threshold(run, answers, options, halves, found, tuple(points), table)
+
+
+def _chosen(
+    first: pl.DataFrame, other_scores: np.ndarray, options: ThresholdOptions
+) -> UtilityThreshold | RiskThreshold:
+    score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
+    if options.max_error is None:
+        return utility_threshold(score, ~wrong, options.price)
+    grid = np.quantile(other_scores, np.arange(CUTS) / CUTS, method="inverted_cdf")
+    return risk_controlling_threshold(score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level)
+
+
+def _questions(run: ComparedRun) -> pl.DataFrame:
+    tables = pl.concat([table.select("question_id", "cluster") for table in run.variants.values()])
+    return tables.group_by("question_id", maintain_order=True).agg(pl.col("cluster").drop_nulls().first())
+
+
+def _check(answers: ScoredAnswers, usable: pl.DataFrame) -> None:
+    if usable.is_empty():
+        rows = answers.rows
+        raise ConfidenceError(
+            f"{answers.name}: expected answers with a score and a grade, got none: no score in "
+            f"{rows['confidence'].null_count():,} of {rows.height:,} replies; try another method"
+        )
+    if usable["confidence"].n_unique() == 1:
+        raise ConfidenceError(
+            f"{answers.name}: expected scores that differ, got {usable['confidence'][0]:g} for all {usable.height:,} "
+            "answers, where no cut tells any apart; try another method"
+        )
+    if usable["wrong"].n_unique() == 1:
+        kind = "wrong" if usable["wrong"][0] else "right"
+        raise ConfidenceError(
+            f"{answers.name}: expected right and wrong answers, got {usable.height:,} that are all {kind}: there is "
+            "nothing for a cut to keep apart"
+        )
+
+
+FRAME = {
+    **dict.fromkeys(("kind", "variant"), pl.String),
+    "questions": pl.Int64,
+    "measure": pl.String,
+    **dict.fromkeys(("estimate", "low", "high", "difference", "difference_low", "difference_high"), pl.Float64),
+}
+"""Columns of `Threshold.to_frame`."""
+
+MEASURES = ("coverage", "error_rate", "utility")
+
+
+def _rows(point: OperatingPoint) -> Iterator[tuple[Any, ...]]:
+    for name in MEASURES:
+        own, apart = getattr(point.worth, name), getattr(point.difference, name, None)
+        ends = (None, None, None) if apart is None else (apart.estimate, apart.low, apart.high)
+        yield (point.kind, point.variant, point.questions, name, own.estimate, own.low, own.high, *ends)
+
+
+def _document(point: OperatingPoint) -> dict[str, Any]:
+    return {
+        "kind": point.kind,
+        "variant": point.variant,
+        "questions": point.questions,
+        **_measures(point.worth),
+        "difference": None if point.difference is None else _measures(point.difference),
+    }
+
+
+def _measures(worth: Worth) -> dict[str, Any]:
+    return {name: getattr(worth, name).to_document() for name in MEASURES}
+
+
+def operating_points(
+    answers: pl.DataFrame,
+    cut: float | None,
+    outcomes: Mapping[str | None, pl.DataFrame],
+    penalty: float,
+    confidence_level: float,
+) -> Iterator[OperatingPoint]:
+    """Yield the score's cut, where there is one, the refusals of each variant, and answering all.
+
+    - `answers`: columns `question_id`, `confidence` and `wrong`, none null, none of which the cut was chosen on.
+    - `cut`: refuses what scores below.
+    - `outcomes`: first passes by variant. A question without a grade of its first pass is left out there.
+    - `penalty`: price of a wrong answer.
+    - `confidence_level`: of every interval.
+    """
+    refused = pl.lit(None, pl.Boolean) if cut is None else pl.col("confidence") < cut
+    rows = answers.select("question_id", "wrong", by_score=refused)
+    firsts = {variant: first_draws(table) for variant, table in outcomes.items()}
+    sampled = _Sampled(list(firsts.values()), penalty, confidence_level)
+    if cut is not None:
+        yield OperatingPoint("score", None, rows.height, sampled.worth(rows, "by_score"))
+    for variant, first in firsts.items():
+        known = first.drop_nulls("refused").select("question_id", "refused")
+        yield sampled.point("refusals", variant, rows.join(known, on="question_id", maintain_order="left"))
+    if cut != -math.inf:
+        yield sampled.point("answer_all", None, rows.with_columns(refused=pl.lit(value=False)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """How numbers are made: of which tables clusters and weights come, at which penalty and level."""
+
+    tables: Sequence[pl.DataFrame]
+    penalty: float
+    level: float
+
+    def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> OperatingPoint:
+        has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
+        same = has_cut and bool((rows["by_score"] == rows["refused"]).all())
+        difference = self._difference(rows) if has_cut and not same else None
+        return OperatingPoint(kind, variant, rows.height, self.worth(rows, "refused"), difference, same)
+
+    def worth(self, rows: pl.DataFrame, name: str) -> Worth:
+        """Give what refusing by a column is worth; with clusters or weights the intervals allow for them."""
+        refused, wrong, design = rows[name].to_numpy(), rows["wrong"].to_numpy(), self._design(rows)
+        if not design:
+            found = selective_report(
+                (~refused).astype(float), ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level
+            )
+            return Worth(found.coverage, found.error_rate, found.utility)
+        table = SampledTable.from_arrays(refused, wrong, **design)
+        every = metrics(table, penalty=_as_weighted(self.penalty), confidence_level=self.level)
+        by_name = {one.name: one for one in every}
+        rate, right, score = (by_name[one] for one in AS_METRICS)
+        return Worth(_times(rate, -1, 1), _times(right, -1, 1), _times(score, 1 + self.penalty))
+
+    def _difference(self, rows: pl.DataFrame) -> Worth:
+        wrong = rows["wrong"].to_numpy()
+        refused = np.stack([rows["by_score"].to_numpy(), rows["refused"].to_numpy()])
+        found = compare_metrics(
+            refused, np.stack([wrong, wrong]), penalty=_as_weighted(self.penalty), **self._design(rows)
+        )
+        rate, right, score = (
+            Estimate.of(found[name], found[name].confidence_interval(self.level)) for name in AS_METRICS
+        )
+        return Worth(_times(rate, -1), _times(right, -1), _times(score, 1 + self.penalty))
+
+    def _design(self, rows: pl.DataFrame) -> dict[str, Any]:
+        return matched_design(self.tables, rows.select("question_id"))
+
+
+def _as_weighted(penalty: float) -> float:
+    """Return the penalty of the weighted score that is the utility over one more than its own penalty."""
+    return penalty / (1 + penalty)
+
+
+def _times(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
+    """Return a number with its interval on another scale."""
+    ends = sorted(shift + factor * end for end in (found.low, found.high) if end is not None)
+    low, high = ends if len(ends) == 2 else (None, None)
+    estimate = None if found.estimate is None else shift + factor * found.estimate
+    return replace(found, estimate=estimate, low=low, high=high, name="")
+
+
+def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
+    """Split questions at random, whatever their order; of clusters of different sizes, as near to halves as they allow.
+
+    Raises OutcomeTableError if there is only one cluster, or one question.
+
+    - `questions`: columns `question_id`, each id once, and `cluster`, null where questions are independent.
+
+    >>> questions = pl.DataFrame({"question_id": ["a", "b", "c", "d"], "cluster": ["x", "x", "y", "y"]})
+    >>> sorted(map(sorted, (halves_of(questions, seed=0).first, halves_of(questions, seed=0).second)))
+    [['a', 'b'], ['c', 'd']]
+    """
+    clustered = bool(questions["cluster"].null_count() < questions.height)
+    unit = questions["cluster" if clustered else "question_id"]
+    sizes = unit.value_counts(name="questions").sort(unit.name)
+    if sizes.height < 2:
+        raise OutcomeTableError(
+            f"expected two {'clusters' if clustered else 'questions'} or more to split into halves, got "
+            f"{sizes.height}; a cut is chosen on one half and judged on the other"
+        )
+    order = np.random.default_rng(seed).permutation(sizes.height)
+    drawn = sizes[order.tolist()]
+    after = drawn["questions"].cum_sum().to_numpy()[:-1]
+    taken = int(np.argmin(abs(after - questions.height / 2))) + 1
+    first = set(drawn[unit.name][:taken])
+    ids = list(zip(questions["question_id"].to_list(), unit.to_list(), strict=True))
+    return Halves(
+        frozenset(question for question, one in ids if one in first),
+        frozenset(question for question, one in ids if one not in first),
+    )
+
+
+POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ", "utility", "interval  ")
+
+
+@shows(Threshold)
+def threshold_blocks(found: Threshold) -> Iterator[Block]:
+    """Yield the choice in words, what must be said beside it, and the numbers of the other half."""
+    compared = [(one, one.difference) for one in found.points if one.difference is not None]
+    for place, one in enumerate(found.statements):
+        yield from [""] * bool(place)
+        yield sentence(one)
+        if one.code == "judged_on_other_half":
+            yield from ("", _points_table(found, "", [(point, point.worth) for point in found.points]))
+        elif one.code == "cut_less_others":
+            yield from ("", _points_table(found, "the cut less", compared))
+
+
+def _points_table(found: Threshold, heading: str, rows: Sequence[tuple[OperatingPoint, Worth]]) -> Table:
+    cells = ((sentence(found.name(point)), f"{point.questions:,}", *_worth_cells(worth)) for point, worth in rows)
+    return Table.of((heading, *POINT_COLUMNS), cells, left=(heading,))
+
+
+def _worth_cells(worth: Worth) -> Iterator[str]:
+    for one in (worth.coverage, worth.error_rate, worth.utility):
+        yield from (number(one.estimate), interval_of(one))
+
+
+add_sentences(__package__)

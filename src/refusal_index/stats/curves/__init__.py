@@ -1,1 +1,0 @@
-"""What the index implies in the accuracy-refusal plane, and the metrics tied to it."""
