@@ -1044,7 +1044,7 @@ MUTANTS = (
     Mutant("an export leaves out what is undefined", "plugins/trackers/every_eval_ever.py",
            "            if metric.estimate is not None\n", "", "exporters/test_every_eval_ever.py"),
     Mutant("a log of Inspect has both ends of an interval", "plugins/inspect/export_log.py",
-           '(f"{one.name}/high", one.high)', '(f"{one.name}/high", one.low)', "exporters/test_inspect_log.py"),
+           '(f"{name}/high", metric.high)', '(f"{name}/high", metric.low)', "exporters/test_inspect_log.py"),
     Mutant("a log of an incomplete variant is no success", "plugins/inspect/export_log.py",
            'status="success" if not variant.lacks', 'status="success" if rows', "exporters/test_inspect_log.py"),
     Mutant("a log of Inspect holds what a grader was sent", "plugins/inspect/export_log.py",
