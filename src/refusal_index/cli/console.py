@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PROSE_WIDTH = 100
+PROSE_WIDTH = 80
 TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
 
 
@@ -77,8 +77,7 @@ def prose(text: str, indent: str = "") -> None:
     if indent:
         typer.echo(fill(shown, PROSE_WIDTH, initial_indent=indent, subsequent_indent=indent))
         return
-    console = terminal()
-    (console if console.is_terminal else terminal(width=PROSE_WIDTH)).print(Text(shown))
+    terminal(width=min(PROSE_WIDTH, terminal().width)).print(Text(shown))
 
 
 def show(blocks: Iterable[Block]) -> None:

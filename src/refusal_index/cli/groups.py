@@ -34,6 +34,7 @@ GROUPS = {
         "watch": "Measure each checkpoint of a training.",
     },
     "Look": {
+        "show": "Show every metric of a run.",
         "report": "Write one HTML file to look at.",
         "study": "Make one study of the paper, or beyond it.",
         "paper": "Make every study that the runs allow.",
@@ -62,7 +63,7 @@ GROUPS = {
 """The commands of this package by purpose, each with a line of help that fits into 80 columns."""
 
 CORE = (
-    *("run", "score", "force", "regrade", "report", "compare", "gate", "sensitivity", "audit", "plan"),
+    *("run", "score", "show", "force", "regrade", "report", "compare", "gate", "sensitivity", "audit", "plan"),
     *("import", "validate", "prompts", "ls"),
 )
 """The commands that are modules of `commands/`; plugins register all others as ``refusal_index.commands``."""

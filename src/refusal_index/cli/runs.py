@@ -123,7 +123,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     if as_json:
         console.document(run.document)
         return run.is_complete
-    console.show(run_blocks(run))
+    console.show(run_blocks(run, everything=False))
     if run.missing:
         console.say()
         console.say(f"{len(run.missing):,} not finished; the run's own command asks them again:")
@@ -140,6 +140,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     console.say()
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.say(f"{run.path}: {', '.join(places)}")
+    console.say(f"all metrics, sensitivity and usage: refusal-index show {run.path}")
     return run.is_complete
 
 

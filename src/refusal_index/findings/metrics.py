@@ -29,9 +29,9 @@ class Metric:
     unit: Literal["proportion", "points", "correlation"] = "proportion"
     digits: int = 3  # shown
     setting: Literal["penalty", "truthfulness_weights"] | None = None  # of the run, on which the range depends
-    # the table of a summary in which it has a column: that of the indices and rates, or that of wrong answers against
-    # refusals
-    table: Literal["rates", "errors"] = "rates"
+    # the table of a summary in which it has a column: that of the indices and rates, that of wrong answers against
+    # refusals, or that of refusals as predictions of wrong answers
+    table: Literal["rates", "errors", "refusals"] = "rates"
 
     @property
     def column(self) -> str:
@@ -72,9 +72,9 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 table="errors",
             ),
             Metric("error_rate", "Error", lower_is_better=True),
-            Metric("refusal_precision", "Refusal precision", table="errors"),
-            Metric("refusal_recall", "Refusal recall", table="errors"),
-            Metric("over_refusal", "Over-refusal", lower_is_better=True, table="errors"),
+            Metric("refusal_precision", "Refusal precision", table="refusals"),
+            Metric("refusal_recall", "Refusal recall", table="refusals"),
+            Metric("over_refusal", "Over-refusal", lower_is_better=True, table="refusals"),
             Metric(INDEX, "RI", -1, unit="correlation"),
             Metric(CORRECTED, "Corrected RI", -1, unit="correlation"),
         )

@@ -16,6 +16,7 @@ from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.render.blocks import Block, Table, escape, to_html, to_text
+from refusal_index.render.first_screen import first_screen
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import changes_blocks, summary_blocks
 
@@ -56,9 +57,9 @@ class Results(Protocol):
     def met_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
 
-def run_blocks(run: Results) -> Iterator[Block]:
-    """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
-    yield from summary_blocks(run.summary)
+def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
+    """Yield the results of a run, and what happened to it; with everything, all its metrics and what it used."""
+    yield from (summary_blocks if everything else first_screen)(run.summary)
     if run.stopped is not None:
         yield from ("", sentence(stopped(run.stopped)))
     for told in (run.unmet_goal, run.met_goal):
@@ -72,7 +73,8 @@ def run_blocks(run: Results) -> Iterator[Block]:
             yield from ("", sentence(Statement("not_forced", "grave", values)))
     if run.disagreements:
         yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
-    yield from used_blocks(run.summary)
+    if everything:
+        yield from used_blocks(run.summary)
 
 
 def used_blocks(summary: Summary) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from refusal_index.data.files import plain
 from refusal_index.findings.conclusions import indices, joint, lacking, remarks
 from refusal_index.findings.draws import DrawsSummary, PooledSummary
 from refusal_index.findings.labels import GradeAgreement, GradeChanges
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric
 from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
 from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
@@ -152,8 +152,11 @@ def finite_number(value: Any) -> float | None:
 RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and one.name not in (INDEX, CORRECTED))
 """The metrics with a column after the index."""
 
-ERRORS = tuple(METRICS[name] for name in METRICS if METRICS[name].table == "errors")
-"""The metrics that set wrong answers against refusals: they have a table of their own."""
+INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
+    heading: tuple(metric for metric in METRICS.values() if metric.table == table)
+    for heading, table in (("wrong or refused", "errors"), ("refusals as warnings", "refusals"))
+}
+"""The metrics that stand in tables of their own, each with its interval, by the heading of the table."""
 
 STEPS = ("forced for all", "of another draw")
 """What changes from RI to the corrected RI, before sampling noise is removed."""
@@ -164,7 +167,9 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     lacks = lacking(summary)
     if lacks is not None:
         yield from (sentence(lacks), "")
-    yield from (summary_table(summary), "", errors_table(summary))
+    yield summary_table(summary)
+    for heading, metrics in INTERVAL_TABLES.items():
+        yield from ("", interval_table(summary, heading, metrics))
     for one in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
         yield from ("", sentence(one))
     if any(variant.draws for variant in summary.variants):
@@ -210,18 +215,18 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
     yield UNDEFINED if forced.share is None else f"{count(forced.refused)} ({percent(forced.share, 1)})"
 
 
-def errors_table(summary: Summary) -> Table:
-    """Make the table of the scores that set wrong answers against refusals, at their weights."""
+def interval_table(summary: Summary, heading: str, metrics: Sequence[Metric]) -> Table:
+    """Make a table of metrics with their intervals, a row for each variant; scores are named with their weights."""
     level = f"{percent(summary.confidence_level)} interval"
     weights = ",".join(number(weight, None) for weight in summary.truthfulness_weights)
-    names = [f"{one.column} at {weights}" if one.setting == "truthfulness_weights" else one.column for one in ERRORS]
-    columns = ("wrong or refused", *(column for name in names for column in (name, level)))
+    names = [f"{one.column} at {weights}" if one.setting == "truthfulness_weights" else one.column for one in metrics]
+    columns = (heading, *(column for name in names for column in (name, level)))
     rows = (
         (
             summary.label(variant),
             *(
                 cell
-                for one in ERRORS
+                for one in metrics
                 for found in [variant.metric(one.name)]
                 for cell in (number(found.estimate, one.digits), interval_of(found, one.digits))
             ),

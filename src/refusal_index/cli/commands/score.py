@@ -45,8 +45,9 @@ def score(
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete, summarise
+    from refusal_index.render.first_screen import first_screen
     from refusal_index.render.sections import with_sections
-    from refusal_index.render.summary import summary_blocks, summary_document
+    from refusal_index.render.summary import summary_document
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
     given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
@@ -76,7 +77,9 @@ def score(
         if json:
             console.document(summary_document(summary))
         else:
-            console.show(summary_blocks(summary))
+            console.show(first_screen(summary))
+            console.say()
+            console.say(f"all metrics and sensitivity: refusal-index show {' '.join(map(str, files))}")
     if not complete:
         raise typer.Exit(INCOMPLETE)
 
