@@ -114,7 +114,7 @@ class PairComparison(MatchedRuns):
         return (
             self._conclusion(),
             *missing_statements(self.runs),
-            *(self.match_statement(one.match, one.name if named else None) for one in self.variants),
+            *(self.match_statement(variant.match, variant.name if named else None) for variant in self.variants),
             *self.sampling_statements(self.variants[0].match),
             self._primary(),
             *self._about_corrected(),
@@ -152,7 +152,7 @@ class PairComparison(MatchedRuns):
         of twenty. The primary one is decided on by itself, and all others share one family-wise error.
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
-        family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
+        family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
         adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
         return tuple(map(adjusted.get, given))
 
@@ -188,29 +188,29 @@ class PairComparison(MatchedRuns):
                 }
                 for variant in self.variants
             ],
-            **{name: plain(found) for name, found in self.sections.items()},
+            **{name: plain(numbers) for name, numbers in self.sections.items()},
             **self.shared_document(),
         }
 
     def _conclusion(self) -> Statement:
         """Decide whether one run is ahead: at a boundary the p-value alone does not, as the interval may hold 0."""
-        level, found = self.options.confidence_level, self.headline
-        at_boundary, leads = found.status == "boundary", ahead(found, 1 - level)
-        if found.estimate is None or found.pvalue is None:
-            return Statement("difference_unknown", "conclusion", {"reason": found.reason})
-        turned = found.estimate < 0
+        level, difference = self.options.confidence_level, self.headline
+        at_boundary, leads = difference.status == "boundary", ahead(difference, 1 - level)
+        if difference.estimate is None or difference.pvalue is None:
+            return Statement("difference_unknown", "conclusion", {"reason": difference.reason})
+        turned = difference.estimate < 0
         first, second = self.labels[::-1] if turned else self.labels
-        low, high = found.confidence_interval(level).or_none()
+        low, high = difference.confidence_interval(level).or_none()
         if turned and low is not None and high is not None:
             low, high = -high, -low
         values = {
             "first": first,
             "second": second,
-            "size": None if at_boundary else abs(found.estimate),
+            "size": None if at_boundary else abs(difference.estimate),
             "low": low,
             "high": high,
-            "pvalue": found.pvalue,
-            "reason": found.reason,
+            "pvalue": difference.pvalue,
+            "reason": difference.reason,
         }
         if leads and at_boundary and (low is None or low <= 0):
             return Statement("difference_not_settled", "conclusion", values)
@@ -218,12 +218,12 @@ class PairComparison(MatchedRuns):
 
     def _primary(self) -> Statement:
         """Say which p-value stands as it is, and that the others are adjusted."""
-        others = sum(one is not None for one in self.adjusted_pvalues())
+        others = sum(pvalue is not None for pvalue in self.adjusted_pvalues())
         if not self.has_primary:
             return Statement("no_primary", "scope", {"others": others})
         metric, variant, difference = next(self.rows())
-        shown = variant if len(self.variants) > 1 else None
-        values = {"metric": metric, "variant": shown, "has_pvalue": difference.pvalue is not None, "others": others}
+        only = variant if len(self.variants) > 1 else None
+        values = {"metric": metric, "variant": only, "has_pvalue": difference.pvalue is not None, "others": others}
         return Statement("primary", "scope", values)
 
     def _about_corrected(self) -> Iterator[Statement]:

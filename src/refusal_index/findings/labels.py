@@ -183,7 +183,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)
     answers = _graded_answers(outcomes)
-    of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
+    of_all = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
     given = raw.values("human_grade", VERDICT)
