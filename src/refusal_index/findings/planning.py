@@ -34,7 +34,7 @@ from refusal_index.stats import (
     rho_from_refusal_index,
     split_budget,
 )
-from refusal_index.stats.matrices import row_tables
+from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)

@@ -28,7 +28,7 @@ from refusal_index.stats.comparison.pair import (
 from refusal_index.stats.comparison.ranking import (
     Adjustment, BoundaryPair, PairwiseDifference, RankedRun, Ranking, compact_letters, holm, rank_runs,
 )
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_matrices
 from refusal_index.stats.curves import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
@@ -41,9 +41,9 @@ from refusal_index.stats.draws.noise import (
 from refusal_index.stats.draws.patterns import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
-from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
-from refusal_index.stats.matrices import checked_matrices
+from refusal_index.stats.intervals import (
+    IntervalMethod, RefusalIndexResult, influence_function, refusal_index, refusal_index_many,
+)
 from refusal_index.stats.planning import (
     PlanningScenario, PowerPlan, RepeatPlan, SamplePlan, asymptotic_deviation, expected_half_width,
     influence_correlation, power_to_tell_apart, questions_for_cv, questions_for_half_width, questions_over_interval,

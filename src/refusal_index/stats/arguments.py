@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
 
 def unmasked(name: str, values: Any) -> NDArray[Any]:
     """Return values as an array; raises what `check_rows` does."""

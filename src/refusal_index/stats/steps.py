@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import (
     SCORES,
     TRUTHFULNESS_WEIGHTS,
@@ -63,11 +63,10 @@ from refusal_index.stats.comparison.pair import (
     scaled_influence,
     without_clusters,
 )
+from refusal_index.stats.contingency import cell_codes, checked_matrices
 from refusal_index.stats.design import AnyTable, SampledTable, designed, tables_of_rows
 from refusal_index.stats.estimate import Estimate
-from refusal_index.stats.influence import symmetric_root
-from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import cell_codes, checked_matrices
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, symmetric_root
 
 RESAMPLES = 10_000
 ADDED = 0.5

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves import checked_range, checked_rho_and_error_rate, correct_rate_at

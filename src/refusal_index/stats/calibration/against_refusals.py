@@ -32,15 +32,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.comparison.pair import difference_error
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_outcomes, empty_margin
-from refusal_index.stats.design import Counts
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, checked_outcomes, empty_margin
 from refusal_index.stats.estimate import Result, ResultWithInterval
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import proportion_influence, spearman, spearman_slope
-from refusal_index.stats.matrices import BoolArray
+from refusal_index.stats.intervals import proportion_influence, spearman, spearman_slope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
+from refusal_index.stats.arguments import FloatArray, check_same_index, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, ResultWithInterval
 from refusal_index.stats.intervals import normal_quantile
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.comparison.joint import Spread, spread_of
 from refusal_index.stats.comparison.ranking import (
     RESAMPLES,
@@ -38,7 +38,7 @@ from refusal_index.stats.comparison.ranking import (
     pairs_at_boundary,
     rank_estimates,
 )
-from refusal_index.stats.contingency import CELL_NAMES, empty_margin
+from refusal_index.stats.contingency import CELL_NAMES, cell_codes, checked_matrices, empty_margin
 from refusal_index.stats.design import (
     ONE_CLUSTER,
     SamplingDesign,
@@ -69,9 +69,14 @@ from refusal_index.stats.estimate import (
     square_and_add,
 )
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import spearman, spearman_slope
-from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.intervals import (
+    RefusalIndexResult,
+    Seed,
+    normal_quantile,
+    refusal_index,
+    spearman,
+    spearman_slope,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
+from refusal_index.stats.contingency import checked_matrices
 from refusal_index.stats.estimate import ConfidenceInterval, Result
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import BoolArray, checked_matrices
 
 IntArray = NDArray[np.int64]
 

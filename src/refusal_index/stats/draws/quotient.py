@@ -27,13 +27,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
+from refusal_index.stats.contingency import Counts
 from refusal_index.stats.design import SamplingDesign, effective_number, student_tails
 from refusal_index.stats.draws.patterns import IntArray
 from refusal_index.stats.estimator import tetrachoric_of_counts
-from refusal_index.stats.influence import proportion_influence
-from refusal_index.stats.intervals import Counts, boundary_limit
-from refusal_index.stats.matrices import BoolArray
+from refusal_index.stats.intervals import boundary_limit, proportion_influence
 
 GRID = np.linspace(-1, 1, 2001)
 """Where a correlation is tested for the interval."""
