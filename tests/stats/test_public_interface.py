@@ -22,7 +22,7 @@ STATS_NAMES = """
     MidRankSpearman MisgradingRange MisgradingResult MissingBounds CorrectedDifference CorrectedRefusalIndexResult
     OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
     RankedRun Ranking RefusalComparison RefusalIndexResult
-    ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
+    ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference
     ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
     Result
     WithinTopicResult

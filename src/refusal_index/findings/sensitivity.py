@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import polars as pl
 
@@ -42,8 +41,6 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.estimate import Status
-
-Found = TypeVar("Found", Estimate, ScoringRange)
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Sensitivity:
 def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
-    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
+    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts).items())
     ranges = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
     topics = _topics(outcomes, confidence_level)
     return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))

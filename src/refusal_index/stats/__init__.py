@@ -54,7 +54,7 @@ from refusal_index.stats.sensitivity.misgrading import (
     misgrading_from_labels, misgrading_range,
 )
 from refusal_index.stats.sensitivity.missing import (
-    MissingBounds, OutcomeCounts, ScoredByRule, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
+    MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
 )
 from refusal_index.stats.sensitivity.prediction_powered import (
     LabelPlan, PredictionPowered, labels_for_half_width, prediction_powered,
@@ -72,11 +72,11 @@ __all__ = [
     "MisgradingResult", "MissingBounds", "OutcomeCounts", "PairwiseDifference", "PlanningScenario", "PowerPlan",
     "PredictionPowered", "RankedRun", "Ranking", "RefusalComparison", "RefusalIndexResult", "ReliabilityBin",
     "RepeatPlan", "Result", "RiskThreshold", "SamplePlan", "SampledTable", "SamplingDesign", "ScoreDifference",
-    "ScoredByRule", "ScoringRange", "SelectiveReport", "Status", "TargetValue", "UtilityThreshold",
-    "WithinTopicResult", "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc",
-    "auroc", "brier_score", "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected",
-    "compare_joint", "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing",
-    "correct_misgrading", "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index",
+    "ScoringRange", "SelectiveReport", "Status", "TargetValue", "UtilityThreshold", "WithinTopicResult",
+    "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc", "auroc", "brier_score",
+    "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected", "compare_joint",
+    "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing", "correct_misgrading",
+    "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index",
     "empirical_accuracy_refusal_curve", "equal_index_test", "expected_calibration_error", "expected_half_width",
     "f_score", "holm", "influence_correlation", "influence_function", "iso_refusal_index",
     "joint_corrected_refusal_index", "joint_refusal_index", "labels_for_half_width", "latent_auroc",

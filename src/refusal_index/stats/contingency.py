@@ -140,7 +140,11 @@ class ContingencyTable:
                 _checked_rate("correct_given_attempted", correct_given_attempted) * (total - refused)
             )
         cells = refused - right + answered_right, right - answered_right, total - refused - answered_right
-        problems = ("more right answers to refused questions than refusals", _FEWER_RIGHT, "more right than answered")
+        problems = (
+            "more right answers to refused questions than refusals",
+            "fewer right under forced answering than in the first pass",
+            "more right than answered",
+        )
         for count, problem in zip(cells, problems, strict=True):
             if count < 0:
                 raise ValueError(
@@ -188,9 +192,6 @@ class ContingencyTable:
         return count / self.n if self.n else math.nan
 
 
-_FEWER_RIGHT = "fewer right under forced answering than in the first pass"
-
-
 def _checked_rate(name: str, value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
@@ -217,8 +218,9 @@ def checked_count(name: str, value: Any) -> int:
             "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
             "for many tables refusal_index_many"
         )
-    if isinstance(value, int) or math.isfinite(value):
-        _refuse_too_large(name, value)
+    size: Any = value  # a Real has no order that a type checker knows
+    if LARGEST_COUNT < size < math.inf:
+        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
     # NaN and infinity fail the test for a whole number too.
     number = float(value)
     if not number.is_integer():
@@ -228,11 +230,6 @@ def checked_count(name: str, value: Any) -> int:
     if number < 0:
         raise ValueError(f"{name} must not be negative, got {value!r}; was it made by subtracting two totals?")
     return int(number)
-
-
-def _refuse_too_large(name: str, value: Any) -> None:
-    if value > LARGEST_COUNT:
-        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
 
 
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -251,11 +248,7 @@ def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     array = unmasked(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
-    likely = (
-        "are there grades in it that need comparing (grade == 'refused'), or missing values of unscored questions that "
-        "need dropping?"
-    )
-    return truth_values(name, array, likely)
+    return truth_values(name, array)
 
 
 def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
@@ -352,7 +345,4 @@ def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
             f"{name} must be two-dimensional, one row a run and one column a question, got shape {array.shape}; "
             "is it the outcomes of a single run?"
         )
-    likely = (
-        "are there grades in it that need comparing (grade == 'refused'), or missing values that scored should mark?"
-    )
-    return truth_values(name, array, likely)
+    return truth_values(name, array)

@@ -104,7 +104,7 @@ def scoring_rows(
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
-    for rule, found in stats.scoring_rules(counts):
+    for rule, found in stats.scoring_rules(counts).items():
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
         yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)

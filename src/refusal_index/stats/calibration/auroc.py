@@ -198,8 +198,7 @@ def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") 
     """
     check_same_index({"score": score, name: outcome})
     scores = unmasked("score", score)
-    likely = "are there grades in it that need comparing (grade == 'correct')?"
-    truths = truth_values(name, outcome, likely)
+    truths = truth_values(name, outcome)
     if scores.dtype.kind not in "iufb":
         raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
     if scores.ndim != 1 or scores.shape != truths.shape:

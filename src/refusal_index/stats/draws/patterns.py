@@ -12,7 +12,7 @@ on both sides, a corrected index of .582 has a mid-rank Spearman of .484.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,22 +90,15 @@ def same_draw_cells(patterns: DrawPatterns) -> FloatArray:
 
 
 def resample(
-    strata: Sequence[IntArray], statistic: Callable[[IntArray], FloatArray], n_resamples: int, rng: Seed
+    questions: IntArray, statistic: Callable[[IntArray], FloatArray], n_resamples: int, rng: Seed
 ) -> FloatArray:
-    """Evaluate `statistic` on resamples of the questions, each a row of numbers of questions a pattern.
-
-    Each stratum holds how many questions its patterns have, one or more in all, and is resampled to its own number of
-    questions; the rows hold the strata one after the other.
-    """
+    """Evaluate `statistic` on resamples of the questions, each a row of numbers of questions a pattern."""
     generator = np.random.default_rng(rng)
-    chunk = max(1, CHUNK_WEIGHTS // sum(questions.size for questions in strata))
+    chunk = max(1, CHUNK_WEIGHTS // questions.size)
     sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
     # Questions of one pattern are alike, so resampling questions is drawing how many of each pattern there are.
-    drawn = (
-        np.hstack([generator.multinomial(each.sum(), each / each.sum(), size=size) for each in strata])
-        for size in sizes
-    )
-    return np.concatenate([statistic(each) for each in drawn])
+    shares = questions / questions.sum()
+    return np.concatenate([statistic(generator.multinomial(questions.sum(), shares, size=size)) for size in sizes])
 
 
 def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, float]:
@@ -163,7 +156,7 @@ class MidRankSpearman(Result):
         resampled = np.array([])
         if self.status == "ok":
             patterns = self.patterns
-            resampled = resample([patterns.questions], lambda w: _spearman(patterns, w), n_resamples, rng)
+            resampled = resample(patterns.questions, lambda w: _spearman(patterns, w), n_resamples, rng)
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 
