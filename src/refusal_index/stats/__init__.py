@@ -6,8 +6,8 @@ from refusal_index.stats.baseline import (
     METRIC_NAMES, TRUTHFULNESS_WEIGHTS, correct_given_attempted, f_score, metrics, weighted_score,
 )
 from refusal_index.stats.calibration.against_refusals import (
-    AurcResult, RefusalComparison, ScoreDifference, aurc, compare_with_refusals, empirical_accuracy_refusal_curve,
-    prediction_rejection_ratio, risk_coverage_curve,
+    AurcResult, RefusalComparison, ScoreDifference, aurc, compare_with_refusals, prediction_rejection_ratio,
+    risk_coverage_curve,
 )
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (
@@ -38,7 +38,7 @@ from refusal_index.stats.draws.noise import (
     CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
     corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
 )
-from refusal_index.stats.draws.patterns import DrawPatterns, MidRankSpearman, mid_rank_spearman
+from refusal_index.stats.draws.repeated import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.intervals import (
@@ -76,16 +76,16 @@ __all__ = [
     "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc", "auroc", "brier_score",
     "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected", "compare_joint",
     "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing", "correct_misgrading",
-    "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index",
-    "empirical_accuracy_refusal_curve", "equal_index_test", "expected_calibration_error", "expected_half_width",
-    "f_score", "holm", "influence_correlation", "influence_function", "iso_refusal_index",
-    "joint_corrected_refusal_index", "joint_refusal_index", "labels_for_half_width", "latent_auroc",
-    "metric_influence", "metrics", "mid_rank_spearman", "misgrading_from_labels", "misgrading_range",
-    "missing_bounds", "omniscience_index", "penalty_from_confidence", "power_to_tell_apart", "prediction_powered",
-    "prediction_rejection_ratio", "questions_for_cv", "questions_for_half_width", "questions_over_interval",
-    "questions_to_tell_apart", "rank_corrected", "rank_joint", "rank_runs", "refusal_index", "refusal_index_many",
-    "reliability_table", "repeats_half_width", "rho_from_refusal_index", "risk_controlling_threshold",
-    "risk_coverage_curve", "rms_calibration_error", "scoring_ranges", "scoring_rules", "selective_report",
-    "smooth_calibration_error", "split_budget", "tetrachoric", "upper_orthant", "utility", "utility_threshold",
-    "value_at_target", "weighted_score", "within_topic_refusal_index",
+    "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index", "equal_index_test",
+    "expected_calibration_error", "expected_half_width", "f_score", "holm", "influence_correlation",
+    "influence_function", "iso_refusal_index", "joint_corrected_refusal_index", "joint_refusal_index",
+    "labels_for_half_width", "latent_auroc", "metric_influence", "metrics", "mid_rank_spearman",
+    "misgrading_from_labels", "misgrading_range", "missing_bounds", "omniscience_index", "penalty_from_confidence",
+    "power_to_tell_apart", "prediction_powered", "prediction_rejection_ratio", "questions_for_cv",
+    "questions_for_half_width", "questions_over_interval", "questions_to_tell_apart", "rank_corrected",
+    "rank_joint", "rank_runs", "refusal_index", "refusal_index_many", "reliability_table", "repeats_half_width",
+    "rho_from_refusal_index", "risk_controlling_threshold", "risk_coverage_curve", "rms_calibration_error",
+    "scoring_ranges", "scoring_rules", "selective_report", "smooth_calibration_error", "split_budget",
+    "tetrachoric", "upper_orthant", "utility", "utility_threshold", "value_at_target", "weighted_score",
+    "within_topic_refusal_index",
 ]

@@ -392,10 +392,10 @@ def checked_questions(n: int) -> int:
     return int(n)
 
 
-def checked_positive(name: str, value: float) -> float:
-    """Check that a wanted precision is a positive number, and return it."""
+def checked_positive(name: str, value: float, hint: str = "is it a whole interval, low to high?") -> float:
+    """Check that a number, such as a wanted precision, is positive, and return it."""
     if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}; is it a whole interval, low to high?")
+        raise ValueError(f"{name} must be a positive number, got {value!r}; {hint}")
     return value
 
 
@@ -800,12 +800,9 @@ def _repeats_plan(
 
 
 def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, float]:
-    for name, slope in (("refusal_slope", refusal_slope), ("error_slope", error_slope)):
-        if not 0 < slope < math.inf:
-            raise ValueError(
-                f"{name} must be a positive number, got {slope!r}; a constant model needs no repeated draws"
-            )
-    return float(refusal_slope), float(error_slope)
+    hint = "a constant model needs no repeated draws"
+    slopes = checked_positive("refusal_slope", refusal_slope, hint), checked_positive("error_slope", error_slope, hint)
+    return float(slopes[0]), float(slopes[1])
 
 
 @cache

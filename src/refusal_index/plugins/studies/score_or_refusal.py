@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
 from refusal_index.plugins.studies.scores import (
     ALL,
     ScoredMethod,
@@ -36,7 +37,7 @@ from refusal_index.plugins.studies.scores import (
 )
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.render.format import abridged, number, with_interval
-from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals, empirical_accuracy_refusal_curve
+from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 NAME = "score_or_refusal"

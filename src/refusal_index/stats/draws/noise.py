@@ -10,7 +10,7 @@ so can be estimated from a second draw and divided out, as Spearman did for corr
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
 The two draws of a pair are always different ones, so that shared noise does not enter. The first draws of all other
-questions enter too (`refusal_index.stats.draws.quotient` says how).
+questions enter too (`refusal_index.stats.draws.repeated` says how).
 
 Two models compared by their corrected Refusal Indices.
 
@@ -47,16 +47,20 @@ from refusal_index.stats.design import (
     student_tails,
     tables_of_rows,
 )
-from refusal_index.stats.draws.patterns import DrawPatterns, checked_draws, pair_cells, question_counts, same_draw_cells
-from refusal_index.stats.draws.quotient import (
+from refusal_index.stats.draws.repeated import (
     NEARLY_1,
     NO_LEVEL,
+    DrawPatterns,
     Quotient,
     TwoPhaseSample,
+    checked_draws,
     mean_quotient,
+    pair_cells,
     precision_weights,
+    question_counts,
     quotient,
     quotient_without_noise,
+    same_draw_cells,
     tables,
 )
 from refusal_index.stats.estimate import (
