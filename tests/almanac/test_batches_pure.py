@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 
 import pytest
 from tests.faults.almanac import BatchFaults
 
-from refusal_index.plugins.almanac.batch_lines import in_order, parse_line
-from refusal_index.plugins.almanac.batches import NEXT, Batch, BatchRequest, Status
-
-BATCH = Batch("batch_1", BatchRequest("file-1"), 100)
+from refusal_index.plugins.almanac.batch_lines import Answer, in_order, parse_line
+from refusal_index.plugins.almanac.batches import NEXT, Batch, Status
 
 
 @pytest.mark.parametrize("before", list(Status))
 @pytest.mark.parametrize("after", list(Status))
 def test_a_state_is_reached_from_those_before_it_only(before, after):
-    batch = Batch("batch_1", BatchRequest("file-1"), 100, status=before)
+    batch, began = Batch("batch_1", "file-1", 100, status=before), int(time.time())
     if after in NEXT.get(before, ()):
-        moved = batch.moved(after, 105)
-        assert (moved.status, moved.document()[f"{after}_at"]) == (after, 105)
+        batch.move(after)
+        assert batch.status == after
+        assert began <= batch.document()[f"{after}_at"] <= time.time()
     else:
         with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
-            batch.moved(after, 105)
+            batch.move(after)
 
 
 def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
@@ -33,8 +33,10 @@ def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
 
 
 def test_a_batch_counts_what_was_answered_and_the_tokens():
-    usage = {"prompt_tokens": 5, "completion_tokens": 2}
-    counted = BATCH.counted(failed=False, usage=usage).counted(failed=True, usage={}).document()
+    batch = Batch("batch_1", "file-1", 100)
+    batch.count(Answer(200, {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
+    batch.count(Answer(429, {"error": {}}))
+    counted = batch.document()
     assert (counted["request_counts"]["completed"], counted["request_counts"]["failed"]) == (1, 1)
     assert counted["usage"]["total_tokens"] == 7
 
@@ -51,7 +53,7 @@ def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
 
 def test_a_name_that_is_half_a_pair_is_read_as_it_stands():
     line = rb'{"custom_id": "\ud800", "method": "POST", "url": "u", "body": {"model": 3}}'
-    assert (parse_line(1, line).custom_id, parse_line(1, line).model) == ("\ud800", 3)
+    assert (parse_line(1, line).custom_id, parse_line(1, line).body) == ("\ud800", {"model": 3})
 
 
 def test_answers_come_in_order_though_the_last_ones_are_ready_first():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from tests.almanac.make_fixtures import CONVERSATIONS
 
-from refusal_index.plugins.almanac.chat import ChatTokenizer, Message
+from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.plugins.almanac.errors import ModelFileError, RequestError
+from refusal_index.protocol import Message
 
 START, END = 1, 2
 

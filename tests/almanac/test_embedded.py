@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.runtime import Runtime
+from refusal_index.protocol import Message
 from refusal_index.protocol.prompts import load_prompt_set
 
 

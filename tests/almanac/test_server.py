@@ -13,9 +13,9 @@ import openai
 import pytest
 
 from refusal_index.plugins.almanac import chat_api
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
+from refusal_index.protocol import Message
 
 DATA = Path(__file__).parent / "data"
 HELLO = [{"role": "user", "content": "Who wrote the book?"}]

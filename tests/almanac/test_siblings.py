@@ -10,10 +10,9 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.runtime import Runtime
-from refusal_index.protocol import exact_grade, load_prompt_set, read_reply
+from refusal_index.protocol import Message, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import corrected_refusal_index, rank_runs, refusal_index
 
 QUESTIONS, DRAWS, VARIANT = 1000, 2, "normal"

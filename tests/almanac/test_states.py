@@ -12,12 +12,11 @@ from tests.almanac.make_fixtures import CONVERSATIONS, DATA
 
 from refusal_index.data.datasets import load_dataset
 from refusal_index.plugins.almanac import states
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.errors import ContextLengthError, RequestError
 from refusal_index.plugins.almanac.llama import Llama
 from refusal_index.plugins.almanac.runtime import Runtime, shared_runtime
 from refusal_index.plugins.almanac.states import hidden_states
-from refusal_index.protocol import load_prompt_set
+from refusal_index.protocol import Message, load_prompt_set
 
 TOLERANCE = 1e-5
 SHARED = "the mayor of the town of Bramwick was born in the year 1871 and "

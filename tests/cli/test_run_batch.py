@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.almanac.runtime import Runtime
+from refusal_index.protocol import Message
 
 URL = "/v1/chat/completions"
 RUN = ("run-batch", "-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/base")
@@ -165,7 +165,7 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
 
 def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
     from refusal_index.plugins.almanac import batch_lines
-    from refusal_index.plugins.almanac.batch_lines import AT_ONCE, Answer
+    from refusal_index.plugins.almanac.batch_lines import MAX_IN_FLIGHT, Answer
 
     taken, written, ahead = 0, 0, []
 
@@ -188,4 +188,4 @@ def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
     monkeypatch.setattr(batch_lines, "read_lines", read)
     assert command(*RUN).exit_code == 0
     assert len(results()) == 2000
-    assert 1 < max(ahead) <= AT_ONCE + 1
+    assert 1 < max(ahead) <= MAX_IN_FLIGHT + 1

@@ -6,13 +6,23 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from refusal_index import entry_points
 from refusal_index.cli import app
+from refusal_index.findings.summary import summarise
+from refusal_index.render.blocks import to_text
+from refusal_index.render.report import write_report
+from refusal_index.render.sections import report_sections, with_sections
+from refusal_index.render.summary import summary_blocks, summary_document
 from tests.docs.blocks import blocks
+from tests.render.making import report_run, rows
 
 PAGE = {block.title or block.language: block.text for block in blocks("docs/how-to/plugins.md")}
 LINES = PAGE["bash"].splitlines()
@@ -96,3 +106,22 @@ def test_one_that_cannot_be_imported_is_named_with_what_to_do(installed, tmp_pat
     assert ran.returncode == 2
     assert ran.stderr.startswith("error: parrot: ")
     assert "uninstall parrot" in ran.stderr
+
+
+def test_its_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
+    (tmp_path / "reply_length.py").write_text(PAGE["reply_length.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    plugin = EntryPoint("reply_length", "reply_length:section", "refusal_index.report_sections")
+    monkeypatch.setattr(entry_points, "installed", lambda kind: {**entry_points.own(kind), plugin.name: plugin})
+    report_sections.cache_clear()
+    try:
+        table = rows(20).with_columns(first_reply=pl.lit("four"))
+        summary = with_sections(summarise(table), table)
+        assert summary_document(summary)["reply_length"] == 4
+        assert to_text(summary_blocks(summary)).endswith("Mean length of a reply: 4.0 characters")
+        run = replace(report_run(table), summary=summary)
+        page = write_report([run], tmp_path / "report.html").path.read_text(encoding="utf-8")
+        assert '<a href="#run-1-length">Length</a>' in page
+        assert '<section id="run-1-length"><h2>Length of replies</h2><p>4.0 characters</p></section>' in page
+    finally:
+        report_sections.cache_clear()

@@ -7,7 +7,7 @@ import hashlib
 import math
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,8 @@ from unittest.mock import patch
 from aiohttp import web
 
 from refusal_index.plugins.almanac import server
-from refusal_index.plugins.almanac.batch_lines import BatchLine, ModelPool, as_line, read_lines, refusal
-from refusal_index.plugins.almanac.batches import Batches, RequestLog, Status, _Results, _Run
+from refusal_index.plugins.almanac.batch_lines import Answer, BatchLine, ModelPool, as_line, read_lines, refusal
+from refusal_index.plugins.almanac.batches import Batch, Batches, RequestLog, Status
 
 
 @dataclass(frozen=True)
@@ -62,48 +62,43 @@ class FaultyBatches(Batches):
         self._faults = faults
         self._came: Counter[str] = Counter()
 
-    def _is_faulty(self, run: _Run) -> bool:
-        return self._faults.batches is None or list(self._runs).index(run.batch.id) < self._faults.batches
+    def _is_faulty(self, batch: Batch) -> bool:
+        return self._faults.batches is None or list(self._batches).index(batch.id) < self._faults.batches
 
-    def _late(self, run: _Run) -> int:
-        return math.ceil(self._faults.expire * run.batch.total) if self._is_faulty(run) else 0
+    def _late(self, batch: Batch) -> int:
+        return math.ceil(self._faults.expire * batch.total) if self._is_faulty(batch) else 0
 
-    async def _carry(self, run: _Run, source: Path) -> None:
+    async def _process(self, batch: Batch, source: Path) -> None:
         await asyncio.sleep(self._faults.delay)
-        await super()._carry(run, source)
+        await super()._process(batch, source)
 
-    async def _write(self, run: _Run, file: BinaryIO, results: _Results) -> None:
+    async def _write(self, batch: Batch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
         await asyncio.sleep(self._faults.delay)
         lines = read_lines(file)
-        await self._ask_all(run, islice(lines, run.batch.total - self._late(run)), results)
-        if run.status is Status.IN_PROGRESS:
-            run.move(Status.FINALIZING)
+        await self._write_answers(batch, islice(lines, batch.total - self._late(batch)), output, errors)
+        if batch.status is Status.IN_PROGRESS:
+            batch.move(Status.FINALIZING)
             for line in lines:
                 error = {"code": "batch_expired", "message": "not executed before the completion window expired"}
-                results.errors.write(
+                errors.write(
                     as_line({"id": line.custom_id, "custom_id": line.custom_id, "response": None, "error": error})
                 )
         await asyncio.sleep(self._faults.delay)
 
-    async def _answer(self, run: _Run, file: BinaryIO) -> None:
-        await super()._answer(run, file)
-        if self._late(run) and run.status is Status.COMPLETED:  # nobody saw it in that state
-            reached = dict(run.batch.reached)
-            reached["expired_at"] = reached.pop("completed_at")
-            run.batch = replace(run.batch, status=Status.EXPIRED, reached=reached)
+    async def _answer(self, batch: Batch, file: BinaryIO) -> None:
+        await super()._answer(batch, file)
+        if self._late(batch) and batch.status is Status.COMPLETED:  # nobody saw it in that state
+            batch.times["expired_at"] = batch.times.pop("completed_at")
+            batch.status = Status.EXPIRED
 
-    async def _ask(self, run: _Run, line: BatchLine, results: _Results) -> None:
+    async def _ask(self, batch: Batch, line: BatchLine) -> Answer:
         earlier = self._came[line.custom_id]
-        status = self._faults.status(line.custom_id, earlier) if self._is_faulty(run) else None
+        status = self._faults.status(line.custom_id, earlier) if self._is_faulty(batch) else None
         self._came[line.custom_id] += 1
         if status is None:
-            await super()._ask(run, line, results)
-        elif run.status is Status.IN_PROGRESS:
-            self._log.write(
-                method=line.method, path=line.url, status=status, batch=run.batch.id, custom_id=line.custom_id
-            )
-            results.write(line.custom_id, refusal(status, "this request fails as planned"))
-            run.batch = run.batch.counted(failed=True, usage={})
+            return await super()._ask(batch, line)
+        self._log.write(method=line.method, path=line.url, status=status, batch=batch.id, custom_id=line.custom_id)
+        return refusal(status, "this request fails as planned")
 
 
 def faulty_app(pool: ModelPool, log: RequestLog, *, faults: BatchFaults = NO_FAULTS, **options: Any) -> web.Application:

@@ -256,12 +256,12 @@ def test_names_in_a_notebook_are_text(runs):
 
 def test_a_plan_is_that_of_stats(runs):
     scenario = scenarios_of(runs[1], "low")["low"]
-    plan = plan_scenario("low", scenario, PlanOptions(half_width=0.1, difference=0.2))
+    plan = plan_scenario(scenario, PlanOptions(half_width=0.1, difference=0.2))
     assert plan.sizes == (questions_for_half_width(scenario, 0.1),)
     expected = expected_half_width(scenario, plan.sizes[0].n, metric="f_score").half_width
     assert plan.other_metrics["f_score"] == expected
     assert plan.apart.second.refusal_index == scenario.refusal_index - 0.2
-    widths = [size.half_width for size in plan_scenario("low", scenario, PlanOptions()).sizes]
+    widths = [size.half_width for size in plan_scenario(scenario, PlanOptions()).sizes]
     assert widths == sorted(widths, reverse=True)
 
 
@@ -276,7 +276,7 @@ def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
 
 def test_a_difference_that_no_index_can_have_has_no_plan(runs):
     scenario = scenarios_of(runs[1], "low")["low"]
-    plan = plan_scenario("low", scenario, PlanOptions(difference=1.9))
+    plan = plan_scenario(scenario, PlanOptions(difference=1.9))
     assert plan.apart is None
     assert plan.sizes
 
@@ -305,10 +305,10 @@ def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
     assert errors == pytest.approx(3.0, abs=0.4)
     (scenario,) = scenarios_of(run).values()
     plan = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, None), from_run=True)
-    assert (plan.refusal_slope, plan.error_slope) == (refusals, errors)
+    assert plan.slopes == (refusals, errors)
     steeper = PlanOptions(budget=5000, error_slope=5.0)
     chosen = plan_corrected(scenario, steeper, (refusals, errors, index), from_run=True)
-    assert (chosen.refusal_slope, chosen.error_slope) == (refusals, 5.0)
+    assert chosen.slopes == (refusals, 5.0)
     assert chosen.sizes[0].half_width < plan.sizes[0].half_width
     own = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, index), from_run=True)
     assert own.scenario.refusal_index == index == corrected_indices(list(run.variants.values()))[0].estimate
@@ -338,10 +338,10 @@ def test_a_budget_for_the_corrected_index_is_split_as_stats_does_and_ri_spends_i
     spent = plan_corrected(SCENARIO, PlanOptions(budget=5000), from_run=False).sizes
     assert spent == (split_budget(SCENARIO, 5000, refusal_slope=2.0, error_slope=2.0),)
     assert spent[0].requests <= 5000
-    (of_ri,) = plan_scenario("m", SCENARIO, PlanOptions(budget=5000)).sizes
+    (of_ri,) = plan_scenario(SCENARIO, PlanOptions(budget=5000)).sizes
     assert of_ri == expected_half_width(SCENARIO, 3571)  # 5,000 requests of 1.4 a question
     assert of_ri.half_width < spent[0].half_width
-    (of_few,) = plan_scenario("m", SCENARIO, PlanOptions(budget=5000, questions=100)).sizes
+    (of_few,) = plan_scenario(SCENARIO, PlanOptions(budget=5000, questions=100)).sizes
     assert of_few.n == 100
 
 

@@ -12,7 +12,7 @@ import pytest
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.plugins.training.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
-from refusal_index.plugins.training.section import Chart, panel_views, vertical
+from refusal_index.plugins.training.section import SECTION, Chart, panel_values, vertical
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence
@@ -87,15 +87,15 @@ def test_where_nothing_is_shown_nothing_is_said():
 
 
 def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
-    (view,) = panel_views(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
-    index = view.charts[0]
+    (view,) = panel_values(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
+    index = view["charts"][0]
     assert [(point.step, point.value.reason) for point in index.gaps] == [(500, "nobody_refused")]
     assert all(point.value.estimate is None for point in index.gaps)
     assert index.gap_words == "nobody refused at step 500"
     assert len(index.lines) == len(index.bands) == 1
     assert len(index.lines[0].split()) == 3
-    assert "Left out: 1 step without an interval." in view.details[2]
-    assert len(runs) == len(view.rows) == 4
+    assert "Left out: 1 step without an interval." in sentence(view["statements"][2], "page")
+    assert len(runs) == len(view["rows"]) == 4
 
 
 def test_where_no_step_has_an_index_that_is_said():
@@ -170,9 +170,9 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
         unscored_reason=pl.when(gone).then(pl.lit("not_finished")),
     )
     half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
-    (panel,) = panel_views(on_page([first, half, third]))
-    assert panel.details[0] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
-    assert [row.lacks for row in panel.rows] == [None, "70 of 100 questions scored", None]
+    (panel,) = panel_values(on_page([first, half, third]))
+    assert panel["lacking"] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
+    assert [row.lacks for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
     page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
     assert section.count('<small class="undefined">incomplete</small>') == 1
@@ -203,7 +203,9 @@ def test_axes_hold_whatever_is_drawn_between_round_numbers(
 
 
 def test_charts_say_in_words_what_they_show():
-    (view,) = panel_views(on_page(of_steps([-1.0, -1.0, -0.2, -0.2])))
-    chart: Chart = view.charts[1]
+    runs = on_page(of_steps([-1.0, -1.0, -0.2, -0.2]))
+    (view,) = panel_values(runs)
+    chart: Chart = view["charts"][1]
     assert chart.since == 1500
-    assert chart.description.startswith("Refused over steps, from 0.")
+    (section,) = SECTION.of_page(runs, "h1")
+    assert 'aria-label="Refused over steps, from 0.' in section.html

@@ -75,8 +75,8 @@ plugins.studies.study.WritingError
 plugins.trackers.results.ExportError
 plugins.trackers.results.TrackerError
 plugins.training.watch.TemplateError
-plugins.wiki.engine.BuildStoppedError
-plugins.wiki.frozen.BuildError
+plugins.wiki.builder.BuildStoppedError
+plugins.wiki.record.BuildError
 protocol.graders.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
 from refusal_index import entry_points
-from refusal_index.cli.console import OptionError, report_user_errors
+from refusal_index.cli.console import OptionError, option, report_user_errors
 from refusal_index.data.errors import is_utf8
+from refusal_index.docstrings import Described, described_parameters
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -25,7 +29,7 @@ GROUPS = {
         "confidence": "Score how likely a run's answers are right.",
         "force": "Ask a model what the first pass in a file refused.",
         "requests": "Write what a run asks next into files for batches.",
-        "replies": "Take the results of request files into their run.",
+        "replies": "Read the results of request files into their run.",
         "regrade": "Grade the replies of a run anew.",
         "watch": "Measure each checkpoint of a training.",
     },
@@ -136,5 +140,73 @@ def _as_command(name: str, found: Command) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name)(documented(found))
     return get_command(holder).commands[name]  # type: ignore[attr-defined]
+
+
+class SharedOptions:
+    """Options that mean the same in every command that has them, unless its own docstring describes them.
+
+    - `prompts`: Prompt set: a name, or a TOML file.
+    - `penalty`: Penalty of the Weighted score.
+    - `truthfulness_weights` R,D,W: Of the truthfulness score: for a right answer, for a refusal and, taken off, for a
+      wrong answer. [default: a run's own, else 1,0,1]
+    - `confidence_level`: Of every interval.
+    - `cluster` COLUMN: Column that says which questions are alike, such as topic: intervals then allow for it.
+      [default: cluster, if filled]
+    - `weight` COLUMN: Column that says for how many questions of the population each stands. [default: weight, if
+      filled]
+    - `json`: Print the summary as JSON and nothing else.
+    - `format_`: inspect, lm-eval, graded or outcomes. [default: told by the content]
+    - `column`: Name a column, as in grade=verdict; may be repeated.
+    - `map_`: Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, true
+      or false; may be repeated.
+    - `scorer`: The score of an Inspect log or the metric of lm-eval that is the grade.
+    - `refusal`: What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording',
+      'tag' or a function, as in 'refusal-index run'. [default: what is graded so]
+    """
+
+
+def documented(command: Callable[..., Any]) -> Callable[..., None]:
+    """Give the parameters of a command, as options, the help that its docstring has for them.
+
+    A parameter before the ``/`` of the signature is an argument. ``typer.Option`` in an annotation says what the
+    docstring does not, such as a range; a parameter without an entry in the docstring is left as it is.
+    """
+    text, entries = described_parameters(command)
+    entries = described_parameters(SharedOptions)[1] | entries
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())
+    arguments = [each.name for each in own if each.kind is inspect.Parameter.POSITIONAL_ONLY]
+    parameters = [_described(each, entries.get(each.name)) for each in own]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        first = [given.pop(name) for name in arguments]
+        command(*first, **given)
+
+    set_parameters(called, signature, parameters)
+    called.__doc__ = text
+    return called
+
+
+def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect.Parameter:
+    is_annotated = get_origin(parameter.annotation) is Annotated
+    kind, *given = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
+    if entry is None or (given and given[0].help):
+        return parameter
+    is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    shown = copy(given[0]) if given else typer.Argument() if is_argument else typer.Option()
+    shown.help, shown.metavar = entry.text, entry.metavar
+    if not is_argument:
+        shown.param_decls = shown.param_decls or (option(parameter.name.rstrip("_")),)
+    return parameter.replace(annotation=Annotated[kind, shown])
+
+
+def set_parameters(
+    command: Callable[..., Any], signature: inspect.Signature, parameters: Iterable[inspect.Parameter]
+) -> None:
+    """Make a command take these parameters, all by name."""
+    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in by_name}

@@ -54,10 +54,11 @@ def cautions(
     - `refusal_index`: the estimate made from them.
     - `completeness`, `missing`, `forced`: what is missing, and how often the forced pass refused.
     """
+    only_first = refusal_index.reason == FORCED_NOT_ASKED
     return (
-        *_forced_not_asked(refusal_index, completeness),
-        *_estimate(table, refusal_index),
-        *_incomplete(refusal_index, completeness),
+        *_forced_not_asked(completeness, only_first=only_first),
+        *(() if only_first else _estimate(table, refusal_index)),
+        *_incomplete(completeness, only_first=only_first),
         *_unscored_refusals(table, completeness, missing),
         *_forced_refusals(forced),
     )
@@ -108,8 +109,6 @@ def _is_sentence(text: pl.Expr) -> pl.Expr:
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
-    if estimate.reason == FORCED_NOT_ASKED:
-        return
     if estimate.status == "undefined":
         yield Statement("undefined", "grave", {"reason": estimate.reason})
     elif estimate.status == "boundary" and estimate.low is not None:
@@ -147,21 +146,20 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
     return {cell: a * b / table.n for cell, (a, b) in zip(CELL_NAMES, margins, strict=True)}
 
 
-def _forced_not_asked(estimate: Estimate, completeness: Completeness) -> Iterator[Statement]:
+def _forced_not_asked(completeness: Completeness, *, only_first: bool) -> Iterator[Statement]:
     lacking = completeness.reasons.get(FORCED_NOT_ASKED, 0)
     if lacking:
-        exact = completeness.unscored == lacking and estimate.reason == FORCED_NOT_ASKED
+        exact = completeness.unscored == lacking and only_first
         yield Statement(FORCED_NOT_ASKED, "grave", {"questions": lacking, "others_are_exact": exact})
 
 
-def _incomplete(estimate: Estimate, completeness: Completeness) -> Iterator[Statement]:
+def _incomplete(completeness: Completeness, *, only_first: bool) -> Iterator[Statement]:
     """Yield a caution if too much is missing; of a first pass that was never forced, of that pass alone."""
-    only_first = estimate.reason == FORCED_NOT_ASKED
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
-    missing = sum(reasons.values())
-    if too_many_missing(missing, completeness.asked):
-        counts = {"missing": missing, "asked": completeness.asked, "reasons": reasons}
-        yield Statement("incomplete", "grave", {**counts, "only_first": only_first})
+    missing, asked = sum(reasons.values()), completeness.asked
+    if too_many_missing(missing, asked):
+        values = {"missing": missing, "asked": asked, "reasons": reasons, "only_first": only_first}
+        yield Statement("incomplete", "grave", values)
 
 
 def _unscored_refusals(

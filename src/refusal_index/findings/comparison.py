@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.findings.matching import (
@@ -21,18 +22,8 @@ from refusal_index.findings.matching import (
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    Comparison,
-    CorrectedDifference,
-    JointDifference,
-    MetricDifference,
-    compare_corrected,
-    compare_joint,
-    compare_metrics,
-    holm,
-)
 
-Difference = MetricDifference | JointDifference | CorrectedDifference
+Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -44,7 +35,7 @@ class VariantComparison:
 
     name: str
     match: Match
-    comparison: Comparison  # of one response per question
+    comparison: stats.Comparison  # of one response per question
     corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
 
     def differences(self) -> dict[str, Difference]:
@@ -65,7 +56,7 @@ class PairComparison(MatchedRuns):
         """Every metric under every variant."""
         compared = []
         for name, match in self.matches.items():
-            comparison = compare_metrics(
+            comparison = stats.compare_metrics(
                 *match.matrix.arrays,
                 penalty=self.options.penalty,
                 truthfulness_weights=self.options.truthfulness_weights,
@@ -75,7 +66,7 @@ class PairComparison(MatchedRuns):
             if self.is_ri_corrected:
                 corrected = comparison[INDEX]
             elif name in self.corrected_indices:
-                corrected = compare_corrected(*self.corrected_indices[name])
+                corrected = stats.compare_corrected(*self.corrected_indices[name])
             compared.append(VariantComparison(name, match, comparison, corrected))
         return tuple(compared)
 
@@ -85,12 +76,12 @@ class PairComparison(MatchedRuns):
         return tuple(self.matches_with_index) if len(self.matches_with_index) > 1 else ()
 
     @cached_property
-    def joint(self) -> JointDifference | None:
+    def joint(self) -> stats.JointDifference | None:
         """The difference of joint RI; None where there are fewer than two such variants."""
         if not self.joint_over:
             return None
         arrays, design = stacked(self.matches_with_index)
-        return compare_joint(*arrays, **design)
+        return stats.compare_joint(*arrays, **design)
 
     @property
     def corrected_over(self) -> tuple[str, ...]:
@@ -104,7 +95,7 @@ class PairComparison(MatchedRuns):
         """The difference of joint corrected RI; None where there are fewer than two such variants."""
         if self.is_ri_corrected or not self.corrected_over:
             return self.joint if self.is_ri_corrected else None
-        return compare_corrected(*joint_corrected_indices(self.estimated_indices))
+        return stats.compare_corrected(*joint_corrected_indices(self.estimated_indices))
 
     @property
     def headline(self) -> Difference:
@@ -160,7 +151,7 @@ class PairComparison(MatchedRuns):
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
         family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
-        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
         return tuple(map(adjusted.get, given))
 
     def to_frame(self) -> pl.DataFrame:
@@ -241,7 +232,7 @@ class PairComparison(MatchedRuns):
             yield Statement("corrected_repeats_ri")
             return
         index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
-        if not isinstance(corrected, CorrectedDifference):
+        if not isinstance(corrected, stats.CorrectedDifference):
             return
         each = [
             {
@@ -251,7 +242,7 @@ class PairComparison(MatchedRuns):
                 "shared": one.corrected.n_shared,
             }
             for one in self.variants
-            if isinstance(one.corrected, CorrectedDifference)
+            if isinstance(one.corrected, stats.CorrectedDifference)
         ]
         yield Statement("corrected_ri", values={"each": each})
         labels = self.labels
@@ -313,13 +304,13 @@ def compare_pair(
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
     """Return the number of either run."""
-    if isinstance(difference, MetricDifference):
+    if isinstance(difference, stats.MetricDifference):
         return difference.first, difference.second
     return difference.first.estimate, difference.second.estimate
 
 
 def _document(difference: Difference, level: float) -> dict[str, Any]:
-    if isinstance(difference, CorrectedDifference):
+    if isinstance(difference, stats.CorrectedDifference):
         questions = {
             "questions_first": difference.first.n_repeated,
             "questions_second": difference.second.n_repeated,
@@ -338,7 +329,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
-        "test": difference.method if isinstance(difference, MetricDifference) else None,
+        "test": difference.method if isinstance(difference, stats.MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }

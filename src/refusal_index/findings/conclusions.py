@@ -5,8 +5,9 @@ No word is chosen by the estimate alone: .36 [.33, .39] and .36 [.02, .70] do no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -51,27 +52,21 @@ MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 
 def lacking(summary: Summary) -> Statement | None:
     """State which variants lack too many of their questions, or of further draws; None if none does."""
-    parts = {
-        "questions": [(one, one.completeness) for one in summary.variants],
-        "further_draws": [(one, one.further_draws) for one in summary.variants if one.further_draws is not None],
-    }
-    short = {what: [pair for pair in pairs if not pair[1].is_enough] for what, pairs in parts.items()}
-    if not any(short.values()):
+    parts: list[dict[str, Any]] = []
+    reasons: set[str] = set()
+    for what, field in (("questions", "completeness"), ("further_draws", "further_draws")):
+        counted = [(variant, getattr(variant, field)) for variant in summary.variants]
+        short = [(variant, counts) for variant, counts in counted if counts is not None and not counts.is_enough]
+        names = [
+            {"name": _name(summary, variant), "scored": counts.scored, "asked": counts.asked}
+            for variant, counts in short[:NAMED]
+        ]
+        if short:
+            parts.append({"what": what, "variants": names, "more": max(len(short) - NAMED, 0)})
+            reasons.update(*(counts.reasons for _, counts in short))
+    if not parts:
         return None
-    reasons = {reason for pairs in short.values() for _, found in pairs for reason in found.reasons}
-    each = [
-        {
-            "what": what,
-            "variants": [
-                {"name": _name(summary, one), "scored": found.scored, "asked": found.asked}
-                for one, found in pairs[:NAMED]
-            ],
-            "more": max(len(pairs) - NAMED, 0),
-        }
-        for what, pairs in short.items()
-        if pairs
-    ]
-    return Statement("lacking", "grave", {"parts": each, "resumable": bool(reasons & {NOT_FINISHED, REQUEST_FAILED})})
+    return Statement("lacking", "grave", {"parts": parts, "resumable": bool(reasons & {NOT_FINISHED, REQUEST_FAILED})})
 
 
 def _name(summary: Summary, variant: VariantSummary) -> str:
@@ -267,14 +262,11 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
         yield told
     for variant in summary.variants:
         if (missing := variant.missing) is not None and missing.low is not None:
-            counts = {"missing": missing.questions, "asked": variant.completeness.asked}
-            name = variant.name if len(summary.variants) > 1 else None
-            yield Statement("missing_range", "scope", {**counts, "variant": name, **_ends(missing)})
+            values: dict[str, Any] = {"missing": missing.questions, "asked": variant.completeness.asked}
+            values |= {"variant": variant.name if len(summary.variants) > 1 else None}
+            values |= {"low": missing.low, "high": missing.high}
+            yield Statement("missing_range", "scope", values)
     yield Statement("interval_covers", "scope", {"prompts": is_joint})
-
-
-def _ends(found: Any) -> dict[str, float | None]:
-    return {"low": found.low, "high": found.high}
 
 
 def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement]:
@@ -296,14 +288,13 @@ def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement
 
 def doubts(summary: Summary) -> tuple[Statement, ...]:
     """Collect the reasons to believe a run's index less, the grave ones first."""
-    found = (
+    doubts_found = (
         *_warnings(summary),
-        *_unscored(summary.variants),
-        *(one for pooled in summary.pooled for one in _disagreement(pooled, summary.confidence_level)),
-        *_some_forced_refusals(summary.variants),
-        *[one for variant in summary.variants for one in sampling(variant)][:1],
+        *_pulls(summary.variants),
+        *chain.from_iterable(_disagreement(pooled, summary.confidence_level) for pooled in summary.pooled),
+        *islice(chain.from_iterable(map(sampling, summary.variants)), 1),
     )
-    return tuple(sorted(found, key=lambda one: one.severity != "grave"))
+    return tuple(sorted(doubts_found, key=lambda doubt: doubt.severity != "grave"))
 
 
 def _warnings(summary: Summary) -> Iterator[Statement]:
@@ -317,32 +308,21 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
         yield Statement("same_for", statement.severity, {"statement": statement, **names})
 
 
-def _has(variants: Iterable[VariantSummary], code: str) -> bool:
-    return any(warning.code == code for variant in variants for warning in variant.warnings)
-
-
-def _unscored(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
-    """State how many grades are missing where no caution does."""
+def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
+    """State what missing grades, and refusals of the forced pass, could change where they are too few for a caution."""
+    codes = {warning.code for variant in variants for warning in variant.warnings}
     unscored, asked = (sum(getattr(one.completeness, name) for one in variants) for name in ("unscored", "asked"))
-    if unscored and not _has(variants, "incomplete"):
-        pull = max(map(_moved_by_missing, variants))
-        yield Statement("unscored_outcomes", _severity(pull), {"missing": unscored, "asked": asked, **_pull(pull)})
-
-
-def _some_forced_refusals(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
-    """State what refusals of the forced pass could change, where they are too few for a caution."""
+    if unscored and "incomplete" not in codes:
+        counts = {"missing": unscored, "asked": asked}
+        yield Statement("unscored_outcomes", *_by_pull(counts, max(map(_moved_by_missing, variants))))
     share = max(variant.forced_refusals.share or 0.0 for variant in variants)
-    if share and not _has(variants, "forced_refusals"):
-        pull = max(map(_lowered_by_rules, variants))
-        yield Statement("some_forced_refusals", _severity(pull), {"share": share, **_pull(pull)})
+    if share and "forced_refusals" not in codes:
+        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(map(_lowered_by_rules, variants))))
 
 
-def _severity(pull: float) -> Severity:
-    return "grave" if pull >= GRAVE_PULL else "note"
-
-
-def _pull(pull: float) -> dict[str, float | None]:
-    return {"pull": pull if pull > SHOWN_PULL else None}
+def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
+    """Return severity and values of what may move the index: grave where that is as far as an interval reaches."""
+    return "grave" if pull >= GRAVE_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
 
 
 def _moved_by_missing(variant: VariantSummary) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from refusal_index import stats
 from refusal_index.data.rates import VariantGroup
 from refusal_index.data.sampling import (
     COLUMNS,
@@ -22,18 +23,6 @@ from refusal_index.data.sampling import (
     outcome_matrix,
 )
 from refusal_index.findings.metrics import CORRECTED, INDEX
-from refusal_index.stats import (
-    CorrectedRefusalIndexResult,
-    Estimate,
-    HomogeneityTest,
-    JointRefusalIndexResult,
-    auroc,
-    corrected_refusal_index,
-    deterministic_refusal_index,
-    joint_corrected_refusal_index,
-    joint_refusal_index,
-    mid_rank_spearman,
-)
 
 NO_REPEATED_QUESTIONS = "no_repeated_questions"
 
@@ -55,15 +44,16 @@ class DrawsSummary:
     forced_for_all: float | None
     # uncorrected: the same, with the refusal of one draw and the answer of another, which share no chance
     uncorrected: float | None
-    corrected_refusal_index: Estimate  # sampling noise removed as well; the first draws of all questions enter
+    # corrected_refusal_index: sampling noise removed as well; the first draws of all questions enter
+    corrected_refusal_index: stats.Estimate
     # refusal_reliability, error_reliability: tetrachoric correlation of two draws of the refusal, and of the error
     refusal_reliability: float | None
     error_reliability: float | None
     # rank correlation of the observed frequencies: noise and ties included, so another number than the index
-    mid_rank_spearman: Estimate
+    mid_rank_spearman: stats.Estimate
     # how well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
     # right
-    p_answering_auroc: Estimate
+    p_answering_auroc: stats.Estimate
 
 
 def draws_summary(
@@ -77,8 +67,8 @@ def draws_summary(
     if len(matrix.refused) < 2:
         return None
     (drawn,) = drawn_outcomes([outcomes])
-    corrected, spearman = _corrected(drawn, is_deterministic), mid_rank_spearman(*matrix.arrays)
-    area = auroc(*p_answering(matrix))
+    corrected, spearman = _corrected(drawn, is_deterministic), stats.mid_rank_spearman(*matrix.arrays)
+    area = stats.auroc(*p_answering(matrix))
     return DrawsSummary(
         questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
         draws=int(matrix.scored.sum(axis=0).max()),
@@ -87,14 +77,14 @@ def draws_summary(
         corrected_refusal_index=_named(corrected, confidence_level),
         refusal_reliability=corrected.refusal_reliability,
         error_reliability=corrected.error_reliability,
-        mid_rank_spearman=Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
-        p_answering_auroc=Estimate.of(area, area.confidence_interval(confidence_level)),
+        mid_rank_spearman=stats.Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
+        p_answering_auroc=stats.Estimate.of(area, area.confidence_interval(confidence_level)),
     )
 
 
 def corrected_indices(
     tables: Sequence[pl.DataFrame], is_deterministic: Sequence[bool] | None = None
-) -> tuple[CorrectedRefusalIndexResult, ...]:
+) -> tuple[stats.CorrectedRefusalIndexResult, ...]:
     """Estimate the corrected index of each of some variants, over the questions of all of them.
 
     It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, except where `is_deterministic`.
@@ -107,31 +97,31 @@ def corrected_indices(
     return tuple(_corrected(drawn, same) for drawn, same in zip(drawn_outcomes(tables), at_zero, strict=True))
 
 
-def is_defined(result: CorrectedRefusalIndexResult) -> bool:
+def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
     """Whether questions were drawn repeatedly, or need not be."""
     return result.reason != NO_REPEATED_QUESTIONS
 
 
 def joint_corrected_index(
     tables: Sequence[pl.DataFrame], confidence_level: float, *, is_deterministic: bool
-) -> Estimate | None:
+) -> stats.Estimate | None:
     """Estimate one corrected index from all variants of a model; None where one has none."""
     if not is_deterministic and any(map(drawn_once, tables)):
         return None
     found = corrected_indices(tables, [is_deterministic] * len(tables))
     if not all(map(is_defined, found)):
         return None
-    return _named(joint_corrected_refusal_index(found), confidence_level)
+    return _named(stats.joint_corrected_refusal_index(found), confidence_level)
 
 
-def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> CorrectedRefusalIndexResult:
+def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
     single, repeated = drawn.single, drawn.repeated.arrays
     if is_deterministic and not _differ([drawn.repeated]):
-        return deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
+        return stats.deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
     if len(repeated[0]) < 2:
         nothing = np.zeros((2, len(single.question_ids)), bool)
         repeated = nothing, nothing, nothing  # no question was drawn twice
-    return corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
+    return stats.corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
 
 
 def repeats_ri(tables: Sequence[pl.DataFrame], *, is_deterministic: bool) -> bool:
@@ -150,8 +140,8 @@ def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:
     )
 
 
-def _named(result: CorrectedRefusalIndexResult, confidence_level: float) -> Estimate:
-    return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
+def _named(result: stats.CorrectedRefusalIndexResult, confidence_level: float) -> stats.Estimate:
+    return replace(stats.Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
 
 
 def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:
@@ -195,13 +185,14 @@ class PooledSummary:
     variants: tuple[str, ...]  # names of the variants
     # refusal_index, standard_error: the joint RI, as in `JointRefusalIndexResult`; the error is that of the choice of
     # questions
-    refusal_index: Estimate
+    refusal_index: stats.Estimate
     standard_error: float | None
-    corrected_refusal_index: Estimate | None  # the joint corrected index; None where a variant has no repeated draws
-    between_prompts: Estimate  # standard deviation of the index between prompts, beyond chance
-    new_prompt: Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
+    # corrected_refusal_index: the joint corrected index; None where a variant has no repeated draws
+    corrected_refusal_index: stats.Estimate | None
+    between_prompts: stats.Estimate  # standard deviation of the index between prompts, beyond chance
+    new_prompt: stats.Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
-    homogeneity: HomogeneityTest  # whether the variants share one index
+    homogeneity: stats.HomogeneityTest  # whether the variants share one index
 
     def differ_by_chance(self, level: float) -> bool:
         """Whether chance alone may have made the variants differ as they do, or it cannot be said."""
@@ -218,8 +209,8 @@ class PooledSummary:
 class JointIndex:
     """The joint estimate of a model's variants: its number, what is known of it, and the outcomes it was made of."""
 
-    index: Estimate
-    result: JointRefusalIndexResult
+    index: stats.Estimate
+    result: stats.JointRefusalIndexResult
     matrix: OutcomeMatrix
 
 
@@ -232,8 +223,8 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
     if len(tables) < 2:
         return None
     matrix = outcome_matrix(tables)
-    joint = joint_refusal_index(*matrix.arrays, **matrix.design)
-    found = replace(Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
+    joint = stats.joint_refusal_index(*matrix.arrays, **matrix.design)
+    found = replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
     return JointIndex(found, joint, matrix)
 
 
@@ -246,47 +237,35 @@ def pool(
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     """
     for source, members in groupby(groups, key=lambda group: (group.model, group.dataset)):
-        found = _joint_indices(members, confidence_level, is_deterministic)
-        if found is not None:
-            yield _pooled(source, *found, confidence_level)
-
-
-def _joint_indices(
-    groups: Iterable[VariantGroup], confidence_level: float, is_deterministic: bool
-) -> tuple[tuple[str, ...], JointIndex, Estimate | None] | None:
-    """Return names of variants, their joint index, and the corrected one; None for fewer than two.
-
-    The tables of all variants are held here and nowhere else.
-    """
-    variants = tuple(groups)
-    tables = [group.outcomes for group in variants]
-    joint = joint_index(tables, confidence_level)
-    if joint is None:
-        return None
-    if repeats_ri(tables, is_deterministic=is_deterministic):
-        corrected: Estimate | None = replace(joint.index, name=CORRECTED)
-    else:
-        corrected = joint_corrected_index(tables, confidence_level, is_deterministic=is_deterministic)
-    return tuple(str(group.variant) for group in variants), joint, corrected
+        pooled = _pooled(*source, list(members), confidence_level, is_deterministic)
+        if pooled is not None:
+            yield pooled
 
 
 def _pooled(
-    source: tuple[str | None, str | None],
-    names: tuple[str, ...],
-    joint: JointIndex,
-    corrected: Estimate | None,
-    level: float,
-) -> PooledSummary:
+    model: str | None, dataset: str | None, groups: list[VariantGroup], level: float, is_deterministic: bool
+) -> PooledSummary | None:
+    """Return the joint estimate of some variants; None for fewer than two. Only this holds the tables of all."""
+    tables = [group.outcomes for group in groups]
+    joint = joint_index(tables, level)
+    if joint is None:
+        return None
+    if repeats_ri(tables, is_deterministic=is_deterministic):
+        corrected: stats.Estimate | None = replace(joint.index, name=CORRECTED)
+    else:
+        corrected = joint_corrected_index(tables, level, is_deterministic=is_deterministic)
     result, between = joint.result, joint.result.between_prompts
     new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
+    names = tuple(str(group.variant) for group in groups)
     return PooledSummary(
-        *source,
+        model,
+        dataset,
         variants=names,
         refusal_index=joint.index,
         standard_error=result.standard_error,
         corrected_refusal_index=corrected,
-        between_prompts=Estimate.of(between, between.confidence_interval(level)),
-        new_prompt=Estimate(*new, status=between.status, reason=between.reason),
+        between_prompts=stats.Estimate.of(between, between.confidence_interval(level)),
+        new_prompt=stats.Estimate(*new, status=between.status, reason=between.reason),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
     )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import contingency_table
 from refusal_index.data.run_json import is_deterministic
@@ -21,20 +22,12 @@ from refusal_index.findings.comparison import Difference, VariantComparison, bot
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
-from refusal_index.stats import (
-    ConfidenceInterval,
-    CorrectedDifference,
-    CorrectedRefusalIndexResult,
-    RefusalIndexResult,
-    metric_influence,
-    refusal_index,
-)
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
 
-Interval = Callable[[float], ConfidenceInterval]
+Interval = Callable[[float], stats.ConfidenceInterval]
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
@@ -125,10 +118,10 @@ def _interval(name: str, difference: Difference, match: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
     if difference.reason != "constant_difference" or difference.estimate is None:
         return difference.confidence_interval
-    if isinstance(difference, CorrectedDifference):
+    if isinstance(difference, stats.CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
     else:
-        influence = metric_influence(
+        influence = stats.metric_influence(
             *(array[:1] for array in match.matrix.arrays), metric=INDEX if name == CORRECTED else name
         )
         widest, n = float(np.ptp(influence)), len(match.matrix.question_ids)
@@ -161,20 +154,19 @@ def _own_number(
 ) -> tuple[float | None, str | None, Interval]:
     """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
     if name in INDICES:
-        index = (
-            refusal_index(table) if name == INDEX else corrected_indices([rows], [is_deterministic(run.settings)])[0]
-        )
+        same = [is_deterministic(run.settings)]
+        index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
         return index.estimate, index.reason, index_interval(index)
 
-    def interval(level: float) -> ConfidenceInterval:
+    def interval(level: float) -> stats.ConfidenceInterval:
         at_level = rate_or_score(name, table, payoffs, level)
-        return ConfidenceInterval(*(math.nan if end is None else end for end in (at_level.low, at_level.high)))
+        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (at_level.low, at_level.high)))
 
     rate = rate_or_score(name, table, payoffs, 0.9)
     return rate.estimate, rate.reason, interval
 
 
-def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> Interval:
+def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndexResult) -> Interval:
     """Return the interval of an index by the error of both its ends.
 
     At the boundary one end may be 1 or -1, and the other then has all of the error.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import never_forced, too_many_missing
 from refusal_index.data.run_json import is_deterministic
@@ -28,14 +29,6 @@ from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.sensitivity import missing_ranges
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    TRUTHFULNESS_WEIGHTS,
-    Adjustment,
-    CorrectedRefusalIndexResult,
-    SamplingDesign,
-    joint_corrected_refusal_index,
-    refusal_index,
-)
 from refusal_index.stats.baseline import Weights
 from refusal_index.stats.design import FEW_CLUSTERS, tables_of_rows
 
@@ -46,10 +39,10 @@ class CompareOptions:
 
     variant: str | None = None  # the only variant to compare; None for every variant that the runs share
     metric: str = INDEX  # what to rank by
-    adjustment: Adjustment = "max-t"  # how a ranking allows for many comparisons
+    adjustment: stats.Adjustment = "max-t"  # how a ranking allows for many comparisons
     # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
     confidence_level: float = 0.95  # of every interval
     seed: int = 0  # of the simulation behind max-t
     sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
@@ -90,7 +83,7 @@ class MatchedRuns(Shown):
         return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in self.runs))
 
     @cached_property
-    def corrected_indices(self) -> Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]:
+    def corrected_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
         """The corrected index of each run, by variant, of the variants in which every run has repeated samples."""
         tables = [
             _matched(run.variants[variant], match)
@@ -103,7 +96,7 @@ class MatchedRuns(Shown):
         return {name: each for name, each in by_variant.items() if all(map(is_defined, each))}
 
     @property
-    def estimated_indices(self) -> Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]:
+    def estimated_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
         """Those of the corrected indices that every run has."""
         return {
             name: each
@@ -157,16 +150,16 @@ def _matched(outcomes: pl.DataFrame, match: Match) -> pl.DataFrame:
 
 
 def _statuses(match: Match) -> np.ndarray:
-    design = SamplingDesign.of(len(match.matrix.question_ids), **match.matrix.design)
+    design = stats.SamplingDesign.of(len(match.matrix.question_ids), **match.matrix.design)
     arrays = match.matrix.arrays if design is None else design.taking_part(match.matrix.arrays)
-    return np.array([refusal_index(table).status for table in tables_of_rows(arrays, design)])
+    return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
 def joint_corrected_indices(
-    corrected: Mapping[str, tuple[CorrectedRefusalIndexResult, ...]],
-) -> list[CorrectedRefusalIndexResult]:
+    corrected: Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]],
+) -> list[stats.CorrectedRefusalIndexResult]:
     """Return one corrected index of each run over all variants."""
-    return [joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
+    return [stats.joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import contingency_table
 from refusal_index.data.runs import ComparedRun, Match, chosen_variant
@@ -13,27 +15,6 @@ from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import matched_variants
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    METRIC_NAMES,
-    ConfidenceInterval,
-    PlanningScenario,
-    PowerPlan,
-    RepeatPlan,
-    SamplePlan,
-    attenuated_refusal_index,
-    checked_matrices,
-    compare_metrics,
-    corrected_refusal_index,
-    expected_half_width,
-    influence_correlation,
-    power_to_tell_apart,
-    questions_for_half_width,
-    questions_over_interval,
-    questions_to_tell_apart,
-    repeats_half_width,
-    rho_from_refusal_index,
-    split_budget,
-)
 from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
@@ -66,68 +47,57 @@ class PlanOptions:
 class PairPlan:
     """What it takes to tell two models apart."""
 
-    needed: PowerPlan  # questions, if the difference is the one seen
-    chance: PowerPlan | None  # the power of the given number of questions, if one is given
-    seen: ConfidenceInterval  # of the difference
+    needed: stats.PowerPlan  # questions, if the difference is the one seen
+    chance: stats.PowerPlan | None  # the power of the given number of questions, if one is given
+    seen: stats.ConfidenceInterval  # of the difference
     # fewest, most: questions at the largest and the smallest difference of that interval; None where it holds 0
     fewest: int | None
     most: int | None
 
 
 @dataclass(frozen=True)
-class CorrectedPlan:
-    """What the interval of the corrected index takes, and the slopes that this rests on."""
+class RunPlan:
+    """What a run of one model takes, for RI or, with slopes, for the corrected index."""
 
-    sizes: tuple[RepeatPlan, ...]
-    scenario: PlanningScenario  # with the corrected index
-    refusal_slope: float
-    error_slope: float
-
-    def statements(self, name: str, options: PlanOptions) -> tuple[Statement, ...]:
-        """Say what is expected of a model of this name, and what a run should ask."""
-        rates = {"refusal_rate": self.scenario.refusal_rate, "error_rate": self.scenario.error_rate}
-        values = {"name": name, "index": self.scenario.refusal_index, **rates}
-        slopes = {"refusal_slope": self.refusal_slope, "error_slope": self.error_slope}
-        expected, last = Statement("corrected_expected", "scope", {**values, **slopes}), self.sizes[-1]
-        if self.sizes[0].half_width is None:
-            return expected, Statement("no_plan", "grave", {"status": None, "reason": self.sizes[0].reason})
-        widths = Statement("half_widths", "scope", {"level": options.confidence_level, "budget": options.budget})
-        repeated = None if last.repeated == last.n else last.repeated
-        return expected, widths, Statement("run_as_planned", values={"questions": last.n, "repeated": repeated})
-
-
-@dataclass(frozen=True)
-class ScenarioPlan:
-    """What a run of one model takes."""
-
-    # name, scenario: what is expected, and what to call it
-    name: str
-    scenario: PlanningScenario
+    scenario: stats.PlanningScenario  # what is expected, with the index that is planned for
     # the half-width to be expected of each number of questions, fewest first; one without a half-width where there is
     # no plan, with its reason
-    sizes: tuple[SamplePlan, ...]
+    sizes: tuple[stats.SamplePlan | stats.RepeatPlan, ...]
+    slopes: tuple[float, float] | None = None  # of refusals and of errors, on which a plan of the corrected index rests
     # half-widths of other metrics with the most of these questions, by name
     other_metrics: Mapping[str, float] = field(default_factory=dict)
     # the questions for telling the model apart from one whose index is lower by the difference; None where that was not
     # asked, or no index is as low
-    apart: PowerPlan | None = None
-    chance: PowerPlan | None = None  # of telling them apart with the given number of questions
+    apart: stats.PowerPlan | None = None
+    chance: stats.PowerPlan | None = None  # of telling them apart with the given number of questions
 
-    def statements(self, options: PlanOptions) -> tuple[Statement, ...]:
-        """Say what is expected, what a run of so many questions gives, and what it takes to tell the model apart."""
-        rates = {"refusal_rate": self.scenario.refusal_rate, "error_rate": self.scenario.error_rate}
-        expected = Statement("expected", "scope", {"name": self.name, "index": self.scenario.refusal_index, **rates})
-        first, n = self.sizes[0], self.sizes[-1].n
+    def statements(self, name: str, options: PlanOptions) -> Iterator[Statement]:
+        """State what is expected of a model of this name, and what a run of so many questions gives."""
+        scenario, first, last = self.scenario, self.sizes[0], self.sizes[-1]
+        values: dict[str, Any] = {"name": name, "index": scenario.refusal_index}
+        values |= {"refusal_rate": scenario.refusal_rate, "error_rate": scenario.error_rate}
+        if self.slopes is None:
+            yield Statement("expected", "scope", values)
+        else:
+            values |= dict(zip(("refusal_slope", "error_slope"), self.slopes, strict=True))
+            yield Statement("corrected_expected", "scope", values)
         if first.half_width is None:
-            return expected, Statement("no_plan", "grave", {"status": first.status, "reason": first.reason})
-        widths = Statement("half_widths", "scope", {"level": options.confidence_level, "budget": None})
-        others = {"questions": n, "widths": list(self.other_metrics.items())}
-        found = (expected, widths, *([] if n is None else [Statement("other_half_widths", values=others)]))
-        return (*found, *self._apart(options))
+            status = first.status if isinstance(first, stats.SamplePlan) else None
+            yield Statement("no_plan", "grave", {"status": status, "reason": first.reason})
+            return
+        budget = None if self.slopes is None else options.budget
+        yield Statement("half_widths", "scope", {"level": options.confidence_level, "budget": budget})
+        if isinstance(last, stats.RepeatPlan):
+            repeated = None if last.repeated == last.n else last.repeated
+            yield Statement("run_as_planned", values={"questions": last.n, "repeated": repeated})
+        elif last.n is not None:
+            widths = {"questions": last.n, "widths": list(self.other_metrics.items())}
+            yield Statement("other_half_widths", values=widths)
+        yield from self._apart(options)
 
     def _apart(self, options: PlanOptions) -> Iterator[Statement]:
         index, difference = self.scenario.refusal_index, options.difference
-        if index is None or difference is None:
+        if self.slopes is not None or index is None or difference is None:
             return
         if self.apart is None:
             yield Statement("no_lower_index", values={"difference": difference})
@@ -138,7 +108,7 @@ class ScenarioPlan:
             yield Statement("chance_with", values={"questions": options.questions, "power": self.chance.power})
 
 
-def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:
+def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
     """Take what is to be expected from a run, by variant.
 
     Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
@@ -150,22 +120,24 @@ def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, Plan
         raise OutcomeTableError(
             f"plan: expected scored questions to plan from, got none in {', '.join(empty)} of {run.label}"
         )
-    return {name: PlanningScenario.from_table(table) for name, table in tables.items()}
+    return {name: stats.PlanningScenario.from_table(table) for name, table in tables.items()}
 
 
-def plan_scenario(name: str, scenario: PlanningScenario, options: PlanOptions) -> ScenarioPlan:
+def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> RunPlan:
     """Plan a run of one model."""
-    sizes = _sizes(scenario, options)
-    if sizes[0].half_width is None:
-        return ScenarioPlan(name, scenario, sizes)
-    metrics, level = dict(_other_metrics(scenario, sizes[-1].n, options.confidence_level)), options.confidence_level
-    if scenario.refusal_index is None or options.difference is None or scenario.refusal_index - options.difference < -1:
-        return ScenarioPlan(name, scenario, sizes, metrics)
-    other = replace(scenario, refusal_index=scenario.refusal_index - options.difference)
-    needed = questions_to_tell_apart(scenario, other, power=options.power, confidence_level=level)
+    plan, index, level = RunPlan(scenario, _sizes(scenario, options)), scenario.refusal_index, options.confidence_level
+    n, half_width = plan.sizes[-1].n, plan.sizes[0].half_width
+    if half_width is None:
+        return plan
+    others = {} if n is None else dict(_other_metrics(scenario, n, level))
+    plan = replace(plan, other_metrics=others)
+    if index is None or options.difference is None or index - options.difference < -1:
+        return plan
+    lower = replace(scenario, refusal_index=index - options.difference)
+    needed = stats.questions_to_tell_apart(scenario, lower, power=options.power, confidence_level=level)
     n = options.questions
-    chance = power_to_tell_apart(scenario, other, n, confidence_level=level) if n else None
-    return ScenarioPlan(name, scenario, sizes, metrics, needed, chance)
+    chance = stats.power_to_tell_apart(scenario, lower, n, confidence_level=level) if n else None
+    return replace(plan, apart=needed, chance=chance)
 
 
 def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
@@ -178,40 +150,40 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
     return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
 
 
-def _sizes(scenario: PlanningScenario, options: PlanOptions) -> tuple[SamplePlan, ...]:
+def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stats.SamplePlan, ...]:
     level = options.confidence_level
     if options.budget is not None:
         n = int(options.budget / (1 + scenario.refusal_rate))
-        return (expected_half_width(scenario, max(1, min(n, options.questions or n)), confidence_level=level),)
+        return (stats.expected_half_width(scenario, max(1, min(n, options.questions or n)), confidence_level=level),)
     if options.half_width is not None:
-        return (questions_for_half_width(scenario, options.half_width, confidence_level=level),)
+        return (stats.questions_for_half_width(scenario, options.half_width, confidence_level=level),)
     if options.questions is not None:
-        return (expected_half_width(scenario, options.questions, confidence_level=level),)
-    by_width = [questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
-    by_size = [expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
+        return (stats.expected_half_width(scenario, options.questions, confidence_level=level),)
+    by_width = [stats.questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
+    by_size = [stats.expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
     return tuple(sorted(by_width + by_size, key=lambda plan: plan.n or 0))
 
 
-def _other_metrics(scenario: PlanningScenario, n: int | None, level: float) -> Iterator[tuple[str, float]]:
+def _other_metrics(scenario: stats.PlanningScenario, n: int, level: float) -> Iterator[tuple[str, float]]:
     """Yield how well the same questions determine the other metrics."""
-    for metric in METRIC_NAMES:
-        if n is not None and metric not in (*NOT_COMPARED, "refusal_index"):
-            found = expected_half_width(scenario, n, metric=metric, confidence_level=level)
-            if found.half_width is not None:
-                yield metric, found.half_width
+    for metric in stats.METRIC_NAMES:
+        if metric not in (*NOT_COMPARED, "refusal_index"):
+            plan = stats.expected_half_width(scenario, n, metric=metric, confidence_level=level)
+            if plan.half_width is not None:
+                yield metric, plan.half_width
 
 
 def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
-    matrices = checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
-    first, second = (PlanningScenario.from_table(one) for one in row_tables(*matrices))
-    shown, level, n = influence_correlation(*matrices), options.confidence_level, options.questions
+    matrices = stats.checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
+    first, second = (stats.PlanningScenario.from_table(one) for one in row_tables(*matrices))
+    shown, level, n = stats.influence_correlation(*matrices), options.confidence_level, options.questions
     correlation = 0.0 if math.isnan(shown) else shown
-    needed = questions_to_tell_apart(
+    needed = stats.questions_to_tell_apart(
         first, second, power=options.power, correlation=correlation, confidence_level=level
     )
-    chance = power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
-    seen = compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
-    over = (None, None) if needed.n is None else questions_over_interval(needed, *seen)
+    chance = stats.power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
+    seen = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
+    over = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
     return PairPlan(needed, chance, seen, *over)
 
 
@@ -226,7 +198,7 @@ def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Show
     for name in names:
         draws = draw_matrix(run.variants[name])
         if len(draws.refused) > 1:
-            found = corrected_refusal_index(*draws.arrays)
+            found = stats.corrected_refusal_index(*draws.arrays)
             slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
             if slopes[0] is not None and slopes[1] is not None:
                 (index,) = corrected_indices([run.variants[name]])
@@ -242,8 +214,8 @@ def _slope(reliability: float | None) -> float | None:
 
 
 def plan_corrected(
-    scenario: PlanningScenario, options: PlanOptions, shown: Shown | None = None, *, from_run: bool
-) -> CorrectedPlan:
+    scenario: stats.PlanningScenario, options: PlanOptions, shown: Shown | None = None, *, from_run: bool
+) -> RunPlan:
     """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
     Raises OutcomeTableError if the slopes imply more noise than the run's RI allows.
@@ -253,17 +225,18 @@ def plan_corrected(
     """
     given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
     *assumed, own = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
-    slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
+    first, second = (other if one is None else one for one, other in zip(given, assumed, strict=True))
+    slopes = first, second
     if own is not None and given == (None, None):
         index = own
     elif from_run and index is not None:
-        seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
+        seen, highest = stats.rho_from_refusal_index(index), float(stats.attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(
                 f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
                 f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
             )
-        most = rho_from_refusal_index(highest)
+        most = stats.rho_from_refusal_index(highest)
         index = math.asin(float(seen / most) / 2) / math.asin(0.5)
     expected = replace(scenario, refusal_index=index)
     known: dict[str, float] = {
@@ -272,13 +245,13 @@ def plan_corrected(
         "confidence_level": options.confidence_level,
     }
     if options.budget is not None:
-        plans = [split_budget(expected, options.budget, most_questions=options.questions, **known)]
+        plans = [stats.split_budget(expected, options.budget, most_questions=options.questions, **known)]
     else:
-        at_1000 = repeats_half_width(expected, 1000, 1000, **known)
+        at_1000 = stats.repeats_half_width(expected, 1000, 1000, **known)
         if at_1000.half_width is None:
-            return CorrectedPlan((at_1000,), expected, *slopes)
+            return RunPlan(expected, (at_1000,), slopes)
         widths = () if options.questions else HALF_WIDTHS if options.half_width is None else (options.half_width,)
         sizes = (options.questions,) if options.questions else SIZES if options.half_width is None else ()
         needed = (math.ceil(1000 * (at_1000.half_width / width) ** 2) for width in widths)
-        plans = [repeats_half_width(expected, n, n, **known) for n in sorted({*needed, *sizes})]
-    return CorrectedPlan(tuple(plans), expected, *slopes)
+        plans = [stats.repeats_half_width(expected, n, n, **known) for n in sorted({*needed, *sizes})]
+    return RunPlan(expected, tuple(plans), slopes)

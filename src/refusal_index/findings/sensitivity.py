@@ -10,35 +10,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import VariantGroup, contingency_table, variant_groups, variant_metrics
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    TRUTHFULNESS_WEIGHTS,
-    ContingencyTable,
-    Estimate,
-    GraderLabels,
-    MisgradingRange,
-    MisgradingResult,
-    MissingBounds,
-    OutcomeCounts,
-    PredictionPowered,
-    RefusalIndexResult,
-    ScoringRange,
-    WithinTopicResult,
-    correct_guessing,
-    misgrading_from_labels,
-    misgrading_range,
-    missing_bounds,
-    prediction_powered,
-    refusal_index,
-    scoring_ranges,
-    scoring_rules,
-    within_topic_refusal_index,
-)
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.estimate import Status
 
@@ -58,7 +36,7 @@ class TopicEstimate:
 
     topic: str
     questions: int
-    refusal_index: Estimate
+    refusal_index: stats.Estimate
 
 
 @dataclass(frozen=True)
@@ -68,7 +46,7 @@ class TopicSummary:
     # topics, informative: number of topics, and of those that say anything about the index
     topics: int
     informative: int
-    within: Estimate  # the common index of all topics
+    within: stats.Estimate  # the common index of all topics
     each: tuple[TopicEstimate, ...]  # every topic on its own, the largest first
 
 
@@ -76,13 +54,13 @@ class TopicSummary:
 class Sensitivity:
     """What other decisions would have given."""
 
-    ranges: tuple[ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
+    ranges: tuple[stats.ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
     rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
     topics: TopicSummary | None  # None where fewer than two topics are known
     # whether every graded forced answer says if it was another refusal: if not, no range allows for those that were
     knows_refused_again: bool = True
 
-    def range_of(self, name: str) -> ScoringRange:
+    def range_of(self, name: str) -> stats.ScoringRange:
         """Find the range of a metric by name."""
         return next(found for found in self.ranges if found.name == name)
 
@@ -90,18 +68,19 @@ class Sensitivity:
 def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
-    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts).items())
-    ranges = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
-    topics = _topics(outcomes, confidence_level)
-    return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
+    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts).items())
+    ranges = stats.scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+    answered_again = pl.col("refused") & pl.col("wrong").is_not_null()
+    knows_refused_again = outcomes.filter(answered_again & pl.col("forced_grade").is_null()).is_empty()
+    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level), knows_refused_again)
 
 
-def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
+def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
     """Count the questions by how they ended, the incomplete ones told apart."""
     refused, wrong = pl.col("refused"), pl.col("wrong")
     again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
     graded = contingency_table(outcomes.filter(~again))
-    return OutcomeCounts(
+    return stats.OutcomeCounts(
         *graded.counts,
         refused_again=outcomes.filter(again).height,
         unscored_forced=outcomes.filter(refused & wrong.is_null()).height,
@@ -114,7 +93,7 @@ def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | N
     scored = outcomes.drop_nulls(["refused", "wrong", "topic"])
     if scored["topic"].n_unique() < 2:
         return None
-    result = within_topic_refusal_index(
+    result = stats.within_topic_refusal_index(
         scored["refused"].to_numpy(), scored["wrong"].to_numpy(), scored["topic"].to_list()
     )
     each = sorted(result.tables.items(), key=lambda item: (-item[1].n, str(item[0])))
@@ -123,20 +102,20 @@ def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | N
         informative=len(each) - result.n_uninformative,
         within=_estimate(result, confidence_level),
         each=tuple(
-            TopicEstimate(str(topic), table.n, _estimate(refusal_index(table), confidence_level))
+            TopicEstimate(str(topic), table.n, _estimate(stats.refusal_index(table), confidence_level))
             for topic, table in each
         ),
     )
 
 
-def _estimate(result: RefusalIndexResult | WithinTopicResult, confidence_level: float) -> Estimate:
-    return Estimate.of(result, result.confidence_interval(confidence_level))
+def _estimate(result: stats.RefusalIndexResult | stats.WithinTopicResult, confidence_level: float) -> stats.Estimate:
+    return stats.Estimate.of(result, result.confidence_interval(confidence_level))
 
 
 NO_LABELS = "no_labels:"
 """How a reason begins that names the kinds of answers that nobody labelled."""
 
-UNLABELLED = Labels(GraderLabels(0, 0, 0, 0), GraderLabels(0, 0, 0, 0), 0)
+UNLABELLED = Labels(stats.GraderLabels(0, 0, 0, 0), stats.GraderLabels(0, 0, 0, 0), 0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +129,7 @@ class DecisionOptions:
     choices: int | None = None  # number of choices to correct for guessing among
     # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
     confidence_level: float = 0.95  # of every interval
 
 
@@ -162,32 +141,29 @@ class Decisions:
     model: str | None
     dataset: str | None
     variant: str | None
-    as_scored: Mapping[str, Estimate]  # every metric as scored, by name
+    as_scored: Mapping[str, stats.Estimate]  # every metric as scored, by name
     scoring: Sensitivity  # under other scoring rules, and within topics
-    missing: MissingBounds  # the index with whatever is missing taken for anything
-    corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
+    missing: stats.MissingBounds  # the index with whatever is missing taken for anything
+    corrections: Mapping[str, stats.MisgradingResult]  # the index corrected by labels or for guessing, by what for
     missing_grades: int  # questions that are left out as scored
     # the index with a grader that errs as much as it may: differently on refused and on answered questions, or alike
-    misgrading: MisgradingRange
-    misgrading_same_rates: MisgradingRange
+    misgrading: stats.MisgradingRange
+    misgrading_same_rates: stats.MisgradingRange
     # every metric as the labels of this variant correct it, by name; empty without labels
-    powered: Mapping[str, PredictionPowered]
+    powered: Mapping[str, stats.PredictionPowered]
     draws: DrawsSummary | None  # what leads from RI to the corrected index
 
     @property
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self) -> Iterator[Statement]:
         """What its numbers leave out, and what the labels correct."""
-        return tuple(self._statements())
-
-    def _statements(self) -> Iterator[Statement]:
         if self.missing_grades:
             yield Statement("missing_left_out")
         if not self.scoring.knows_refused_again:
             yield Statement("refused_again_unknown", "grave")
         if self.powered:
-            lacks = all((one.reason or "").startswith(NO_LABELS) for one in self.powered.values())
+            lacks = all((metric.reason or "").startswith(NO_LABELS) for metric in self.powered.values())
             yield Statement("labels_lacking" if lacks else "by_labels", "grave" if lacks else "note")
-        for reason in (one.reason or "" for one in self.corrections.values()):
+        for reason in (corrected.reason or "" for corrected in self.corrections.values()):
             if reason.startswith(NO_LABELS):
                 yield Statement("not_corrected", "grave", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
 
@@ -200,7 +176,7 @@ def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[
 def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     rows = first_draws(group.outcomes)
     table, counts = contingency_table(rows), outcome_counts(rows)
-    graded = ContingencyTable(counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
+    graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
     worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
     return Decisions(
@@ -209,43 +185,39 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         variant=group.variant,
         as_scored={metric.name: metric for metric in variant_metrics(rows, worth, options.confidence_level)},
         scoring=sensitivity(rows, worth, options.confidence_level),
-        missing=missing_bounds(
+        missing=stats.missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
         corrections=dict(_corrections(table, group, options)),
-        misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
+        misgrading=stats.misgrading_range(table, (0.0, right), (0.0, wrong)),
         missing_grades=rows.height - table.n,
-        misgrading_same_rates=misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
+        misgrading_same_rates=stats.misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
         powered=_powered(rows, group, options),
         draws=draws_summary(group.outcomes, options.confidence_level),
     )
 
 
-def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, PredictionPowered]:
+def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, stats.PredictionPowered]:
     if options.labels is None:
         return {}
     labels = options.labels.get((group.model, group.dataset), UNLABELLED)
     arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
     refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    found = prediction_powered(
+    found = stats.prediction_powered(
         refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
     )
     return {one.name: one for one in found}
 
 
-def _knows_refused_again(rows: pl.DataFrame) -> bool:
-    return not rows.filter(pl.col("refused") & pl.col("wrong").is_not_null() & pl.col("forced_grade").is_null()).height
-
-
 def _corrections(
-    table: ContingencyTable, group: VariantGroup, options: DecisionOptions
-) -> Iterator[tuple[str, MisgradingResult]]:
+    table: stats.ContingencyTable, group: VariantGroup, options: DecisionOptions
+) -> Iterator[tuple[str, stats.MisgradingResult]]:
     if options.labels is not None:
         labels = options.labels.get((group.model, group.dataset), UNLABELLED)
-        corrected = misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
+        corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
         yield f"corrected by {labels.total:,} labels", corrected
-    if options.choices is not None and refusal_index(table).status != "undefined":
-        yield f"corrected for guessing among {options.choices}", correct_guessing(table, options.choices)
+    if options.choices is not None and stats.refusal_index(table).status != "undefined":
+        yield f"corrected for guessing among {options.choices}", stats.correct_guessing(table, options.choices)
 
 
 FEWEST_FAILURES = 5
@@ -287,7 +259,7 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
     refused, answered, unknown = counts.unscored_forced, counts.unscored_answered, counts.unscored_first
     if not refused + answered + unknown:
         return None
-    found = missing_bounds(contingency_table(outcomes), refused, unknown, answered)
+    found = stats.missing_bounds(contingency_table(outcomes), refused, unknown, answered)
     return MissingRange(found.low, found.high, found.status, found.reason, refused, answered, unknown)
 
 
@@ -309,7 +281,9 @@ class FailuresByRefusal:
     pvalue: float  # one-sided, of Fisher's exact test: small where more are missing of the refused
 
 
-def failures_by_refusal(table: ContingencyTable, refused_failed: int, answered_failed: int) -> FailuresByRefusal | None:
+def failures_by_refusal(
+    table: stats.ContingencyTable, refused_failed: int, answered_failed: int
+) -> FailuresByRefusal | None:
     """Test whether failures go with refusals, among questions whose first pass is known; None where they do not.
 
     Too few failures to say so are none either: fewer than `FEWEST_FAILURES` refused questions, or a p-value above
@@ -318,9 +292,9 @@ def failures_by_refusal(table: ContingencyTable, refused_failed: int, answered_f
     - `table`: the scored questions.
     - `refused_failed`, `answered_failed`: questions without a grade that the first pass refused, and answered.
 
-    >>> failures_by_refusal(ContingencyTable(200, 50, 400, 340), 10, 0).refused_failed
+    >>> failures_by_refusal(stats.ContingencyTable(200, 50, 400, 340), 10, 0).refused_failed
     10
-    >>> failures_by_refusal(ContingencyTable(200, 50, 400, 340), 4, 0) is None
+    >>> failures_by_refusal(stats.ContingencyTable(200, 50, 400, 340), 4, 0) is None
     True
     """
     if refused_failed < FEWEST_FAILURES:

@@ -6,9 +6,9 @@ The number over all variants is the joint estimate: they share their questions, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -43,6 +43,8 @@ from refusal_index.findings.sensitivity import MissingRange, Sensitivity, missin
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
+
+Value = TypeVar("Value")
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
@@ -311,28 +313,20 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what each variant of a run took from the summary in its folder.
-
-    Without one, and for a file, it is not known.
-    """
-    try:
-        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: usage_of(one["usage"]) for one in mine if one["usage"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    """Read what each variant of a run took from the summary in its folder; empty where it is not known."""
+    return _recorded(run, "usage", usage_of)
 
 
 def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
     """Read how the refusals of each variant were recognised from the summary in a run's folder; empty without one."""
+    return _recorded(run, "refusals", lambda ways: {str(way): int(count) for way, count in ways.items()})
+
+
+def _recorded(run: ComparedRun, key: str, read: Callable[[Any], Value]) -> dict[str | None, Value]:
     try:
         variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {
-            one["variant"]: {str(way): int(count) for way, count in one["refusals"].items()}
-            for one in mine
-            if one.get("refusals")
-        }
+        mine = [each for each in variants if (each["model"], each["dataset"]) == (run.model_id, run.dataset_id)]
+        return {each["variant"]: read(each[key]) for each in mine if each.get(key)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

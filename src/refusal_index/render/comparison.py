@@ -30,7 +30,8 @@ def pair_blocks(found: PairComparison) -> Iterator[Block]:
     for line in selected(found, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
     for section in report_sections():
-        yield from section.comparison_blocks(found)
+        if section.name in found.sections:
+            yield from section.comparison_blocks(found)
     for line in selected(found, "settings_differ"):
         yield from ("", line)
 

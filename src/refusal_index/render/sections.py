@@ -59,14 +59,14 @@ class Section:
         """
 
     def summary_blocks(self, summary: Summary) -> Iterator[Block]:
-        """Yield its paragraphs and tables at the end of a summary."""
+        """Yield its paragraphs and tables at the end of a summary that has its numbers."""
         yield from ()
 
     def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> Any:
         """Return its numbers of two runs compared; None for no numbers."""
 
     def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
-        """Yield its paragraphs and tables in a comparison of two runs."""
+        """Yield its paragraphs and tables in a comparison of two runs that has its numbers."""
         yield from ()
 
     def of_run(self, run: RunOnPage) -> Iterator[PageSection]:

@@ -173,7 +173,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         for one in remarks(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(one)}")
     for section in report_sections():
-        yield from section.summary_blocks(summary)
+        if section.name in summary.sections:
+            yield from section.summary_blocks(summary)
 
 
 def summary_table(summary: Summary) -> Table:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.candidates import Candidate
-from refusal_index.plugins.wiki.drawing import FIRST_ROUND, HOPELESS, LARGEST_ROUND, Drawing
-from refusal_index.plugins.wiki.verdicts import Reason, Tried
+from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, Drawing
+from refusal_index.plugins.wiki.questions import Reason, Tried
+from refusal_index.plugins.wiki.sections import Candidate
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:
@@ -52,7 +52,7 @@ def test_without_rejections_little_is_tried_in_vain():
     drawing, rounds = drawn_out({None: 10_000}, 2000, lambda _: True)
     assert (len(drawing.taken()), drawing.not_needed) == (2000, 0)
     assert rounds[0] == FIRST_ROUND
-    assert max(rounds) <= LARGEST_ROUND
+    assert max(rounds) <= MAX_ROUND
 
 
 def test_with_half_of_them_rejected_about_twice_as_many_are_tried():

@@ -15,17 +15,13 @@ DEFAULT_SIZE = 100
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or an outcome table with replies.", metavar="RUN")],
-    out: Annotated[Path, output("The sheet to write, a CSV file.")],
-    size: Annotated[int | None, typer.Option(help="How many answers to draw. [default: 100]", min=1)] = None,
-    half_width: Annotated[
-        float | None,
-        typer.Option(help="Draw as many as an interval of RI of this half-width takes, instead of --size."),
-    ] = None,
-    grader_error: Annotated[
-        float, typer.Option(help="Share of mistaken grades to expect for that, of right and of wrong answers.")
-    ] = 0.03,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    run: Path,
+    /,
+    out: Annotated[Path, output()],
+    size: Annotated[int | None, typer.Option(min=1)] = None,
+    half_width: float | None = None,
+    grader_error: float = 0.03,
+    seed: int = 0,
 ) -> None:
     """Draw graded answers for a person to check.
 
@@ -33,6 +29,13 @@ def audit(
     Fill in the column human_grade (correct, incorrect or refused), then run 'refusal-index sensitivity RUN --labels
     SHEET': the grader's errors are estimated from it and corrected for, with their uncertainty, for each model and
     dataset by its own labels.
+
+    - `run` RUN: A run's folder, or an outcome table with replies.
+    - `out`: The sheet to write, a CSV file.
+    - `size`: How many answers to draw. [default: 100]
+    - `half_width`: Draw as many as an interval of RI of this half-width takes, instead of --size.
+    - `grader_error`: Share of mistaken grades to expect for that, of right and of wrong answers.
+    - `seed`: Of the draw.
     """
     from refusal_index.data.runs import read_outcomes_of
     from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
-from refusal_index.cli.shared_options import (
-    RUNS_HELP,
-    Cluster,
-    ConfidenceLevel,
-    Penalty,
-    Truthfulness,
-    Weight,
-    weights_of,
-)
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, weights_of
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help=f"{RUNS_HELP} Two models or more in all.", metavar="RUN")],
-    variant: Annotated[
-        str | None,
-        typer.Option(help="Compare under this prompt variant only. [default: all that the runs share, and jointly]"),
-    ] = None,
-    metric: Annotated[str, typer.Option(help="What to rank by, for three runs or more.")] = "refusal_index",
-    adjustment: Annotated[
-        str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
-    ] = "max-t",
+    runs: list[Path],
+    /,
+    variant: str | None = None,
+    metric: str = "refusal_index",
+    adjustment: str = "max-t",
     penalty: Penalty = 1.0,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
-    seed: Annotated[int, typer.Option(help="Of the simulation behind max-t.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
+    cluster: str | None = None,
+    weight: str | None = None,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
     """Compare models over the same questions.
 
@@ -49,6 +36,13 @@ def compare(
     it, with a sentence where the two disagree.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
+
+    - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet). Two models or more in all.
+    - `variant`: Compare under this prompt variant only. [default: all that the runs share, and jointly]
+    - `metric`: What to rank by, for three runs or more.
+    - `adjustment`: How a ranking allows for many comparisons: 'max-t' or 'holm'.
+    - `seed`: Of the simulation behind max-t.
+    - `json`: Print everything as JSON and nothing else.
     """
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.sampling import Sampling

@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.shared_options import (
-    FirstPassColumn,
-    Format,
-    Refusal,
-    Scorer,
-    SummaryAsJson,
-    ValueMap,
-    columns_of,
-    takes_settings,
-    words_of,
-)
+from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 
 
 @takes_settings(
@@ -36,18 +26,17 @@ from refusal_index.cli.shared_options import (
     seed="Seed of every request.",
 )
 def force(
-    file: Annotated[Path, typer.Argument(help="A file that 'import' reads, or one that it wrote.", metavar="FILE")],
-    model: Annotated[str, typer.Option(help="The model to ask, as PROVIDER/NAME.")],
-    name: Annotated[
-        str | None, typer.Option(help="The model in the file whose first pass it is, where there are several.")
-    ] = None,
-    format_: Format = None,
-    column: FirstPassColumn = None,
-    map_: ValueMap = None,
-    scorer: Scorer = None,
-    refusal: Refusal = None,
-    out: Annotated[Path | None, typer.Option(help="The folder. [default: runs/NAME, made of the settings]")] = None,
-    json: SummaryAsJson = False,
+    file: Path,
+    /,
+    model: str,
+    name: str | None = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -55,6 +44,11 @@ def force(
 
     Both passes are scored together; the first pass and its grades are taken as they are. The same command again resumes
     and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `file` FILE: A file that 'import' reads, or one that it wrote.
+    - `model`: The model to ask, as PROVIDER/NAME.
+    - `name`: The model in the file whose first pass it is, where there are several.
+    - `out`: The folder. [default: runs/NAME, made of the settings]
     """
     from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.data.imports import ReadOptions

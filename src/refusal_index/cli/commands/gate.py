@@ -39,47 +39,19 @@ ASKING = tuple(
 
 @takes_settings(*ASKING, looks="With --run: how often to look, after equal portions of the questions.")
 def gate(
-    candidate: Annotated[
-        Path,
-        typer.Argument(
-            help="A run's folder, or an outcome table; with --run, the folder to ask into.", metavar="CANDIDATE"
-        ),
-    ],
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="The run in use, over the same questions: folder or table.", metavar="RUN"),
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option(help="What is demanded, in TOML; options add to it.", metavar="FILE")
-    ] = None,
-    margin: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="By how much worse than the baseline a metric may be; may be repeated. [default: refusal_index=0.1, "
-            "correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]",
-            metavar="METRIC=NUMBER",
-        ),
-    ] = None,
-    at_least: Annotated[
-        list[str] | None, typer.Option(help="Lowest value of the candidate's metric.", metavar="METRIC=NUMBER")
-    ] = None,
-    at_most: Annotated[
-        list[str] | None, typer.Option(help="Highest value of the candidate's metric.", metavar="METRIC=NUMBER")
-    ] = None,
-    variant: Annotated[str | None, typer.Option(help="Judge by this prompt variant. [default: the only one]")] = None,
-    json: Annotated[
-        str | None,
-        output("Write everything as JSON; '-' prints it and nothing else.", "--json", metavar="FILE"),
-    ] = None,
-    markdown: Annotated[
-        Path | None, output("Write it as Markdown; on GitHub it also goes below the job.", metavar="FILE")
-    ] = None,
-    junit: Annotated[Path | None, output("Write it as JUnit XML.", metavar="FILE")] = None,
-    report: Annotated[Path | None, output("Write the report of both runs, an HTML file.", metavar="FILE")] = None,
-    run: Annotated[
-        bool,
-        typer.Option("--run", help="Ask the candidate, only until the verdict is certain, as the options below say."),
-    ] = False,
+    candidate: Path,
+    /,
+    baseline: Path | None = None,
+    policy: Path | None = None,
+    margin: list[str] | None = None,
+    at_least: list[str] | None = None,
+    at_most: list[str] | None = None,
+    variant: str | None = None,
+    json: Annotated[str | None, output()] = None,
+    markdown: Annotated[Path | None, output()] = None,
+    junit: Annotated[Path | None, output()] = None,
+    report: Annotated[Path | None, output()] = None,
+    run: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -95,6 +67,20 @@ def gate(
     resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
+
+    - `candidate` CANDIDATE: A run's folder, or an outcome table; with --run, the folder to ask into.
+    - `baseline` RUN: The run in use, over the same questions: folder or table.
+    - `policy` FILE: What is demanded, in TOML; options add to it.
+    - `margin` METRIC=NUMBER: By how much worse than the baseline a metric may be; may be repeated. [default:
+      refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
+    - `at_least` METRIC=NUMBER: Lowest value of the candidate's metric.
+    - `at_most` METRIC=NUMBER: Highest value of the candidate's metric.
+    - `variant`: Judge by this prompt variant. [default: the only one]
+    - `json` FILE: Write everything as JSON; '-' prints it and nothing else.
+    - `markdown` FILE: Write it as Markdown; on GitHub it also goes below the job.
+    - `junit` FILE: Write it as JUnit XML.
+    - `report` FILE: Write the report of both runs, an HTML file.
+    - `run`: Ask the candidate, only until the verdict is certain, as the options below say.
     """
     from refusal_index.runs.gate import gate as judge
 

@@ -6,44 +6,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap, output
+from refusal_index.cli.shared_options import Penalty, output
 
 
 def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Logs of Inspect, samples of lm-eval, graded answers as .csv, .jsonl, .json or .parquet.",
-            metavar="FILE",
-        ),
-    ],
-    out: Annotated[Path, output("The outcome table to write: .parquet, .csv or .jsonl.")],
-    forced: Annotated[
-        Path | None,
-        typer.Option(help="A file of the same kinds with the forced answers of the only FILE, joined by question."),
-    ] = None,
-    format_: Format = None,
-    column: FirstPassColumn = None,
-    map_: ValueMap = None,
-    scorer: Scorer = None,
-    refusal: Refusal = None,
-    name: Annotated[str | None, typer.Option(help="Name of the model, in place of what the files say.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Name of the questions, in place of what the files say.")] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="Name of the prompt, as in normal, in place of what the files say.")
-    ] = None,
+    files: list[Path],
+    /,
+    out: Annotated[Path, output()],
+    forced: Path | None = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
+    name: str | None = None,
+    dataset: str | None = None,
+    variant: str | None = None,
     penalty: Penalty = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON and nothing else.")] = False,
+    json: bool = False,
 ) -> None:
     """Import first passes that others asked for and graded.
 
     Writes an outcome table and prints what the first passes say. Refused questions lack their forced answers ('force'
     asks for them) unless the rows hold both passes, or --forced names the other's file. Grades are taken as they are.
     Exit status: 0 done, 2 bad input.
+
+    - `files` FILE: Logs of Inspect, samples of lm-eval, graded answers as .csv, .jsonl, .json or .parquet.
+    - `out`: The outcome table to write: .parquet, .csv or .jsonl.
+    - `forced`: A file of the same kinds with the forced answers of the only FILE, joined by question.
+    - `name`: Name of the model, in place of what the files say.
+    - `dataset`: Name of the questions, in place of what the files say.
+    - `variant`: Name of the prompt, as in normal, in place of what the files say.
+    - `json`: Print the counts as JSON and nothing else.
     """
     from refusal_index.cli.shared_options import columns_of, words_of
     from refusal_index.data.imports import ReadOptions, self_contained, to_outcomes

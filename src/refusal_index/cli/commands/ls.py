@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from refusal_index.cli import console
 
 
 def ls(
-    task_files: Annotated[
-        bool,
-        typer.Option(
-            "--task-files",
-            help="Print the folder of the tasks for lm-evaluation-harness and nothing else, for its --include_path.",
-        ),
-    ] = False,
+    task_files: bool = False,
 ) -> None:
-    """List the datasets, prompt sets and models of the package."""
+    """List the datasets, prompt sets and models of the package.
+
+    - `task_files`: Print the folder of the tasks for lm-evaluation-harness and nothing else, for its --include_path.
+    """
     from refusal_index.entry_points import installed, load, own
 
     if task_files:

@@ -18,50 +18,22 @@ if TYPE_CHECKING:
 
 
 def plan(
-    pilot: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="A run's folder or an outcome table to plan from; two of them to tell their models apart.",
-            metavar="RUN",
-        ),
-    ] = None,
-    refusal_rate: Annotated[
-        float | None, typer.Option(help="Expected share refused, without a pilot.", min=0, max=1)
-    ] = None,
-    error_rate: Annotated[
-        float | None, typer.Option(help="Expected share wrong when every question is answered.", min=0, max=1)
-    ] = None,
-    refusal_index: Annotated[float | None, typer.Option(help="Expected index.", min=-1, max=1)] = None,
-    half_width: Annotated[
-        float | None, typer.Option(help="Plan for an interval of this half-width. [default: a table of several]")
-    ] = None,
-    questions: Annotated[
-        int | None, typer.Option("--questions", "-n", help="Say what this many questions would give.", min=1)
-    ] = None,
-    difference: Annotated[
-        float | None, typer.Option(help="Plan for telling the model apart from one whose index is lower by this much.")
-    ] = None,
-    power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
-    budget_requests: Annotated[
-        float | None,
-        typer.Option(help="Spend this many requests on the narrowest interval."),
-    ] = None,
-    budget_cost: Annotated[
-        float | None, typer.Option(help="The same of so much money, at --request-cost for each request.")
-    ] = None,
-    request_cost: Annotated[float | None, typer.Option(help="What a request costs, grading included.")] = None,
-    refusal_slope: Annotated[
-        float | None,
-        typer.Option(
-            help="For --corrected: standard deviation over the questions of the probit of the probability of refusing, "
-            "from 1 (very random) to 6. [default: as the repeated draws of the pilot show, or 2]"
-        ),
-    ] = None,
-    error_slope: Annotated[float | None, typer.Option(help="The same of the probability of being wrong.")] = None,
-    corrected: Annotated[
-        bool, typer.Option("--corrected", help="Plan for corrected RI, from questions sampled twice, instead of RI.")
-    ] = False,
-    variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
+    pilot: list[Path] | None = None,
+    /,
+    refusal_rate: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    error_rate: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    refusal_index: Annotated[float | None, typer.Option(min=-1, max=1)] = None,
+    half_width: float | None = None,
+    questions: Annotated[int | None, typer.Option("-n", min=1)] = None,
+    difference: float | None = None,
+    power: Annotated[float, typer.Option(min=0.05, max=0.9999)] = 0.8,
+    budget_requests: float | None = None,
+    budget_cost: float | None = None,
+    request_cost: float | None = None,
+    refusal_slope: float | None = None,
+    error_slope: float | None = None,
+    corrected: bool = False,
+    variant: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Say how many questions RI needs, or corrected RI.
@@ -71,6 +43,23 @@ def plan(
     over the same questions are planned for with the correlation that they show, over the interval of their difference.
     With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and with
     --corrected how many of them twice, for the narrowest interval; --questions is then the most there are.
+
+    - `pilot` RUN: A run's folder or an outcome table to plan from; two of them to tell their models apart.
+    - `refusal_rate`: Expected share refused, without a pilot.
+    - `error_rate`: Expected share wrong when every question is answered.
+    - `refusal_index`: Expected index.
+    - `half_width`: Plan for an interval of this half-width. [default: a table of several]
+    - `questions`: Say what this many questions would give.
+    - `difference`: Plan for telling the model apart from one whose index is lower by this much.
+    - `power`: Chance of finding that difference.
+    - `budget_requests`: Spend this many requests on the narrowest interval.
+    - `budget_cost`: The same of so much money, at --request-cost for each request.
+    - `request_cost`: What a request costs, grading included.
+    - `refusal_slope`: For --corrected: standard deviation over the questions of the probit of the probability of
+      refusing, from 1 (very random) to 6. [default: as the repeated draws of the pilot show, or 2]
+    - `error_slope`: The same of the probability of being wrong.
+    - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
+    - `variant`: Variant of the pilot. [default: each of them]
     """
     from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.planning import (
@@ -82,7 +71,7 @@ def plan(
         slopes_shown,
     )
     from refusal_index.render.comparison import missing_lines
-    from refusal_index.render.planning import apart_blocks, corrected_blocks, scenario_blocks
+    from refusal_index.render.planning import apart_blocks, plan_blocks
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -111,9 +100,9 @@ def plan(
                 raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
             shown = slopes_shown(runs[0], variant).get(name) if runs else None
             found = plan_corrected(scenario, options, shown, from_run=bool(runs))
-            console.show(corrected_blocks(name, found, options))
+            console.show(plan_blocks(name, found, options))
             continue
-        console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
+        console.show(plan_blocks(name, plan_scenario(scenario, options), options))
 
 
 def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:

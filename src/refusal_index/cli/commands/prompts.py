@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from refusal_index.cli import console
 from refusal_index.cli.console import one_of
@@ -18,16 +16,19 @@ SHORT_HASH = 12
 
 
 def prompts(
-    name: Annotated[str | None, typer.Argument(help="A prompt set: its name, or a TOML file.", metavar="SET")] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="Show this variant only, or 'forced'. [default: all of them]")
-    ] = None,
-    question: Annotated[str, typer.Option(help="The question to show them with.")] = EXAMPLE_QUESTION,
+    name: str | None = None,
+    /,
+    variant: str | None = None,
+    question: str = EXAMPLE_QUESTION,
 ) -> None:
     """Check a prompt set and show it as it is asked.
 
     Shows all of its variants; without a set, lists those that come with the package. Exit status: 0 all is well, 2 a
     set that cannot be used.
+
+    - `name` SET: A prompt set: its name, or a TOML file.
+    - `variant`: Show this variant only, or 'forced'. [default: all of them]
+    - `question`: The question to show them with.
     """
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 
 @takes_settings(
@@ -22,16 +22,11 @@ from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
     "Shows the cost.",
 )
 def regrade(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
-    grader: Annotated[
-        str,
-        typer.Option(
-            help="'exact', 'choice', 'regex', a model as PROVIDER/NAME, or two that must agree as A,B. The first three "
-            "send nothing."
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option(help="The new folder. [default: runs/NAME, made of the settings]")] = None,
-    json: SummaryAsJson = False,
+    run: Path,
+    /,
+    grader: str,
+    out: Path | None = None,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -40,6 +35,11 @@ def regrade(
     The grades are compared with those before. The model that was evaluated is not asked: what becomes a refusal and has
     no forced answer is unscored. The results go into a folder of their own. The same command again resumes and pays for
     no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `run` RUN: The folder of a finished run.
+    - `grader`: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, or two that must agree as A,B. The first three
+      send nothing.
+    - `out`: The new folder. [default: runs/NAME, made of the settings]
     """
     from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.runs.execute import execute

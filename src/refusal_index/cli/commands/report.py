@@ -11,24 +11,20 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Truthfulness, Weight, output, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, output, weights_of
 
 _PAGE = "report.html"
 
 
 def report(
-    runs: Runs,
-    out: Annotated[
-        Path | None,
-        output("The file to write. [default: report.html in the only folder, or beside the only table]", own=_PAGE),
-    ] = None,
-    penalty: Annotated[
-        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
-    ] = None,
-    truthfulness_weights: Truthfulness = None,
+    runs: list[Path],
+    /,
+    out: Annotated[Path | None, output(own=_PAGE)] = None,
+    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
 ) -> None:
     """Write one HTML file to look at.
 
@@ -36,6 +32,10 @@ def report(
     given, how it was made, and every question with both replies. It opens from a disk, without a network.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
+
+    - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `out`: The file to write. [default: report.html in the only folder, or beside the only table]
+    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
     """
     from refusal_index.data.errors import NotWrittenError
     from refusal_index.data.sampling import Sampling

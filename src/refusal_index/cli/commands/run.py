@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
@@ -21,20 +21,10 @@ ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
 
 @takes_settings()
 def run(
-    config: Annotated[
-        str | None,
-        typer.Option(help="A matrix of models and datasets: a TOML file, or a name as in paper/all.", metavar="FILE"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Send nothing; say what would be sent. Asks an embedded model for its first passes."
-        ),
-    ] = False,
-    json: SummaryAsJson = False,
+    config: str | None = None,
+    out: Path | None = None,
+    dry_run: bool = False,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -44,6 +34,10 @@ def run(
     resumes a run that was interrupted and pays for no reply twice. With --config every model of a file answers every
     dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `config` FILE: A matrix of models and datasets: a TOML file, or a name as in paper/all.
+    - `out`: The run's folder. [default: runs/NAME, made of the settings]
+    - `dry_run`: Send nothing; say what would be sent. Asks an embedded model for its first passes.
     """
     from refusal_index.cli.runs import asking, execute_with_progress, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.runs.execute import execute

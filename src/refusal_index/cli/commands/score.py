@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Truthfulness, Weight, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,38 +19,27 @@ if TYPE_CHECKING:
 
 
 def score(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
-            metavar="FILE",
-        ),
-    ] = None,
-    penalty: Annotated[
-        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
-    ] = None,
-    truthfulness_weights: Truthfulness = None,
+    files: list[Path] | None = None,
+    /,
+    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
-    regrade: Annotated[
-        bool,
-        typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
-    ] = False,
-    rates: Annotated[
-        Path | None,
-        typer.Option(
-            help="Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.",
-            metavar="FILE",
-        ),
-    ] = None,
-    json: SummaryAsJson = False,
+    cluster: str | None = None,
+    weight: str | None = None,
+    regrade: bool = False,
+    rates: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Compute the Refusal Index from outcomes, or from published rates.
 
     For a run's folder, rebuild its outcome table and its summary from its replies, without a request; with --cluster or
     --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
     the questions unscored, 2 bad input.
+
+    - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.
+    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
+    - `regrade`: Grade a folder that other rules made by those of this release.
+    - `rates` FILE: Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables

@@ -9,27 +9,17 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Truthfulness, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, weights_of
 
 
 def sensitivity(
-    run: Annotated[Path, typer.Argument(help="A run's folder or an outcome table.", metavar="RUN")],
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Grades that a person checked: the sheet of 'refusal-index audit', filled in."),
-    ] = None,
-    grader_error: Annotated[
-        str | None,
-        typer.Option(
-            help="Largest error rates of the grader to allow for: right answers graded wrong, wrong graded right, "
-            "as in 0.02,0.03. [default: 0.03,0.03]"
-        ),
-    ] = None,
-    choices: Annotated[
-        int | None, typer.Option(help="Of multiple-choice questions: correct for guessing among so many.", min=2)
-    ] = None,
+    run: Path,
+    /,
+    labels: Path | None = None,
+    grader_error: str | None = None,
+    choices: Annotated[int | None, typer.Option(min=2)] = None,
     penalty: Penalty = 1.0,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Show what other decisions would have made of a run's numbers.
@@ -37,6 +27,12 @@ def sensitivity(
     Every metric as a range over the scoring rules (refused again: wrong, right or dropped; unscored: dropped or worst
     case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
     or estimated from a labelled slice.
+
+    - `run` RUN: A run's folder or an outcome table.
+    - `labels`: Grades that a person checked: the sheet of 'refusal-index audit', filled in.
+    - `grader_error`: Largest error rates of the grader to allow for: right answers graded wrong, wrong graded right, as
+      in 0.02,0.03. [default: 0.03,0.03]
+    - `choices`: Of multiple-choice questions: correct for guessing among so many.
     """
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.runs import read_outcomes_of

@@ -10,27 +10,28 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, one_of
-from refusal_index.cli.shared_options import Prompts, columns_of
+from refusal_index.cli.shared_options import columns_of
 
 MOST_PROBLEMS = 20
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(help="Questions (.csv, .jsonl, .parquet).", metavar="FILE")],
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name a column, as in question=problem; may be repeated.")
-    ] = None,
-    prompts: Prompts = "default",
-    variant: Annotated[str, typer.Option(help="Variant to show the first question under.")] = "normal",
-    max_context_tokens: Annotated[
-        int | None,
-        typer.Option(help="What the model takes: a question whose prompt is about longer is a problem.", min=1),
-    ] = None,
+    file: Path,
+    /,
+    column: list[str] | None = None,
+    prompts: str = "default",
+    variant: str = "normal",
+    max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Check a file of questions before anything is asked.
 
     Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
     status: 0 all is well, 2 problems or bad input.
+
+    - `file` FILE: Questions (.csv, .jsonl, .parquet).
+    - `column`: Name a column, as in question=problem; may be repeated.
+    - `variant`: Variant to show the first question under.
+    - `max_context_tokens`: What the model takes: a question whose prompt is about longer is a problem.
     """
     from refusal_index.data.datasets.own import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set

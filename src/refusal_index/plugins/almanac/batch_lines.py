@@ -10,7 +10,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,6 @@ from refusal_index.plugins.almanac.chat_api import (
     ChatRequest,
     Json,
     completion_body,
-    error_body,
     parse_chat_request,
     usage,
 )
@@ -78,7 +77,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """What comes back for a request: a status of HTTP, and the JSON of a reply or of an error."""
+    """The HTTP status of a response, and the JSON of a reply or of an error."""
 
     status: int
     body: Json
@@ -89,40 +88,35 @@ class Answer:
         return self.status >= 400
 
 
-async def ask(pool: ModelPool, body: object, noted: dict[str, Any]) -> tuple[ChatRequest, list[Completion]]:
-    """Ask the model that `body` names what it says, and add to `noted` what a log may know of it.
+async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[ChatRequest, list[Completion]]:
+    """Ask the model that `body` names, and add to `notes` what a log may hold of it.
 
     Raises RequestError or ModelNotFoundError if it cannot be answered as it stands.
     """
-    asked = parse_chat_request(body)
-    noted.update(model=asked.model, n=asked.settings.n, seed=asked.settings.seed)
-    completions = await pool.runtime(asked.model).complete(asked.messages, **asdict(asked.settings))
-    noted.update(usage(completions))
-    return asked, completions
+    request = parse_chat_request(body)
+    notes.update(model=request.model, n=request.settings.n, seed=request.settings.seed)
+    completions = await pool.runtime(request.model).complete(request.messages, **vars(request.settings))
+    notes.update(usage(completions))
+    return request, completions
 
 
-async def answer(pool: ModelPool, body: object, noted: dict[str, Any]) -> Answer:
-    """Answer a request of a batch. It never raises: an error becomes the result."""
+async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> Answer:
+    """Answer a request of a batch. It never raises: an error becomes the answer."""
     try:
         if isinstance(body, dict) and body.get("stream"):
             raise RequestError("a request of a batch cannot be streamed", param="stream")
-        return Answer(200, reply_body(*await ask(pool, body, noted)))
+        return Answer(200, completion_body(*await ask(pool, body, notes), **new_identity()))
     except Exception as error:
         return error_answer(error, "a request of a batch")
 
 
-def reply_body(asked: ChatRequest, completions: Sequence[Completion]) -> Json:
-    """Return the JSON of a whole response under a new name."""
-    return completion_body(asked, completions, **new_identity())
-
-
 def new_identity() -> dict[str, Any]:
-    """Return the name of a new response and the time it was made."""
+    """Return the id of a new response and the time at which it was made."""
     return {"identity": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time())}
 
 
 def error_answer(error: Exception, what: str) -> Answer:
-    """Return the answer to `what` that tells of an error; one that nobody foresaw goes to the server's own log."""
+    """Return the answer to `what` for an error; an unexpected error goes to the server's own log."""
     match error:
         case RequestError():
             return refusal(error.status, str(error), param=error.param, code=error.code)
@@ -137,12 +131,12 @@ def error_answer(error: Exception, what: str) -> Answer:
 def refusal(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Answer:
     """Return an answer that is an error."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return Answer(status, error_body(message, kind=kind, param=param, code=code))
+    return Answer(status, {"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 ENDPOINT = "/v1/chat/completions"
 
-_MOST_ERRORS = 100  # of a file are told: who wrote one line wrong wrote them all wrong
+MAX_ERRORS = 100  # of a file: whoever wrote one line wrong wrote them all wrong
 
 
 @dataclass(frozen=True)
@@ -155,15 +149,10 @@ class BatchLine:
     url: str
     body: Json
 
-    @property
-    def model(self) -> Any:
-        """The model that it asks for, if it says so."""
-        return self.body.get("model")
-
 
 @dataclass
 class Checked:
-    """What a file holds: how many requests, to which model, and what is wrong with it."""
+    """The number of requests in a file, the model that they ask, and the errors."""
 
     total: int = 0
     model: str | None = None
@@ -199,10 +188,10 @@ def parse_line(number: int, raw: bytes) -> BatchLine:
 
 
 def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable[[str], object]) -> Checked:
-    """Look through the file of a batch before anything of it is asked.
+    """Check the file of a batch before any of its requests is sent.
 
     - `most`: requests that a batch may hold.
-    - `find`: is given the model, and raises an error if there is none of that name.
+    - `find`: is called with the model, and raises an error if there is none of that name.
     """
     checked, seen = Checked(), set[str]()
     for number, raw in _filled(lines):
@@ -210,14 +199,43 @@ def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable
         if checked.total > most:
             checked.errors = [BatchLineError(f"the file holds more than {most:,} requests", code="too_many_tasks")]
             return checked
-        if len(checked.errors) < _MOST_ERRORS:
+        if len(checked.errors) < MAX_ERRORS:
             try:
-                _check(parse_line(number, raw), endpoint, checked, seen, find)
+                line = parse_line(number, raw)
+                if line.custom_id in seen:
+                    message = f"'{line.custom_id}' stands on an earlier line as well"
+                    raise BatchLineError(message, code="duplicate_custom_id", line=number, param="custom_id")
+                seen.add(line.custom_id)
+                _check(line, endpoint, checked, find)
             except BatchLineError as error:
                 checked.errors.append(error)
     if not checked.total:
         checked.errors.append(BatchLineError("the file holds no request", code="empty_file"))
     return checked
+
+
+def _check(line: BatchLine, endpoint: str, checked: Checked, find: Callable[[str], object]) -> None:
+    """Raise BatchLineError if a batch cannot take a request; its first request names the model of all."""
+
+    def error(param: str, code: str, message: str) -> BatchLineError:
+        return BatchLineError(message, code=code, line=line.number, param=param)
+
+    if line.method != "POST":
+        raise error("method", "invalid_method", f"expected POST, found '{line.method}'")
+    if line.url != endpoint:
+        raise error("url", "url_mismatch", f"expected the batch's endpoint {endpoint}, found '{line.url}'")
+    model = line.body.get("model")
+    if not isinstance(model, str):
+        raise error("body.model", "missing_required_parameter", "expected the name of a model")
+    if checked.model is None:
+        checked.model = model
+        try:
+            find(model)
+        except ValueError as cause:
+            raise error("body.model", "model_not_found", str(cause)) from cause
+    if model != checked.model:
+        message = f"a batch asks one model; found '{model}' after '{checked.model}'"
+        raise error("body.model", "model_mismatch", message)
 
 
 def result_line(custom_id: str, answer: Answer) -> bytes:
@@ -230,36 +248,6 @@ def result_line(custom_id: str, answer: Answer) -> bytes:
 def as_line(content: Json) -> bytes:
     """Return a line of JSON, in ASCII."""
     return json.dumps(content).encode() + b"\n"
-
-
-def _check(line: BatchLine, endpoint: str, checked: Checked, seen: set[str], find: Callable[[str], object]) -> None:
-    if line.custom_id in seen:
-        raise _wrong(line, "custom_id", "duplicate_custom_id", f"'{line.custom_id}' stands on an earlier line as well")
-    seen.add(line.custom_id)
-    if line.method != "POST":
-        raise _wrong(line, "method", "invalid_method", f"expected POST, found '{line.method}'")
-    if line.url != endpoint:
-        raise _wrong(line, "url", "url_mismatch", f"expected the batch's endpoint {endpoint}, found '{line.url}'")
-    _check_model(line, checked, find)
-
-
-def _check_model(line: BatchLine, checked: Checked, find: Callable[[str], object]) -> None:
-    model = line.model
-    if not isinstance(model, str):
-        raise _wrong(line, "body.model", "missing_required_parameter", "expected the name of a model")
-    if checked.model is None:
-        checked.model = model
-        try:
-            find(model)
-        except ValueError as error:
-            raise _wrong(line, "body.model", "model_not_found", str(error)) from error
-    if model != checked.model:
-        told = f"a batch asks one model; found '{model}' after '{checked.model}'"
-        raise _wrong(line, "body.model", "model_mismatch", told)
-
-
-def _wrong(line: BatchLine, param: str, code: str, message: str) -> BatchLineError:
-    return BatchLineError(message, code=code, line=line.number, param=param)
 
 
 def _required(found: Json, name: str, kind: type, number: int) -> Any:
@@ -282,16 +270,16 @@ _FIELDS: dict[str, type] = {"custom_id": str, "method": str, "url": str, "body":
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_ONCE = 256
-"""Requests under way at a time: twice what a runtime has in the making, so that it never waits."""
+MAX_IN_FLIGHT = 256
+"""Requests in flight: twice the number that a runtime generates at once, so that it never waits."""
 
 
 async def in_order(
-    items: Iterable[T], ask: Callable[[T], Awaitable[R]], most: int = AT_ONCE
+    items: Iterable[T], ask: Callable[[T], Awaitable[R]], most: int = MAX_IN_FLIGHT
 ) -> AsyncGenerator[R, None]:
-    """Ask for each item with at most `most` under way, and yield what comes in the order of the items.
+    """Ask for each item with at most `most` in flight, and yield the results in the order of the items.
 
-    What is under way when the caller leaves is cancelled.
+    What is in flight when the caller leaves is cancelled.
     """
     waiting: deque[asyncio.Future[R]] = deque()
     try:
@@ -302,17 +290,9 @@ async def in_order(
         while waiting:
             yield await waiting.popleft()
     finally:
-        for one in waiting:
-            one.cancel()
+        for future in waiting:
+            future.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """What came of a request: its line, and the failure that this tells of."""
-
-    line: bytes
-    failure: str | None = None
 
 
 def count_requests(source: Path) -> int:
@@ -322,34 +302,36 @@ def count_requests(source: Path) -> int:
 
 
 async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
-    """Answer every request of `source` into `target`, which is there whole or not at all, and return what failed.
+    """Answer every request of `source` into `target`, which is there whole or not at all, and count the failures.
 
-    No more requests than are under way are in memory; `answered` is called for each that is written. Raises
+    No more requests than are in flight are in memory; `answered` is called for each that is written. Raises
     BatchLineError if a line is no request, NotWrittenError if the target cannot be written.
     """
-    failed = Counter[str]()
+    failures = Counter[str]()
     with replacing(target) as temporary, source.open("rb") as requests, temporary.open("xb") as results:
         async with aclosing(in_order(read_lines(requests), partial(_ask, pool))) as outcomes:
-            async for outcome in outcomes:
-                results.write(outcome.line)
-                if outcome.failure is not None:
-                    failed[outcome.failure] += 1
+            async for line, failure in outcomes:
+                results.write(line)
+                if failure is not None:
+                    failures[failure] += 1
                 answered()
-    return failed
+    return failures
 
 
-async def _ask(pool: ModelPool, line: BatchLine) -> _Outcome:
+async def _ask(pool: ModelPool, line: BatchLine) -> tuple[bytes, str | None]:
+    """Return the line of a result, as vLLM writes it, and the failure that it reports."""
+    body: Json | None = None
+    error: Json | str | None = None
     if line.url != ENDPOINT:
-        told = f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
-        return _Outcome(_result(line, 400, None, told), told)
-    found = await answer(pool, line.body, {})
-    if found.failed:
-        error = {"error": found.body["error"] | {"code": found.status}}  # as vLLM, which knows no other code
-        return _Outcome(_result(line, found.status, None, error), f"{found.status}: {found.body['error']['message']}")
-    return _Outcome(_result(line, found.status, found.body, None))
-
-
-def _result(line: BatchLine, status: int, body: Json | None, error: Json | str | None) -> bytes:
+        status, error = 400, f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
+        failure = error
+    else:
+        found = await answer(pool, line.body, {})
+        status, body, failure = found.status, found.body, None
+        if found.failed:
+            body, error = None, {"error": found.body["error"] | {"code": status}}  # vLLM knows no other code
+            failure = f"{status}: {found.body['error']['message']}"
     identity = uuid.uuid4().hex
     response = {"status_code": status, "request_id": f"almanac-batch-{identity}", "body": body}
-    return as_line({"id": f"almanac-{identity}", "custom_id": line.custom_id, "response": response, "error": error})
+    result = {"id": f"almanac-{identity}", "custom_id": line.custom_id, "response": response, "error": error}
+    return as_line(result), failure

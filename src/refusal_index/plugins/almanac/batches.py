@@ -1,6 +1,6 @@
 """The files and batches of the server, and its request log; all of them end with the server.
 
-Each batch is a task of the server's own, which goes on after the client has disconnected.
+Each batch is a task of the server, which continues after the client has disconnected.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -21,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from refusal_index.plugins.almanac.batch_lines import (
-    AT_ONCE,
     ENDPOINT,
+    MAX_IN_FLIGHT,
     Answer,
     BatchLine,
     Checked,
@@ -36,8 +35,14 @@ from refusal_index.plugins.almanac.batch_lines import (
 from refusal_index.plugins.almanac.chat_api import Json
 from refusal_index.plugins.almanac.errors import BatchLineError, RequestError
 
-# What the request that is being answered adds to its line.
-_fields: ContextVar[dict[str, Any]] = ContextVar("_fields")
+WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
+
+MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
+"""Most requests and bytes in the file of a batch, as at OpenAI, and most bytes of all files that the server keeps."""
+
+MAX_METADATA, MAX_KEY, MAX_VALUE = 16, 64, 512
+
+_logger = logging.getLogger(__name__)
 
 
 class RequestLog:
@@ -49,8 +54,8 @@ class RequestLog:
     def write(self, **fields: Any) -> None:
         """Append a line with the time and `fields`."""
         if self._file:
-            time = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self._file.write(json.dumps({"time": time, **fields}) + "\n")
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._file.write(json.dumps({"time": now, **fields}) + "\n")
 
     def close(self) -> None:
         """Close the file."""
@@ -58,21 +63,9 @@ class RequestLog:
             self._file.close()
 
 
-def begin_fields() -> dict[str, Any]:
-    """Return what the handler of the request that begins is going to note."""
-    fields: dict[str, Any] = {}
-    _fields.set(fields)
-    return fields
-
-
-def noted() -> dict[str, Any]:
-    """Return the fields of the request that is being answered, for its handler to add to."""
-    return _fields.get()
-
-
 @dataclass(frozen=True)
 class StoredFile:
-    """A file that a client brought, or that a batch made."""
+    """A file that a client uploaded, or that a batch wrote."""
 
     id: str
     name: str
@@ -126,7 +119,7 @@ class FileStore:
         """Forget a file; raises RequestError if there is none of that id."""
         stored = self.get(identity)
         del self._files[identity]
-        with suppress(OSError):  # somebody reads it still, where open files cannot be removed: `close` removes it
+        with suppress(OSError):  # where a file that is being read cannot be removed, `close` removes it
             stored.path.unlink()
 
     def __iter__(self) -> Iterator[StoredFile]:
@@ -139,13 +132,8 @@ class FileStore:
             self._folder.cleanup()
 
 
-WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
-
-_MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
-
-
 class Status(StrEnum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     VALIDATING = "validating"
     FAILED = "failed"
@@ -163,26 +151,19 @@ NEXT: Mapping[Status, frozenset[Status]] = {
     Status.FINALIZING: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLING}),
     Status.CANCELLING: frozenset({Status.CANCELLED, Status.FAILED}),
 }
-"""The states after each; one that is not here is the last."""
+"""The states that may follow each; those that are not here are final."""
 
 
-@dataclass(frozen=True)
-class BatchRequest:
-    """What the body of a request to ``/v1/batches`` asks for."""
-
-    input_file_id: str
-    metadata: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True)
+@dataclass
 class Batch:
-    """A batch at one moment."""
+    """A batch, and what has been answered of it."""
 
     id: str
-    asked: BatchRequest
+    input_file_id: str
     created_at: int
+    metadata: Mapping[str, str] | None = None
     status: Status = Status.VALIDATING
-    reached: Mapping[str, int] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)  # when it reached each state, by the name in the API
     model: str | None = None
     errors: tuple[BatchLineError, ...] = ()
     total: int = 0
@@ -193,31 +174,33 @@ class Batch:
     output_file_id: str | None = None
     error_file_id: str | None = None
 
-    def moved(self, status: Status, now: int) -> Batch:
-        """Return the batch in another state, reached `now`; raises ValueError if it does not follow."""
+    def move(self, status: Status) -> None:
+        """Enter another state; raises ValueError if it may not follow."""
         if status not in NEXT.get(self.status, frozenset()):
             raise ValueError(f"a batch that is {self.status} cannot become {status}")
-        return replace(self, status=status, reached={**self.reached, f"{status}_at": now})
+        self.status = status
+        self.times[f"{status}_at"] = int(time.time())
 
-    def counted(self, *, failed: bool, usage: Mapping[str, int]) -> Batch:
-        """Return the batch with one more request answered."""
-        return replace(
-            self,
-            completed=self.completed + (not failed),
-            failed=self.failed + failed,
-            input_tokens=self.input_tokens + usage.get("prompt_tokens", 0),
-            output_tokens=self.output_tokens + usage.get("completion_tokens", 0),
-        )
+    def count(self, answered: Answer) -> None:
+        """Count one more request as answered."""
+        self.completed += not answered.failed
+        self.failed += answered.failed
+        usage = answered.body.get("usage", {})
+        self.input_tokens += usage.get("prompt_tokens", 0)
+        self.output_tokens += usage.get("completion_tokens", 0)
 
     def document(self) -> Json:
         """Return the batch as the API shows it."""
-        times = {f"{status}_at": None for status in Status if status is not Status.VALIDATING}
+        errors = [
+            {"code": error.code, "line": error.line, "message": str(error), "param": error.param}
+            for error in self.errors
+        ]
         return {
             "id": self.id,
             "object": "batch",
             "endpoint": ENDPOINT,
-            "errors": {"object": "list", "data": [_error(one) for one in self.errors]} if self.errors else None,
-            "input_file_id": self.asked.input_file_id,
+            "errors": {"object": "list", "data": errors} if errors else None,
+            "input_file_id": self.input_file_id,
             "completion_window": WINDOW,
             "status": self.status,
             "model": self.model,
@@ -225,96 +208,49 @@ class Batch:
             "error_file_id": self.error_file_id,
             "created_at": self.created_at,
             "expires_at": self.created_at + WINDOW_SECONDS,
-            **times,
-            **self.reached,
+            **{f"{status}_at": None for status in Status if status is not Status.VALIDATING},
+            **self.times,
             "request_counts": {"total": self.total, "completed": self.completed, "failed": self.failed},
-            "usage": self._usage(),
-            "metadata": self.asked.metadata,
-        }
-
-    def _usage(self) -> Json:
-        return {
-            "input_tokens": self.input_tokens,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": self.output_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": self.input_tokens + self.output_tokens,
+            "usage": {
+                "input_tokens": self.input_tokens,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": self.output_tokens,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": self.input_tokens + self.output_tokens,
+            },
+            "metadata": self.metadata,
         }
 
 
-def parse_batch_request(body: object) -> BatchRequest:
-    """Read the JSON `body` of a request for a batch.
+def parse_batch_request(body: object) -> tuple[str, Mapping[str, str] | None]:
+    """Read the JSON `body` of a request for a batch: the id of the file of requests, and the metadata.
 
     Raises RequestError if a field is missing, of the wrong type, or asks for something that is not supported.
     """
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     for name in body:
-        if name not in _KNOWN and body[name] is not None:
+        if name not in ("input_file_id", "endpoint", "completion_window", "metadata") and body[name] is not None:
             raise RequestError(f"'{name}' is not supported by this server", param=name, code="unsupported_parameter")
     for name, only in (("endpoint", ENDPOINT), ("completion_window", WINDOW)):
         if body.get(name) != only:
             raise RequestError(f"'{name}' must be '{only}'", param=name)
-    source = body.get("input_file_id")
+    source, metadata = body.get("input_file_id"), body.get("metadata")
     if not isinstance(source, str):
         raise RequestError("'input_file_id' must be the id of a file", param="input_file_id")
-    return BatchRequest(source, _metadata(body.get("metadata")))
-
-
-def _metadata(given: object) -> Mapping[str, str] | None:
-    if given is None:
-        return None
-    fits = isinstance(given, dict) and len(given) <= _MOST_METADATA
-    if not (fits and isinstance(given, dict) and all(_is_pair(name, value) for name, value in given.items())):
+    if metadata is not None and not _is_metadata(metadata):
         raise RequestError(
-            f"'metadata' must be an object of at most {_MOST_METADATA} strings of at most {_LONGEST_VALUE} characters, "
-            f"under names of at most {_LONGEST_KEY}",
+            f"'metadata' must be an object of at most {MAX_METADATA} strings of at most {MAX_VALUE} characters, "
+            f"under names of at most {MAX_KEY}",
             param="metadata",
         )
-    return given
+    return source, metadata
 
 
-def _is_pair(name: str, value: object) -> bool:
-    return len(name) <= _LONGEST_KEY and isinstance(value, str) and len(value) <= _LONGEST_VALUE
-
-
-def _error(error: BatchLineError) -> Json:
-    return {"code": error.code, "line": error.line, "message": str(error), "param": error.param}
-
-
-_KNOWN = frozenset({"input_file_id", "endpoint", "completion_window", "metadata"})
-
-
-_logger = logging.getLogger(__name__)
-
-
-MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
-"""Most requests and bytes in the file of a batch, as at OpenAI, and most bytes of all files that the server keeps."""
-
-
-@dataclass
-class _Run:
-    """A batch under way, and what it writes."""
-
-    batch: Batch
-
-    @property
-    def status(self) -> Status:
-        return self.batch.status
-
-    def move(self, status: Status, **changes: Any) -> None:
-        self.batch = replace(self.batch.moved(status, int(time.time())), **changes)
-
-
-@dataclass(frozen=True)
-class _Results:
-    """The output file and the error file while they are written."""
-
-    output: BinaryIO
-    errors: BinaryIO
-
-    def write(self, custom_id: str, found: Answer) -> None:
-        (self.errors if found.failed else self.output).write(result_line(custom_id, found))
+def _is_metadata(value: object) -> bool:
+    if not isinstance(value, dict) or len(value) > MAX_METADATA:
+        return False
+    return all(len(key) <= MAX_KEY and isinstance(text, str) and len(text) <= MAX_VALUE for key, text in value.items())
 
 
 class Batches:
@@ -327,120 +263,116 @@ class Batches:
     files
         Where their files are.
     log
-        Has a line for each request that was answered.
+        Gets a line for each request that was answered.
     """
 
-    def __init__(
-        self,
-        pool: ModelPool,
-        files: FileStore,
-        log: RequestLog,
-    ) -> None:
+    def __init__(self, pool: ModelPool, files: FileStore, log: RequestLog) -> None:
         self._pool, self._files, self._log = pool, files, log
-        self._runs: dict[str, _Run] = {}
+        self._batches: dict[str, Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(AT_ONCE)  # shared, so that a hundred batches do not drown the runtime
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)  # shared, so that a hundred batches do not drown the runtime
 
-    def start(self, asked: BatchRequest) -> Batch:
+    def start(self, input_file_id: str, metadata: Mapping[str, str] | None = None) -> Batch:
         """Begin a batch; raises RequestError if there is no such file of requests."""
-        source = self._files.get(asked.input_file_id)
+        source = self._files.get(input_file_id)
         if source.purpose != "batch":
             message = f"{source.id} has the purpose '{source.purpose}'; expected a file of requests, of 'batch'"
             raise RequestError(message, param="input_file_id")
-        batch = Batch(f"batch_{uuid.uuid4().hex}", asked, int(time.time()))
-        run = _Run(batch)
-        self._runs[batch.id] = run
-        task = asyncio.create_task(self._carry(run, source.path))
+        batch = Batch(f"batch_{uuid.uuid4().hex}", input_file_id, int(time.time()), metadata)
+        self._batches[batch.id] = batch
+        task = asyncio.create_task(self._process(batch, source.path))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return batch
 
     def get(self, identity: str) -> Batch:
-        """Return a batch as it stands; raises RequestError if there is none of that id."""
-        return self._run(identity).batch
+        """Return a batch; raises RequestError if there is none of that id."""
+        if identity not in self._batches:
+            raise RequestError(f"No batch found with id '{identity}'.", param="id", code="not_found", status=404)
+        return self._batches[identity]
 
     def cancel(self, identity: str) -> Batch:
-        """Let a batch end after what is under way; raises RequestError if it has ended already."""
-        run = self._run(identity)
-        if run.status not in NEXT:
-            message = f"Cannot cancel a batch with status '{run.status}'."
+        """Let a batch end after what is in flight; raises RequestError if it has ended already."""
+        batch = self.get(identity)
+        if batch.status not in NEXT:
+            message = f"Cannot cancel a batch with status '{batch.status}'."
             raise RequestError(message, code="invalid_status", status=409)
-        if run.status is not Status.CANCELLING:
-            run.move(Status.CANCELLING)
-        return run.batch
+        if batch.status is not Status.CANCELLING:
+            batch.move(Status.CANCELLING)
+        return batch
 
     def __iter__(self) -> Iterator[Batch]:
         """Go through the batches, the oldest first."""
-        return (run.batch for run in self._runs.values())
+        return iter(self._batches.values())
 
     async def close(self) -> None:
-        """Drop what is under way."""
+        """Drop what is in flight."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _run(self, identity: str) -> _Run:
-        if identity not in self._runs:
-            raise RequestError(f"No batch found with id '{identity}'.", param="id", code="not_found", status=404)
-        return self._runs[identity]
-
-    async def _carry(self, run: _Run, source: Path) -> None:
+    async def _process(self, batch: Batch, source: Path) -> None:
         """Bring a batch to its end, whatever that is."""
         try:
             with source.open("rb") as file:
                 checked = await asyncio.to_thread(self._check, file)
-                if run.status is Status.VALIDATING and checked.errors:
-                    run.move(Status.FAILED, errors=tuple(checked.errors))
-                    return
-                if run.status is Status.VALIDATING:
-                    run.move(Status.IN_PROGRESS, model=checked.model, total=checked.total)
-                await self._answer(run, file)
+                if batch.status is Status.VALIDATING:
+                    batch.errors = tuple(checked.errors)
+                    if batch.errors:
+                        batch.move(Status.FAILED)
+                        return
+                    batch.model, batch.total = checked.model, checked.total
+                    batch.move(Status.IN_PROGRESS)
+                await self._answer(batch, file)
         except Exception:
-            _logger.exception("%s failed", run.batch.id)
-            told = BatchLineError("the server failed; its own output says why", code="server_error")
-            run.move(Status.FAILED, errors=(told,))
+            _logger.exception("%s failed", batch.id)
+            batch.errors = (BatchLineError("the server failed; its own output says why", code="server_error"),)
+            batch.move(Status.FAILED)
 
     def _check(self, file: BinaryIO) -> Checked:
         checked = check_lines(file, ENDPOINT, MAX_REQUESTS, self._pool.name)
         file.seek(0)
         return checked
 
-    async def _answer(self, run: _Run, file: BinaryIO) -> None:
-        """Answer the requests of a batch, and show what came of them."""
+    async def _answer(self, batch: Batch, file: BinaryIO) -> None:
+        """Answer the requests of a batch, and add its files."""
         output, errors = self._files.new_path(), self._files.new_path()
         with output.open("xb") as output_file, errors.open("xb") as error_file:
-            await self._write(run, file, _Results(output_file, error_file))
-        run.move(
-            Status.CANCELLED if run.status is Status.CANCELLING else Status.COMPLETED,
-            output_file_id=self._shown(output, f"{run.batch.id}_output.jsonl"),
-            error_file_id=self._shown(errors, f"{run.batch.id}_error.jsonl"),
-        )
+            await self._write(batch, file, output_file, error_file)
+        batch.output_file_id = self._add(output, f"{batch.id}_output.jsonl")
+        batch.error_file_id = self._add(errors, f"{batch.id}_error.jsonl")
+        batch.move(Status.CANCELLED if batch.status is Status.CANCELLING else Status.COMPLETED)
 
-    async def _write(self, run: _Run, file: BinaryIO, results: _Results) -> None:
-        """Ask the requests of a batch, unless it is cancelled before."""
-        await self._ask_all(run, read_lines(file), results)
-        if run.status is Status.IN_PROGRESS:
-            run.move(Status.FINALIZING)
+    async def _write(self, batch: Batch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
+        """Write the answers to the requests of a batch, unless it is cancelled before."""
+        await self._write_answers(batch, read_lines(file), output, errors)
+        if batch.status is Status.IN_PROGRESS:
+            batch.move(Status.FINALIZING)
 
-    async def _ask_all(self, run: _Run, lines: Iterator[BatchLine], results: _Results) -> None:
-        async with aclosing(in_order(lines, lambda line: self._ask(run, line, results))) as asked:
+    async def _write_answers(
+        self, batch: Batch, lines: Iterable[BatchLine], output: BinaryIO, errors: BinaryIO
+    ) -> None:
+        async def ask(line: BatchLine) -> None:
+            async with self._slots:
+                answered = await self._ask(batch, line) if batch.status is Status.IN_PROGRESS else None
+            if answered is not None:
+                (errors if answered.failed else output).write(result_line(line.custom_id, answered))
+                batch.count(answered)
+
+        async with aclosing(in_order(lines, ask)) as asked:
             async for _ in asked:
-                pass  # each is written as it comes: the order of the files is nobody's promise
+                pass  # each is written when it is answered: the files have no promised order
 
-    async def _ask(self, run: _Run, line: BatchLine, results: _Results) -> None:
-        async with self._slots:
-            if run.status is not Status.IN_PROGRESS:
-                return
-            started, noted = time.perf_counter(), dict[str, Any]()
-            found = await answer(self._pool, line.body, noted)
+    async def _ask(self, batch: Batch, line: BatchLine) -> Answer:
+        started, notes = time.perf_counter(), dict[str, Any]()
+        answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)
-        told = {"batch": run.batch.id, "custom_id": line.custom_id, **noted}
-        self._log.write(method=line.method, path=line.url, status=found.status, seconds=seconds, **told)
-        results.write(line.custom_id, found)
-        run.batch = run.batch.counted(failed=found.failed, usage=found.body.get("usage", {}))
+        about = {"batch": batch.id, "custom_id": line.custom_id, **notes}
+        self._log.write(method=line.method, path=line.url, status=answered.status, seconds=seconds, **about)
+        return answered
 
-    def _shown(self, path: Path, name: str) -> str | None:
-        """Return the id of a file that is written; none if nothing is in it."""
+    def _add(self, path: Path, name: str) -> str | None:
+        """Return the id of a file that is written; None if it is empty."""
         if path.stat().st_size:
             return self._files.add(path, name, "batch_output").id
         path.unlink()

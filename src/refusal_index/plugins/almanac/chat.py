@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +10,10 @@ from tokenizers import Tokenizer
 
 from refusal_index.plugins.almanac.errors import ModelFileError, RequestError
 from refusal_index.plugins.almanac.llama import IntArray
+from refusal_index.protocol import Message
 
 ROLES = ("system", "user", "assistant")
 _START, _END = "<|im_start|>", "<|im_end|>"
-
-
-@dataclass(frozen=True)
-class Message:
-    """One message of a conversation; `role` is ``system``, ``user`` or ``assistant``."""
-
-    role: str
-    content: str
 
 
 class ChatTokenizer:

@@ -11,10 +11,10 @@ from typing import Any
 
 from aiohttp import web
 
-from refusal_index.plugins.almanac.chat import Message
 from refusal_index.plugins.almanac.errors import RequestError
-from refusal_index.plugins.almanac.llama import Completion, TokenLogprob
+from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.sampling import Settings
+from refusal_index.protocol import Message, TokenLogprob
 
 Json = dict[str, Any]
 
@@ -89,11 +89,6 @@ def chunk_bodies(request: ChatRequest, completions: Sequence[Completion], *, ide
         chunks.append([{"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}])
     bodies = [head | {"choices": choices} for choices in chunks]
     return [*bodies, head | {"choices": [], "usage": usage(completions)}] if request.stream_usage else bodies
-
-
-def error_body(message: str, *, kind: str, param: str | None = None, code: str | None = None) -> Json:
-    """Return the JSON of an error."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def usage(completions: Sequence[Completion]) -> dict[str, int]:

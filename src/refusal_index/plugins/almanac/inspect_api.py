@@ -21,10 +21,10 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.chat import Message
-from refusal_index.plugins.almanac.llama import Completion, TokenLogprob
+from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.provider import CONCURRENCY
 from refusal_index.plugins.almanac.runtime import shared_runtime
+from refusal_index.protocol import Message, TokenLogprob
 
 STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
 
@@ -64,7 +64,7 @@ class AlmanacAPI(ModelAPI):
             temperature=1.0 if config.temperature is None else config.temperature,
             top_p=1.0 if config.top_p is None else config.top_p,
             max_tokens=config.max_tokens,
-            stop=config.stop_seqs or (),
+            stop=tuple(config.stop_seqs or ()),
             seed=config.seed,
             n=config.num_choices or 1,
             top_logprobs=(config.top_logprobs or 0) if config.logprobs else None,

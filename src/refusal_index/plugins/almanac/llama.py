@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from refusal_index.plugins.almanac.checkpoint import FloatArray, Layer, LlamaConfig, Weights, read_config, read_weights
 from refusal_index.plugins.almanac.sampling import Settings, log_probabilities, uniforms
+from refusal_index.protocol import TokenLogprob
 
 IntArray = NDArray[np.int64]
 
@@ -133,16 +134,6 @@ FinishReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
-class TokenLogprob:
-    """The model's own probability of a token in its place, before temperature and top_p, as a logarithm."""
-
-    token: str
-    logprob: float
-    # the likeliest tokens in this place, likeliest first, as (text, logarithm)
-    alternatives: tuple[tuple[str, float], ...] = ()
-
-
-@dataclass(frozen=True)
 class Completion:
     """A finished reply."""
 
@@ -151,7 +142,7 @@ class Completion:
     finish_reason: FinishReason
     prompt_tokens: int
     completion_tokens: int  # tokens generated, the one that ended the turn included
-    # one entry a token of the text, or None if they were not asked for
+    # one entry a token of the text, by the probabilities before temperature and top_p; None if not asked for
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 

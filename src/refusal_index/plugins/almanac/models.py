@@ -13,9 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 
 from refusal_index.data.errors import nearest
-from refusal_index.plugins.almanac.chat import ChatTokenizer, Message
+from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.plugins.almanac.checkpoint import read_config
 from refusal_index.plugins.almanac.errors import ModelFileError, ModelNotFoundError
+from refusal_index.protocol import Message
 
 _NAMES = ("base", "small", "rash")
 _CHECKSUMS = "SHA256SUMS"

@@ -14,11 +14,10 @@ from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.providers import ModelProvider
 from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
-from refusal_index.plugins.almanac import ALMANAC, chat, models
+from refusal_index.plugins.almanac import ALMANAC, models
 from refusal_index.plugins.almanac.errors import ModelNotFoundError
-from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.runtime import shared_runtime
-from refusal_index.protocol import Message, StopReason, TokenLogprob, write_logprobs
+from refusal_index.protocol import Message, StopReason, write_logprobs
 
 if TYPE_CHECKING:
     from refusal_index.plugins.almanac.batch_lines import ModelPool
@@ -56,7 +55,7 @@ class EmbeddedModels(ModelProvider):
 
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:
         """Count the tokens of a conversation, marks included."""
-        return models.count_tokens(model, [chat.Message(one.role, one.content) for one in messages])
+        return models.count_tokens(model, messages)
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Answer a request of OpenAI's chat API with the status and body of a response."""
@@ -64,8 +63,8 @@ class EmbeddedModels(ModelProvider):
 
         if model not in self._pools:
             self._pools[model] = batch_lines.ModelPool([model], models.model_folder)
-        found = await batch_lines.answer(self._pools[model], body, {})
-        return found.status, found.body
+        response = await batch_lines.answer(self._pools[model], body, {})
+        return response.status, response.body
 
     def layers(self, model: str) -> int:
         """Return how many layers a model has."""
@@ -79,8 +78,7 @@ class EmbeddedModels(ModelProvider):
         """Return the hidden states at the end of each conversation, shape (n, layers + 1, size)."""
         from refusal_index.plugins.almanac import states  # noqa: PLC0415 - only where states are wanted
 
-        found = [[chat.Message(one.role, one.content) for one in messages] for messages in conversations]
-        return states.hidden_states(model, found)
+        return states.hidden_states(model, conversations)
 
 
 PROVIDER = EmbeddedModels()
@@ -94,7 +92,7 @@ def embedded(name: str) -> Send:
     async def send(ask: ModelRequest) -> Response:
         started, decoding = time.monotonic(), ask.decoding
         completions = await runtime.complete(
-            [chat.Message(one.role, one.content) for one in ask.request.messages],
+            ask.request.messages,
             temperature=decoding.temperature if decoding else 1.0,
             top_p=decoding.top_p if decoding else 1.0,
             max_tokens=decoding.max_tokens if decoding else None,
@@ -103,17 +101,14 @@ def embedded(name: str) -> Send:
             top_logprobs=ask.top_logprobs,
         )
         return Response(
-            [(one.text, STOP_REASONS[one.finish_reason]) for one in completions],
+            [(completion.text, STOP_REASONS[completion.finish_reason]) for completion in completions],
             completions[0].prompt_tokens,
-            sum(one.completion_tokens for one in completions),
+            sum(completion.completion_tokens for completion in completions),
             time.monotonic() - started,
-            [_reported(one) for one in completions],
+            [
+                None if completion.logprobs is None else write_logprobs(completion.logprobs)
+                for completion in completions
+            ],
         )
 
     return send
-
-
-def _reported(completion: Completion) -> str | None:
-    if completion.logprobs is None:
-        return None
-    return write_logprobs(TokenLogprob(one.token, one.logprob, one.alternatives) for one in completion.logprobs)

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from refusal_index.plugins.almanac.chat import ChatTokenizer, Message
+from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.plugins.almanac.decoding import Decoder
 from refusal_index.plugins.almanac.errors import AlmanacError, ContextLengthError
 from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.almanac.sampling import Settings
+from refusal_index.protocol import Message
 
 
 class _OneBlasThread:
@@ -106,10 +107,10 @@ class Runtime:
     """
 
     def __init__(self, folder: Path, *, max_rows: int = 128) -> None:
-        self._model = Llama.load(folder)
-        self._tokenizer = ChatTokenizer(folder)
+        self.model = Llama.load(folder)
+        self.tokenizer = ChatTokenizer(folder)
         self._max_rows = max_rows
-        self._decoder = Decoder(self._model, max_rows=max_rows)
+        self._decoder = Decoder(self.model, max_rows=max_rows)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="almanac")
         self._lock = threading.Lock()
         self._arrived: list[_Job] = []
@@ -117,38 +118,15 @@ class Runtime:
         self._pumping = False
         self._closed = False
 
-    async def complete(
-        self,
-        messages: Sequence_[Message],
-        *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        max_tokens: int | None = None,
-        stop: Sequence_[str] = (),
-        seed: int | None = None,
-        n: int = 1,
-        top_logprobs: int | None = None,
-    ) -> list[Completion]:
+    async def complete(self, messages: Sequence_[Message], **settings: Any) -> list[Completion]:
         """Return `n` replies to the conversation.
 
-        The parameters are those of `Settings`. With a seed the same request gives the same replies, whatever else runs,
-        up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does, even if
-        `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be read,
-        and ContextLengthError if the conversation leaves no room for a reply.
+        The settings are the fields of `Settings`. With a seed the same request gives the same replies, whatever else
+        runs, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does,
+        even if `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be
+        read, and ContextLengthError if the conversation leaves no room for a reply.
         """
-        settings = Settings(temperature, top_p, max_tokens, tuple(stop), seed, n, top_logprobs)
-        request = self._prepare(messages, settings)
-        return await asyncio.wrap_future(self._submit(request))
-
-    @property
-    def model(self) -> Llama:
-        """The model itself, for whoever wants more of it than replies."""
-        return self._model
-
-    @property
-    def tokenizer(self) -> ChatTokenizer:
-        """What turns conversations into its tokens."""
-        return self._tokenizer
+        return await asyncio.wrap_future(self._submit(self._prepare(messages, Settings(**settings))))
 
     def close(self) -> None:
         """Fail the requests in progress and end the thread; closing twice is fine."""
@@ -165,12 +143,12 @@ class Runtime:
         self.close()
 
     def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:
-        context = self._model.config.context
+        context = self.model.config.context
         # a hopelessly long text is turned away before any time is spent on it
-        least = self._tokenizer.least_tokens(messages)
+        least = self.tokenizer.least_tokens(messages)
         if least >= context:
             raise ContextLengthError(least, context)
-        prompt = self._tokenizer.encode(messages)
+        prompt = self.tokenizer.encode(messages)
         room = context - len(prompt)
         if room < 1:
             raise ContextLengthError(len(prompt), context)
@@ -178,8 +156,8 @@ class Runtime:
             prompt=prompt,
             settings=settings,
             room=min(room, settings.max_tokens or room),
-            end_tokens=self._model.config.end_tokens,
-            decode=self._tokenizer.decode,
+            end_tokens=self.model.config.end_tokens,
+            decode=self.tokenizer.decode,
         )
 
     def _submit(self, request: Request) -> Future[list[Completion]]:
@@ -218,7 +196,7 @@ class Runtime:
         for job in self._jobs:
             job.fail(error)
         self._jobs = []
-        self._decoder = Decoder(self._model, max_rows=self._max_rows)
+        self._decoder = Decoder(self.model, max_rows=self._max_rows)
 
 
 @cache

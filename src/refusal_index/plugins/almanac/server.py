@@ -10,24 +10,17 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.batch_lines import (
-    Answer,
-    ModelPool,
-    ask,
-    error_answer,
-    new_identity,
-    refusal,
-    reply_body,
-)
+from refusal_index.plugins.almanac.batch_lines import Answer, ModelPool, ask, error_answer, new_identity, refusal
 from refusal_index.plugins.almanac.batches import (
     MAX_FILE_SIZE,
     MAX_KEPT,
@@ -36,45 +29,42 @@ from refusal_index.plugins.almanac.batches import (
     FileStore,
     RequestLog,
     StoredFile,
-    begin_fields,
-    noted,
     parse_batch_request,
 )
-from refusal_index.plugins.almanac.chat_api import (
-    ChatRequest,
-    Form,
-    Json,
-    chunk_bodies,
-    read_form,
-    read_json,
-    too_large,
-)
+from refusal_index.plugins.almanac.chat_api import chunk_bodies, completion_body, read_form, read_json, too_large
 from refusal_index.plugins.almanac.errors import RequestError
-from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.models import model_folder, model_names
 
-Listed = TypeVar("Listed", StoredFile, Batch)
+LOOPBACK = "127.0.0.1"
 
-_MOST_LISTED, _LISTED = 100, 20
+_notes: ContextVar[dict[str, Any]] = ContextVar("_notes")
+"""What the handler of a request adds to its line in the log."""
+
+CLIENT_GONE = 499
+GRACE_SECONDS = 2.0
+MAX_WAITING = 1024  # connections that may wait to be accepted
 
 
-class BatchApi:
+class Api:
     """The handlers.
 
     Parameters
     ----------
-    files
-        What was brought and made.
-    batches
-        What is under way.
+    pool
+        The models.
+    files, batches
+        What clients uploaded, and what they started.
     """
 
-    def __init__(self, files: FileStore, batches: Batches) -> None:
-        self._files, self._batches, self._uploading = files, batches, asyncio.Lock()
+    def __init__(self, pool: ModelPool, files: FileStore, batches: Batches) -> None:
+        self._pool, self._files, self._batches = pool, files, batches
+        self._started, self._uploading = int(time.time()), asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return where each handler is."""
+        """Return the route of each handler."""
         return [
+            web.get("/v1/models", self.list_models),
+            web.post("/v1/chat/completions", self.chat),
             web.post("/v1/files", self.upload),
             web.get("/v1/files", self.list_files),
             web.get("/v1/files/{id}", self.file),
@@ -86,115 +76,8 @@ class BatchApi:
             web.post("/v1/batches/{id}/cancel", self.cancel),
         ]
 
-    async def upload(self, request: web.Request) -> web.Response:
-        """Take a file."""
-        async with read_form(request, MAX_FILE_SIZE) as form, self._uploading:
-            given = _given_file(form)
-            size = given.file.seek(0, os.SEEK_END)
-            if size > MAX_FILE_SIZE:
-                raise too_large(MAX_FILE_SIZE)
-            if size + sum(one.size for one in self._files) > MAX_KEPT:
-                message = f"the server keeps at most {MAX_KEPT:,} bytes of files; delete some first"
-                raise RequestError(message, param="file", status=413)
-            given.file.seek(0)
-            path = self._files.new_path()
-            with path.open("xb") as file:
-                await asyncio.to_thread(shutil.copyfileobj, given.file, file)
-            return web.json_response(self._files.add(path, given.filename, "batch").document())
-
-    async def list_files(self, request: web.Request) -> web.Response:
-        """List the files, the newest first."""
-        purpose = request.query.get("purpose")
-        return _page(request, [one for one in self._files if purpose in (None, one.purpose)], most=10_000)
-
-    async def file(self, request: web.Request) -> web.Response:
-        """Tell of a file."""
-        return web.json_response(self._files.get(request.match_info["id"]).document())
-
-    async def content(self, request: web.Request) -> web.FileResponse:
-        """Give what is in a file."""
-        path = self._files.get(request.match_info["id"]).path
-        return web.FileResponse(path, headers={"Content-Type": "application/jsonl"})
-
-    async def delete(self, request: web.Request) -> web.Response:
-        """Forget a file."""
-        identity = request.match_info["id"]
-        self._files.delete(identity)
-        return web.json_response({"id": identity, "object": "file", "deleted": True})
-
-    async def start(self, request: web.Request) -> web.Response:
-        """Begin a batch."""
-        batch = self._batches.start(parse_batch_request(await read_json(request)))
-        noted().update(batch=batch.id)
-        return web.json_response(batch.document())
-
-    async def list_batches(self, request: web.Request) -> web.Response:
-        """List the batches, the newest first."""
-        return _page(request, list(self._batches))
-
-    async def batch(self, request: web.Request) -> web.Response:
-        """Tell of a batch."""
-        return web.json_response(self._batches.get(request.match_info["id"]).document())
-
-    async def cancel(self, request: web.Request) -> web.Response:
-        """Let a batch end early."""
-        return web.json_response(self._batches.cancel(request.match_info["id"]).document())
-
-
-def _given_file(form: Form) -> web.FileField:
-    purpose, file = form.get("purpose"), form.get("file")
-    if purpose != "batch":
-        raise RequestError("'purpose' must be 'batch'", param="purpose")
-    if not isinstance(file, web.FileField):
-        raise RequestError("'file' must be a file", param="file")
-    others = sorted(form.keys() - {"purpose", "file"})
-    if others:
-        told = f"'{others[0]}' is not supported by this server"
-        raise RequestError(told, param=others[0], code="unsupported_parameter")
-    return file
-
-
-def _page(request: web.Request, oldest_first: Sequence[Listed], most: int = _MOST_LISTED) -> web.Response:
-    """Return a part of a list, the newest first, after the id that the request names."""
-    newest_first = oldest_first[::-1]
-    after = request.query.get("after")
-    start = 0
-    if after is not None:
-        start = next((place for place, one in enumerate(newest_first, start=1) if one.id == after), -1)
-        if start < 0:
-            raise RequestError(f"'after' must be the id of one of the list, found '{after}'", param="after")
-    limit = _limit(request, most)
-    shown = [one.document() for one in newest_first[start : start + limit]]
-    return web.json_response(_list(shown, has_more=start + limit < len(newest_first)))
-
-
-def _list(shown: Sequence[Json], *, has_more: bool) -> Json:
-    ends = {"first_id": shown[0]["id"], "last_id": shown[-1]["id"]} if shown else {"first_id": None, "last_id": None}
-    return {"object": "list", "data": shown, **ends, "has_more": has_more}
-
-
-def _limit(request: web.Request, most: int) -> int:
-    given = request.query.get("limit", str(_LISTED if most == _MOST_LISTED else most))
-    if not (given.isascii() and given.isdigit() and len(given) < 10 and 1 <= int(given) <= most):
-        raise RequestError(f"'limit' must be a whole number from 1 to {most}, found '{given}'", param="limit")
-    return int(given)
-
-
-LOOPBACK = "127.0.0.1"
-
-_CLIENT_GONE = 499
-_GRACE_SECONDS = 2.0
-_WAITING = 1024  # connections that may wait to be taken
-
-
-class _ChatApi:
-    """The handlers of what is answered at once."""
-
-    def __init__(self, pool: ModelPool) -> None:
-        self._pool, self._started = pool, int(time.time())
-
     async def list_models(self, _request: web.Request) -> web.Response:
-        """Answer ``GET /v1/models``."""
+        """List the models."""
         models = [
             {"id": f"{ALMANAC}/{name}", "object": "model", "created": self._started, "owned_by": "refusal-index"}
             for name in self._pool.names
@@ -202,34 +85,112 @@ class _ChatApi:
         return web.json_response({"object": "list", "data": models})
 
     async def chat(self, request: web.Request) -> web.Response:
-        """Answer ``POST /v1/chat/completions``."""
-        asked, completions = await ask(self._pool, await read_json(request), noted())
-        return _response(asked, completions)
+        """Answer a chat request."""
+        asked, completions = await ask(self._pool, await read_json(request), _notes.get())
+        if not asked.stream:
+            return web.json_response(completion_body(asked, completions, **new_identity()))
+        events = [*map(json.dumps, chunk_bodies(asked, completions, **new_identity())), "[DONE]"]
+        text = "".join(f"data: {event}\n\n" for event in events)
+        return web.Response(text=text, content_type="text/event-stream")
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """Store a file."""
+        async with read_form(request, MAX_FILE_SIZE) as form, self._uploading:
+            if form.get("purpose") != "batch":
+                raise RequestError("'purpose' must be 'batch'", param="purpose")
+            uploaded = form.get("file")
+            if not isinstance(uploaded, web.FileField):
+                raise RequestError("'file' must be a file", param="file")
+            for name in sorted(form.keys() - {"purpose", "file"}):
+                message = f"'{name}' is not supported by this server"
+                raise RequestError(message, param=name, code="unsupported_parameter")
+            size = uploaded.file.seek(0, os.SEEK_END)
+            if size > MAX_FILE_SIZE:
+                raise too_large(MAX_FILE_SIZE)
+            if size + sum(stored.size for stored in self._files) > MAX_KEPT:
+                message = f"the server keeps at most {MAX_KEPT:,} bytes of files; delete some first"
+                raise RequestError(message, param="file", status=413)
+            uploaded.file.seek(0)
+            path = self._files.new_path()
+            with path.open("xb") as file:
+                await asyncio.to_thread(shutil.copyfileobj, uploaded.file, file)
+            return web.json_response(self._files.add(path, uploaded.filename, "batch").document())
+
+    async def list_files(self, request: web.Request) -> web.Response:
+        """List the files, the newest first."""
+        purpose = request.query.get("purpose")
+        files = [stored for stored in self._files if purpose in (None, stored.purpose)]
+        return _page(request, files, most=10_000, default=10_000)
+
+    async def file(self, request: web.Request) -> web.Response:
+        """Describe a file."""
+        return web.json_response(self._files.get(request.match_info["id"]).document())
+
+    async def content(self, request: web.Request) -> web.FileResponse:
+        """Return the content of a file."""
+        path = self._files.get(request.match_info["id"]).path
+        return web.FileResponse(path, headers={"Content-Type": "application/jsonl"})
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """Delete a file."""
+        identity = request.match_info["id"]
+        self._files.delete(identity)
+        return web.json_response({"id": identity, "object": "file", "deleted": True})
+
+    async def start(self, request: web.Request) -> web.Response:
+        """Begin a batch."""
+        batch = self._batches.start(*parse_batch_request(await read_json(request)))
+        _notes.get().update(batch=batch.id)
+        return web.json_response(batch.document())
+
+    async def list_batches(self, request: web.Request) -> web.Response:
+        """List the batches, the newest first."""
+        return _page(request, list(self._batches), most=100, default=20)
+
+    async def batch(self, request: web.Request) -> web.Response:
+        """Describe a batch."""
+        return web.json_response(self._batches.get(request.match_info["id"]).document())
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """Cancel a batch."""
+        return web.json_response(self._batches.cancel(request.match_info["id"]).document())
 
 
-def create_app(
-    pool: ModelPool,
-    log: RequestLog,
-    *,
-    any_host: bool = False,
-) -> web.Application:
+def _page(request: web.Request, oldest_first: Sequence[StoredFile | Batch], most: int, default: int) -> web.Response:
+    """Return a part of a list, the newest first, after the id that the request names."""
+    newest_first = oldest_first[::-1]
+    start, after = 0, request.query.get("after")
+    if after is not None:
+        start = next((place for place, listed in enumerate(newest_first, start=1) if listed.id == after), -1)
+        if start < 0:
+            raise RequestError(f"'after' must be the id of one of the list, found '{after}'", param="after")
+    limit = request.query.get("limit", str(default))
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= most):
+        raise RequestError(f"'limit' must be a whole number from 1 to {most}, found '{limit}'", param="limit")
+    end = start + int(limit)
+    shown = [listed.document() for listed in newest_first[start:end]]
+    first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
+    return web.json_response(
+        {"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": end < len(newest_first)}
+    )
+
+
+def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> web.Application:
     """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
 
-    - `any_host`: whether to answer requests that name another host than this machine. On loopback these come of a page
-      in a browser whose own name was made to point here.
+    - `any_host`: whether to answer requests that name another host than this machine. On loopback these come from a
+      page in a browser whose own name was made to point here.
     """
-    chat, files = _ChatApi(pool), FileStore()
+    files = FileStore()
     batches = Batches(pool, files, log)
-    middlewares = [_logging_to(log), _shape_errors, _own_pages_only, *([] if any_host else [_own_host_only])]
+    middlewares = [_logging_to(log), _errors_as_json, _own_pages_only, *([] if any_host else [_own_host_only])]
     app = web.Application(middlewares=middlewares)
-    app.router.add_get("/v1/models", chat.list_models)
-    app.router.add_post("/v1/chat/completions", chat.chat)
-    app.router.add_routes(BatchApi(files, batches).routes())
+    app.router.add_routes(Api(pool, files, batches).routes())
 
     async def close(_app: web.Application) -> None:
         await batches.close()
-        for held in (pool, files, log):
-            held.close()
+        for resource in (pool, files, log):
+            resource.close()
 
     app.on_cleanup.append(close)
     return app
@@ -238,10 +199,10 @@ def create_app(
 @asynccontextmanager
 async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
     """Serve `app` while the context lasts and yield its base URL; port 0 takes any free one."""
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE_SECONDS)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port, backlog=_WAITING).start()
+        await web.TCPSite(runner, host, port, backlog=MAX_WAITING).start()
         bound_port = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/v1"
     finally:
@@ -249,7 +210,7 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
 
 
 async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
-    """Serve the embedded models until SIGINT or SIGTERM; `announce` is told the base URL once requests are taken.
+    """Serve the embedded models until SIGINT or SIGTERM; `announce` gets the base URL once requests are accepted.
 
     Raises OSError if the address cannot be listened on or the log cannot be written.
     """
@@ -279,14 +240,15 @@ def is_loopback(host: str) -> bool:
 def _logging_to(log: RequestLog) -> Middleware:
     @web.middleware
     async def logging(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started, status, fields = time.perf_counter(), _CLIENT_GONE, begin_fields()
+        started, status, notes = time.perf_counter(), CLIENT_GONE, dict[str, Any]()
+        _notes.set(notes)
         try:
             response = await handler(request)
             status = response.status
             return response
         finally:
             seconds = round(time.perf_counter() - started, 4)
-            log.write(method=request.method, path=request.path, status=status, seconds=seconds, **fields)
+            log.write(method=request.method, path=request.path, status=status, seconds=seconds, **notes)
 
     return logging
 
@@ -294,41 +256,31 @@ def _logging_to(log: RequestLog) -> Middleware:
 @web.middleware
 async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        named = urlsplit(f"//{request.host}").hostname or ""
+        name = urlsplit(f"//{request.host}").hostname or ""
     except ValueError:
-        named = ""
-    if not is_loopback(named):
+        name = ""
+    if not is_loopback(name):
         raise web.HTTPForbidden(reason="the Host header names another machine")
     return await handler(request)
 
 
 @web.middleware
 async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what a page of another origin sends: a browser says so in these headers, other clients send neither."""
+    """Refuse requests from a page of another origin: a browser says so in these headers, other clients send neither."""
     site, origin = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Origin")
     if site not in ("none", "same-origin") or (origin is not None and origin.partition("://")[2] != request.host):
         raise web.HTTPForbidden(reason="the Origin or Sec-Fetch-Site header names another site")
     return await handler(request)
 
 
-def _response(asked: ChatRequest, completions: Sequence[Completion]) -> web.Response:
-    if not asked.stream:
-        return web.json_response(reply_body(asked, completions))
-    chunks = chunk_bodies(asked, completions, **new_identity())
-    events = [*map(json.dumps, chunks), "[DONE]"]
-    return web.Response(text="".join(f"data: {event}\n\n" for event in events), content_type="text/event-stream")
-
-
 @web.middleware
-async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     what = f"{request.method} {request.path}"
+    error: Answer
     try:
         return await handler(request)
-    except web.HTTPException as error:
-        return _shaped(refusal(error.status, f"{what}: {error.reason}"))
-    except Exception as error:
-        return _shaped(error_answer(error, what))
-
-
-def _shaped(answer: Answer) -> web.Response:
-    return web.json_response(answer.body, status=answer.status)
+    except web.HTTPException as raised:
+        error = refusal(raised.status, f"{what}: {raised.reason}")
+    except Exception as raised:
+        error = error_answer(raised, what)
+    return web.json_response(error.body, status=error.status)

@@ -13,7 +13,7 @@ from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.plugins.batches.request_files import Problems, Received, RequestFiles
+    from refusal_index.plugins.batches.request_files import Received, RequestFiles
 
 
 @takes_settings("max_choices", "logprobs")
@@ -114,16 +114,15 @@ def _show_received(received: Received, run: Path) -> None:
         console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
     for message, count in received.failures.most_common(5):
         console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
-    if received.unknown_failures.count:
-        failures = _number(received.unknown_failures.count, "failure")
+    if received.unknown_failures:
+        failures = _number(received.unknown_failures, "failure")
         console.say(f"  {failures} of requests that are not this run's, or no longer")
-    for what, problems in (
-        ("hold no result", received.unreadable),
-        ("contradict an earlier result", received.contradicting),
-        ("are another reply than the stored one", received.differing),
-        ("are of no request of this run", received.unknown),
-    ):
-        _show_left_out(what, problems)
+    for what, problems in received.left_out.items():
+        console.note(f"left out: {problems.count:,} {what}")
+        for place in problems.named:
+            console.note(f"  {place}")
+        if problems.count > len(problems.named):
+            console.note(f"  and {problems.count - len(problems.named):,} more")
     pending = f"{_number(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
     if counts.pending and received.in_flight is not None:
         console.say(f"{pending}, and {received.in_flight}: the run's own command with --engine batch collects them")
@@ -133,12 +132,3 @@ def _show_received(received: Received, run: Path) -> None:
 
 def _number(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
-def _show_left_out(what: str, problems: Problems) -> None:
-    if problems.count:
-        console.note(f"left out: {problems.count:,} {what}")
-        for place in problems.named:
-            console.note(f"  {place}")
-        if problems.count > len(problems.named):
-            console.note(f"  and {problems.count - len(problems.named):,} more")

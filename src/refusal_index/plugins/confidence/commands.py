@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, Weight, check_place, columns_of, output, takes_settings
+from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
 
 Add = Annotated[
     Path | None,
@@ -207,8 +207,8 @@ def threshold(
             metavar="FILE",
         ),
     ] = None,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
     seed: Annotated[int, typer.Option(help="Of the split into halves.", min=0)] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:

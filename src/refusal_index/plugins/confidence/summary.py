@@ -235,6 +235,17 @@ class MethodSummary:
         return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})
 
     @property
+    def tone(self) -> Literal["better", "worse", "mixed", "open", "undefined"]:
+        """Whether the score does better than the refusals, over all variants in which that is settled."""
+        verdicts = {one.verdict for one in self.against}
+        if {"better", "worse"} <= verdicts:
+            return "mixed"
+        for verdict in ("better", "worse"):
+            if verdict in verdicts:
+                return verdict
+        return "open" if "not_told_apart" in verdicts else "undefined"
+
+    @property
     def right(self) -> int:
         """Right answers among those that the numbers rest on."""
         return round((self.accuracy or 0.0) * self.questions)

@@ -13,7 +13,7 @@ from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import Runs, output
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What makes a sound place one that takes nothing now; anything else is the place itself."""
+"""Errors of a valid place that is full; any other error is due to the place itself."""
 
 
 def export(
@@ -36,9 +36,9 @@ def export(
     from refusal_index.plugins.trackers.results import ExportError, TrackerError
 
     try:
-        said = export_runs(runs, to, out)
+        lines = export_runs(runs, to, out)
     except ExportError as error:
-        raise OptionError(f"{option(error.argument)}: {error.said}") from error
+        raise OptionError(f"{option(error.argument)}: {error.message}") from error
     except NotWrittenError as error:
         if error.errno in FULL:
             raise
@@ -46,5 +46,5 @@ def export(
     except TrackerError as error:
         console.error(error)
         raise typer.Exit(INCOMPLETE) from error
-    for line in said:
+    for line in lines:
         console.say(line)

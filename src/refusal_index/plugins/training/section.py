@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
+from typing import Any
 
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
@@ -17,7 +18,7 @@ from refusal_index.render.format import reason_text
 from refusal_index.render.report.figures import Scale
 from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
-from refusal_index.render.sentences import add_sentences, description, sentence
+from refusal_index.render.sentences import add_sentences, description
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
@@ -68,15 +69,6 @@ class Chart:
             f"{reason} at step{'s' if len(steps) > 1 else ''} {', '.join(steps)}" for reason, steps in by_reason.items()
         )
 
-    @property
-    def description(self) -> str:
-        """The picture in words."""
-        known = [point.value.estimate for point in self.points if point.value.estimate is not None]
-        if not known:
-            return f"{self.name} over steps: undefined throughout"
-        first, last = (f"{value:.{self.digits}f}" for value in (known[0], known[-1]))
-        return f"{self.name} over steps, from {first} to {last}"
-
 
 @dataclass(frozen=True)
 class Row:
@@ -90,22 +82,8 @@ class Row:
     lacks: str | None  # how many of its own questions and draws are scored, where too many are not
 
 
-@dataclass(frozen=True)
-class PanelView:
-    """The steps of one training under one variant."""
-
-    anchor: str
-    title: str
-    verdict: str
-    details: tuple[str, ...]
-    charts: tuple[Chart, ...]  # those of `FIRST`
-    more: tuple[Chart, ...]
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-
-def panel_views(runs: Sequence[RunOnPage]) -> tuple[PanelView, ...]:
-    """Make a panel of each training of which several steps are among the runs, for each variant that they share."""
+def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
+    """Yield what the template shows of each training of which several steps are among the runs, and shared variant."""
     places = {id(run.run): run for run in runs}
     summary = runs[0].summary
     options = CompareOptions(
@@ -113,27 +91,23 @@ def panel_views(runs: Sequence[RunOnPage]) -> tuple[PanelView, ...]:
         truthfulness_weights=summary.truthfulness_weights,
         confidence_level=summary.confidence_level,
     )
-    found = [one for steps in steps_of_trainings([run.run for run in runs]) for one in panels_of(steps, options)]
-    return tuple(
-        _view(one, [places[id(run)] for run in one.runs], f"panel-{place}") for place, one in enumerate(found, start=1)
-    )
-
-
-def _view(found: PanelOfSteps, runs: Sequence[RunOnPage], anchor: str) -> PanelView:
-    summary = runs[0].summary
-    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
-    charts = {metric: _chart(found, metric, payoffs) for metric in found.metrics}
-    dataset, rows = found.runs[0].dataset, tuple(_rows(found, runs))
-    return PanelView(
-        anchor,
-        f"{len(found.runs)} steps{f' on {dataset}' if dataset else ''}, {found.variant}",
-        sentence(found.headline, "page"),
-        (*_incomplete(rows), *(sentence(one, "page") for one in found.statements)),
-        tuple(charts[metric] for metric in FIRST),
-        tuple(chart for metric, chart in charts.items() if metric not in FIRST),
-        tuple(charts[metric].name for metric in FIRST),
-        rows,
-    )
+    panels = [one for steps in steps_of_trainings([run.run for run in runs]) for one in panels_of(steps, options)]
+    for place, panel in enumerate(panels, start=1):
+        dataset, rows = panel.runs[0].dataset, tuple(_rows(panel, [places[id(run)] for run in panel.runs]))
+        payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
+        charts = {metric: _chart(panel, metric, payoffs) for metric in panel.metrics}
+        # What is missing may be no matter of chance: it comes first.
+        lacking = ", ".join(f"step {row.step:,} ({row.lacks})" for row in rows if row.lacks)
+        yield {
+            "anchor": f"panel-{place}",
+            "title": f"{len(panel.runs)} steps{f' on {dataset}' if dataset else ''}, {panel.variant}",
+            "headline": panel.headline,
+            "lacking": f"Incomplete, and not to be taken as sound: {lacking}." if lacking else "",
+            "statements": panel.statements,
+            "charts": [charts[metric] for metric in FIRST],
+            "more": [chart for metric, chart in charts.items() if metric not in FIRST],
+            "rows": rows,
+        }
 
 
 def _rows(found: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[Row]:
@@ -154,20 +128,15 @@ def _lacks(summary: Summary, variant: str) -> str | None:
     return f"{' and '.join(lacking)} scored"
 
 
-def _incomplete(rows: Sequence[Row]) -> Iterator[str]:
-    """Say first which steps lack too many of their questions: what is missing may be no matter of chance."""
-    lacking = [f"step {row.step:,} ({row.lacks})" for row in rows if row.lacks]
-    if lacking:
-        yield f"Incomplete, and not to be taken as sound: {', '.join(lacking)}."
-
-
 def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
     over_steps = found.metrics[metric]
     points = tuple(
         Point(run.label, step, value)
         for run, step, value in zip(found.runs, found.steps, over_steps.points, strict=True)
     )
-    x, (y, ticks) = _horizontal(found.steps), vertical(metric, over_steps.points)
+    steps, room = found.steps, (found.steps[-1] - found.steps[0]) * 0.03  # for a point at either end
+    x, (y, ticks) = Scale(steps[0] - room, steps[-1] + room), vertical(metric, over_steps.points)
+    quarters = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
     stretches = [list(each) for known, each in groupby(points, key=lambda point: point.value.low is not None) if known]
     change = over_steps.change if metric in TESTED and found.changed(metric) else None
     since = None if change is None else found.steps[change.row]
@@ -177,7 +146,7 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         x=x,
         y=y,
         ticks=ticks,
-        steps=_named(found.steps),
+        steps=tuple(sorted({min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters})),
         points=points,
         bands=tuple(_band(each, x, y) for each in stretches if len(each) > 1),
         lines=tuple(_line(each, x, y) for each in _joined(metric, points) if len(each) > 1),
@@ -196,18 +165,6 @@ def _joined(metric: str, points: Sequence[Point]) -> Iterator[list[Point]]:
     for joined, each in groupby(points, key=is_joined):
         if joined:
             yield list(each)
-
-
-def _horizontal(steps: Sequence[int]) -> Scale:
-    """Return the axis of the steps, with room for a point at either end."""
-    room = (steps[-1] - steps[0]) * 0.03
-    return Scale(steps[0] - room, steps[-1] + room)
-
-
-def _named(steps: Sequence[int]) -> tuple[int, ...]:
-    """Choose the steps that the axis names: the ends, and those of about the same distance between them."""
-    wanted = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
-    return tuple(sorted({min(steps, key=lambda step: abs(step - want)) for want in wanted}))
 
 
 def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[float, ...]]:
@@ -253,8 +210,8 @@ class PanelSection(Section):
     def of_page(self, runs: Sequence[RunOnPage], heading: str) -> Iterator[PageSection]:
         """Yield a section for each training of which several steps are among the runs."""
         template = environment(__package__).get_template("panel.html.j2")
-        for panel in panel_views(runs):
-            yield PageSection(panel.anchor, "Steps", template.render(panel=panel, heading=heading))
+        for values in panel_values(runs):
+            yield PageSection(values["anchor"], "Steps", template.render(values, heading=heading))
 
 
 SECTION = PanelSection()

@@ -1,28 +1,15 @@
-"""The checkpoints of a training, each evaluated once, while it goes on or after it.
+"""Checkpoints of a training, each evaluated once while the training goes on or after it.
 
-What a checkpoint's run is made of are the settings of any run; only its model is put together from a template. Each has
-a folder in one panel, so that another look resumes what was begun and asks nothing twice. One that
-cannot be loaded is told, and the rest goes on.
-
-What tells the weights of a model from others that have the same name: a number that all of them go into.
-
-Every weight counts, since a training may leave most of them as they are: new tokens alone, the last layers, an adapter.
-
-A panel: one run for each checkpoint of a training, all asked the same questions, in one folder that a report reads.
-
-It is a set of runs (`outcomes.run_sets`) that grows while the training goes on. What lies in it stays: a training that
-is resumed, or another look at the same checkpoints, adds to it.
-
-Checkpoints that a training leaves in a folder: which there are, in which order, and whether each is whole.
-
-A training writes a checkpoint while others look. One is whole where its configuration can be read, all files that it
-says it has are there, tensors of safetensors reach to the end of their files, and nothing changes between two looks.
-
-A callback for the trainers of transformers and TRL: the model in training is asked a fixed panel of questions.
-
-Every so many steps it answers, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under
-the names of ``summary.json``. Each step has a run's folder in one panel that ``refusal-index report`` reads. Nothing
-that goes wrong here ends the training: it is one warning, and the training goes on.
+- Checkpoints in a folder: which there are, in which order, and whether each is complete: its configuration can be read,
+  all files that it names are there, the tensors of safetensors reach to the end of their files, and nothing changes
+  between two looks.
+- The hash of a checkpoint's weights, and a short tag of the weights in memory. Every weight counts, since a training
+  may leave most of them as they are: new tokens alone, the last layers, an adapter.
+- The panel: a set of runs in one folder, one for each checkpoint, all asked the same questions. It grows with the
+  training, and running again adds to it and repeats no request.
+- `RefusalIndexCallback` for the trainers of transformers and TRL: every so many steps the model in training is asked
+  the panel, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under the names of
+  ``summary.json``. No error in it ends the training: each is one warning.
 """
 
 from __future__ import annotations

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.data.folder import RunFolder
+from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import Decoding, Sending, SettingError
-from refusal_index.plugins.wiki.candidates import Lengths, draw_order
-from refusal_index.plugins.wiki.drawing import Drawing
-from refusal_index.plugins.wiki.engine import Builder, BuildPlan, BuildStoppedError, Watcher, build_engines
-from refusal_index.plugins.wiki.frozen import (
+from refusal_index.plugins.wiki.builder import Builder, BuildStoppedError, Drawing, build_engines
+from refusal_index.plugins.wiki.pages import Pages, read_pages
+from refusal_index.plugins.wiki.questions import ANSWERER, WRITER, Tried, build_prompts
+from refusal_index.plugins.wiki.record import (
     BuildPaths,
     build_record,
     finished_record,
@@ -23,24 +26,25 @@ from refusal_index.plugins.wiki.frozen import (
     refuse_others,
     write_tried,
 )
-from refusal_index.plugins.wiki.pages import Pages, read_pages
-from refusal_index.plugins.wiki.verdicts import build_prompts
-from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends
+from refusal_index.plugins.wiki.sections import Candidate, Lengths, draw_order
+from refusal_index.render.blocks import escape
+from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends, note_on
 from refusal_index.runs.execute import outstanding
 from refusal_index.runs.plan import versions
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 BUILD_VERSION = 1
 """Raised whenever a change makes the same replies lead to other questions."""
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "polars")
-LOOKED_AT = 200  # sections that an estimate is made from
+ESTIMATED_FROM = 200  # sections
 CHARACTERS_A_TOKEN = 4  # of English; the estimate says "about"
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What is built, of what, by whom.
+    """What is built from which pages, and by which models.
 
     Attributes
     ----------
@@ -49,11 +53,11 @@ class BuildOptions:
     writer, answerer
         The models that write questions and answer them.
     questions, seed, difficulty, revision
-        How many, drawn how; the column of levels, and a name for the source's revision.
+        How many, the seed of the draw and of each request, the column of levels, and a name for the source's revision.
     lengths
         How long sections and their pieces are.
     writing, answering, sending
-        How the two models generate, and who carries requests, and how.
+        How the two models generate, and how requests are sent. Questions should vary; answers should not.
     """
 
     pages: Path
@@ -64,87 +68,112 @@ class BuildOptions:
     seed: int = 0
     difficulty: str | None = None
     revision: str | None = None
-    lengths: Lengths = field(default_factory=lambda: Lengths(600, 2400))
+    lengths: Lengths = field(default_factory=Lengths)
     writing: Decoding = field(default_factory=lambda: Decoding(0.7, 0.9))
     answering: Decoding = field(default_factory=lambda: Decoding(0.3, 0.9))
     sending: Sending = field(default_factory=Sending)
 
     @property
-    def plan(self) -> BuildPlan:
-        """Who is asked, and how."""
-        return BuildPlan(self.writer, self.answerer, self.writing, self.answering, self.seed, self.sending)
+    def settings(self) -> dict[str, Settings]:
+        """How each role is asked."""
+        roles = {WRITER: (self.writer, self.writing), ANSWERER: (self.answerer, self.answering)}
+        return {
+            role: replace(Settings(model=model, seed=self.seed, sending=self.sending), decoding=decoding)
+            for role, (model, decoding) in roles.items()
+        }
 
     @property
     def paths(self) -> BuildPaths:
-        """Where the file, its record and its folder lie."""
+        """Where the file, its record and its folder are."""
         return BuildPaths(self.out)
 
+    def drawing(self, pages: Pages) -> dict[str | None, Iterator[Candidate]]:
+        """Return the sections in the order in which they are drawn, by difficulty."""
+        return draw_order(pages, self.seed, self.lengths)
 
-Watching = Callable[[int], AbstractContextManager[Watcher]]
-"""Gives what is told how a build of so many questions goes on."""
 
-
-async def build(options: BuildOptions, watching: Watching) -> dict[str, Any]:
+async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
     """Build a set of questions, and return its record: counts, tokens and the file's hash.
 
     Raises
     ------
     RefusalIndexError
-        If an option, the pages, a model or the place cannot be used, or the build had to stop: what was answered is
-        kept.
+        If an option, the pages, a model or a path cannot be used, or the build had to stop: what was answered is kept.
     """
-    pages = _pages(options)
+    pages = _read_pages(options)
     check_engines_own(options.sending)
     check_sends(options.sending)
-    settings, paths = settings_of(options, pages), options.paths
-    record = finished_record(paths, settings)
+    identity, paths = identity_of(options, pages), options.paths
+    record = finished_record(paths, identity)
     if record is not None:
         return record
-    folder = _folder(paths, settings)
-    engines = build_engines(options.plan)  # a wrong name or a missing key is told before a folder is made
+    folder = RunFolder(paths.folder)
+    if folder.run_json.exists():
+        refuse_others(paths.questions, folder.read_settings(), identity)
+    engines = build_engines(options.settings)  # a wrong name or a missing key is reported before a folder is made
     with folder.lock():
-        folder.create_or_resume(settings)
-        if options.sending.engine != BATCH:
-            with ReplyStore(folder.replies) as store:
+        folder.create_or_resume(identity)
+        with ReplyStore(folder.replies) as store:
+            if options.sending.engine != BATCH:
                 outstanding().refuse_in_flight(folder, store)
-        return await _carried_out(options, pages, settings, engines, watching)
+            return await _build(options, pages, identity, engines, store, console)
 
 
-@dataclass(frozen=True)
-class BuildEstimate:
-    """What a build would ask, at least: pages and their levels of difficulty, requests, and about how many tokens."""
+async def _build(
+    options: BuildOptions,
+    pages: Pages,
+    identity: dict[str, Any],
+    engines: Mapping[str, Engine],
+    store: ReplyStore,
+    console: Console,
+) -> dict[str, Any]:
+    paths, prompts, drawing = options.paths, build_prompts(), Drawing(options.drawing(pages), options.questions)
+    try:
+        with BuildBar(console, options.questions) as bar:
+            if note := note_on(options.sending):
+                bar.note(note)
+            builder = Builder(options.settings, engines, prompts, store, bar, RunFolder(paths.folder))
+            await builder.build(drawing)
+        if not drawing.taken():
+            raise BuildStoppedError(f"none of the {len(drawing.tried):,} sections yielded a question")
+    except BuildStoppedError as error:
+        raise RunFailedError(f"{error}; {paths.sections} shows each section") from error
+    finally:
+        write_tried(paths, drawing.tried)
+    about = {
+        "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
+        "versions": {"python": platform.python_version(), **versions(PACKAGES)},
+    }
+    return freeze(paths, drawing.taken(), build_record(identity, drawing, builder.usage, prompts, about))
 
-    pages: int
-    levels: int
-    requests: int
-    tokens: float
 
-
-def estimate(options: BuildOptions) -> BuildEstimate:
-    """Say what a build would ask, at least, without asking it.
+def estimate(options: BuildOptions) -> Iterator[str]:
+    """Yield what a build would ask, at least, without asking it: pages, requests, and about how many tokens.
 
     Raises
     ------
     RefusalIndexError
         If an option or the pages cannot be used.
     """
-    pages, prompts = _pages(options), build_prompts()
-    drawn = (
-        one for order in draw_order(pages, options.seed, options.lengths).values() for one in islice(order, LOOKED_AT)
-    )
-    looked_at = list(islice(drawn, LOOKED_AT))
-    characters = sum(len(prompts.for_question(one)) + len(prompts.for_answer(one, "")) for one in looked_at)
-    tokens = characters / CHARACTERS_A_TOKEN / max(len(looked_at), 1)
+    pages, prompts, n = _read_pages(options), build_prompts(), options.questions
+    drawn = (one for order in options.drawing(pages).values() for one in islice(order, ESTIMATED_FROM))
+    sections = list(islice(drawn, ESTIMATED_FROM))
+    characters = sum(len(prompts.for_question(one)) + len(prompts.for_answer(one, "")) for one in sections)
+    tokens = n * (characters / CHARACTERS_A_TOKEN / max(len(sections), 1))
     levels = len({page.difficulty for page in pages.entries}) if "difficulty" in pages.columns else 0
-    return BuildEstimate(len(pages.entries), levels, 2 * options.questions, options.questions * tokens)
+    yield f"{len(pages.entries):,} pages{f' of {levels} levels of difficulty' if levels else ''}"
+    yield (
+        f"{n:,} questions take at least {2 * n:,} requests and about {tokens:,.0f} tokens in; each section that is "
+        "thrown out takes one or two requests more"
+    )
 
 
-def settings_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
+def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
     """Return all that the questions depend on; a file and its folder belong to one such set."""
     return {
         "source": {"sha256": pages.sha256, "revision": options.revision, "columns": dict(pages.columns)},
-        "writer": {"model": options.writer, "decoding": asdict(options.plan.writing)},
-        "answerer": {"model": options.answerer, "decoding": asdict(options.plan.answering)},
+        "writer": {"model": options.writer, "decoding": asdict(options.writing)},
+        "answerer": {"model": options.answerer, "decoding": asdict(options.answering)},
         "prompts_sha256": build_prompts().hashes,
         "questions": options.questions,
         "seed": options.seed,
@@ -153,7 +182,7 @@ def settings_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
     }
 
 
-def _pages(options: BuildOptions) -> Pages:
+def _read_pages(options: BuildOptions) -> Pages:
     """Read the pages, and make sure that one of them has a section to ask about."""
     shortest, longest = options.lengths.shortest, options.lengths.longest
     if shortest > longest:
@@ -167,8 +196,7 @@ def _pages(options: BuildOptions) -> Pages:
     if not options.out.parent.is_dir():
         raise SettingError(f"{{out}}: expected a folder that is there, got {options.out.parent}; make it first")
     pages = read_pages(options.pages, options.difficulty)
-    orders = draw_order(pages, options.seed, options.lengths)
-    if not any(True for order in orders.values() for _ in islice(order, 1)):
+    if not any(True for order in options.drawing(pages).values() for _ in islice(order, 1)):
         raise SettingError(
             f"{options.pages}: expected a section of at least {shortest:,} characters, got none in "
             f"{len(pages.entries):,} pages; lower {{shortest}}, or check that the column {pages.columns['text']!r} "
@@ -177,34 +205,58 @@ def _pages(options: BuildOptions) -> Pages:
     return pages
 
 
-def _folder(paths: BuildPaths, settings: dict[str, Any]) -> RunFolder:
-    folder = RunFolder(paths.folder)
-    if folder.run_json.exists():
-        refuse_others(paths.questions, folder.read_settings(), settings)
-    return folder
+def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
+    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
+    counts, file = record["counts"], record["file"]
+    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
+    rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
+    yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
+    for role, used in record["usage"].items():
+        tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
+        yield f"{role}: {used['requests']:,} requests, {tokens}"
+    if file["questions"] < wanted:
+        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
+    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
 
 
-async def _carried_out(
-    options: BuildOptions, pages: Pages, settings: dict[str, Any], engines: Mapping[str, Engine], watching: Watching
-) -> dict[str, Any]:
-    paths, prompts, folder = options.paths, build_prompts(), RunFolder(options.paths.folder)
-    drawing = Drawing(draw_order(pages, options.seed, options.lengths), options.questions)
-    try:
-        with watching(options.questions) as watcher, ReplyStore(folder.replies) as store:
-            builder = Builder(options.plan, engines, prompts, store, watcher, folder)
-            await builder.build(drawing)
-        if not drawing.taken():
-            raise BuildStoppedError(f"none of the {len(drawing.tried):,} sections yielded a question")
-    except BuildStoppedError as error:
-        raise RunFailedError(f"{error}; {paths.sections} shows each section") from error
-    finally:
-        write_tried(paths, drawing.tried)
-    record = build_record(settings, drawing, builder.usage, prompts, _about(options, pages))
-    return freeze(paths, drawing.taken(), record)
+class BuildBar:
+    """A progress bar that counts questions, sections and tokens while the block runs."""
 
+    def __init__(self, console: Console, wanted: int) -> None:
+        columns = (
+            TextColumn("questions"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            TextColumn("{task.fields[spent]}"),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        self._progress, self._wanted = Progress(*columns, console=console, refresh_per_second=4), wanted
+        self._task = self._progress.add_task("", total=wanted, spent="", note="")
+        self._good = self._tried = 0
+        self._usage = Usage(0, 0, 0)
 
-def _about(options: BuildOptions, pages: Pages) -> dict[str, Any]:
-    return {
-        "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
-        "versions": {"python": platform.python_version(), **versions(PACKAGES)},
-    }
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """Print a note beside the bar."""
+        self._progress.console.print(escape(text), markup=False, highlight=False, soft_wrap=True)
+
+    def __call__(self, event: Usage | Tried | str) -> None:
+        """Count the usage of a reply or a section that was tried, or show how requests in flight stand."""
+        if isinstance(event, str):
+            self._progress.update(self._task, note=escape(event))
+            return
+        if isinstance(event, Tried):
+            self._tried += 1
+            self._good += event.reason is None
+        else:
+            self._usage = Usage.total([self._usage, event])
+        spent = f"{self._tried:,} sections, {self._usage.input_tokens:,} tokens in, {self._usage.output_tokens:,} out"
+        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,11 +79,11 @@ def precise_wiki(
     from refusal_index.cli.runs import asking
     from refusal_index.models.settings import Decoding
     from refusal_index.plugins.wiki import build
-    from refusal_index.plugins.wiki.candidates import Lengths
-    from refusal_index.plugins.wiki.progress import build_bar, build_lines
+    from refusal_index.plugins.wiki.sections import Lengths
     from refusal_index.runs.settings import Settings
 
     settings = Settings.of(**values)
+    max_tokens = settings.decoding.max_tokens
     options = build.BuildOptions(
         pages=pages,
         out=out,
@@ -95,20 +94,16 @@ def precise_wiki(
         difficulty=difficulty,
         revision=revision,
         lengths=Lengths(shortest, longest),
-        writing=Decoding(temperature, top_p, settings.decoding.max_tokens),
-        answering=Decoding(answer_temperature, top_p, settings.decoding.max_tokens),
+        writing=Decoding(temperature, top_p, max_tokens),
+        answering=Decoding(answer_temperature, top_p, max_tokens),
         sending=settings.sending,
     )
     if dry_run:
-        found = build.estimate(options)
-        console.say(f"{found.pages:,} pages{f' of {found.levels} levels of difficulty' if found.levels else ''}")
-        console.say(
-            f"{questions:,} questions take at least {found.requests:,} requests and about {found.tokens:,.0f} tokens "
-            "in; each section that is thrown out takes one or two requests more"
-        )
+        for line in build.estimate(options):
+            console.say(line)
         return
-    record = asking(build.build(options, partial(build_bar, console.terminal(stderr=True))))
-    for line in build_lines(record, options.paths, questions):
+    record = asking(build.build(options, console.terminal(stderr=True)))
+    for line in build.build_lines(record, options.paths, questions):
         console.say(line)
     if record["file"]["questions"] != questions:
         raise typer.Exit(INCOMPLETE)

@@ -28,7 +28,7 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a column may be called, by what it holds; the first that is there counts. Title and text are needed."""
 
-MOST_DIFFICULTIES = 50
+MAX_LEVELS = 50
 """More different values than this are measurements, not levels."""
 
 
@@ -86,16 +86,26 @@ def read_pages(path: Path, difficulty: str | None = None) -> Pages:
         for role in USUAL_NAMES
     ).with_columns(table.lines.alias("place"))
     has_text = rows["text"].fill_null("").str.contains(r"\S")
-    _refuse_untitled(table, rows.filter(has_text))
-    graded = has_text & rows["difficulty"].is_not_null() if "difficulty" in columns else has_text
-    left_out = {"no text": int((~has_text).sum()), "no difficulty": int((has_text & ~graded).sum())}
-    kept = rows.filter(graded)
+    untitled = rows.filter(has_text & ~rows["title"].fill_null("").str.contains(r"\S"))
+    if not untitled.is_empty():
+        what = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
+        raise table.source.wrong(f"{what}or remove the row", [untitled["place"][0]])
+    has_level = (
+        rows["difficulty"].is_not_null() if "difficulty" in columns else pl.repeat(True, rows.height, eager=True)
+    )
+    left_out = {"no text": int((~has_text).sum()), "no difficulty": int((has_text & ~has_level).sum())}
+    kept = rows.filter(has_text & has_level)
     if kept.is_empty():
         raise table.source.wrong(
             f"expected pages with a text in {columns['text']!r}, got {rows.height:,} rows without one "
             f"{'or without a difficulty ' if left_out['no difficulty'] else ''}; check that it is the right file"
         )
-    _refuse_measurements(table, columns, kept)
+    levels = kept["difficulty"].n_unique()
+    if levels > MAX_LEVELS:
+        raise table.source.wrong(
+            f"expected at most {MAX_LEVELS} levels of difficulty in {columns['difficulty']!r}, got "
+            f"{levels:,} different values; sort them into levels first, for instance into ten of equal size"
+        )
     return Pages(path, sha256_of(path), _index(kept), columns, left_out, kept)
 
 
@@ -111,22 +121,6 @@ def _columns(table: TextTable, difficulty: str | None) -> dict[str, str]:
             near = next(filter(None, (suggestion(name, table.columns) for name in names)), "")
             raise table.source.lacks(expected, table.columns, near)
     return found
-
-
-def _refuse_untitled(table: TextTable, rows: pl.DataFrame) -> None:
-    untitled = rows.filter(~rows["title"].fill_null("").str.contains(r"\S"))
-    if not untitled.is_empty():
-        said = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
-        raise table.source.wrong(f"{said}or remove the row", [untitled["place"][0]])
-
-
-def _refuse_measurements(table: TextTable, columns: Mapping[str, str], rows: pl.DataFrame) -> None:
-    levels = rows["difficulty"].n_unique()
-    if levels > MOST_DIFFICULTIES:
-        raise table.source.wrong(
-            f"expected at most {MOST_DIFFICULTIES} levels of difficulty in {columns['difficulty']!r}, got "
-            f"{levels:,} different values; sort them into levels first, for instance into ten of equal size"
-        )
 
 
 def _index(rows: pl.DataFrame) -> tuple[Page, ...]:

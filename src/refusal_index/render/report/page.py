@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -34,12 +35,9 @@ from refusal_index.findings.matching import CompareOptions, settings_statements
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import OBEYED
-from refusal_index.render.format import count
 from refusal_index.render.gate import changed_table, guard_table
 from refusal_index.render.report.browser import Embedded, embed_questions, questions_of
 from refusal_index.render.report.figures import (
-    MetricRow,
-    Plane,
     Scale,
     index_scale,
     metric_rows,
@@ -47,7 +45,7 @@ from refusal_index.render.report.figures import (
     sensitivity_rows,
     tiles,
 )
-from refusal_index.render.report.runs import Fact, Prompt, ReportRun, facts, prompts
+from refusal_index.render.report.runs import ReportRun, facts, prompts
 from refusal_index.render.sections import PageSection, RunOnPage, report_sections
 from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.stats import Estimate
@@ -120,7 +118,7 @@ class Line:
 
 @dataclass(frozen=True)
 class RunView:
-    """One run on the page."""
+    """One run on the page; the templates make what else is shown of it."""
 
     source: ReportRun  # the run
     number: int  # its place among the runs
@@ -129,23 +127,13 @@ class RunView:
     lines: tuple[Line, ...]
     scale: Scale
     paper: tuple[float, ...]  # the indices of the paper's own models, if they were asked the same questions
-    # metrics, plane, sections, sensitivity, facts, prompts: its parts, in the order of the page
-    metrics: tuple[MetricRow, ...]
-    plane: Plane | None
+    on_page: RunOnPage  # as sections of plugins take it
     sections: tuple[PageSection, ...]
-    sensitivity: tuple[MetricRow, ...]
-    facts: tuple[Fact, ...]
-    prompts: tuple[Prompt, ...]
 
     @property
     def anchor(self) -> str:
         """The name of its place on the page."""
-        return f"run-{self.number}"
-
-    @property
-    def asked(self) -> int:
-        """Number of questions asked under any one variant."""
-        return max(variant.completeness.asked for variant in self.source.variants)
+        return self.on_page.anchor
 
 
 def run_view(run: ReportRun, number: int) -> RunView:
@@ -155,18 +143,14 @@ def run_view(run: ReportRun, number: int) -> RunView:
     joint = [Line("jointly", run.index, joint=True)] if run.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
     return RunView(
-        source=run,
-        number=number,
+        run,
+        number,
         headline=headline(run.summary, run.about, paper),
         lines=lines,
         scale=index_scale(line.index for line in lines),
         paper=paper,
-        metrics=metric_rows(run),
-        plane=plane(run),
-        sections=tuple(found for one in report_sections() for found in one.of_run(on_page)),
-        sensitivity=sensitivity_rows(run),
-        facts=facts(run),
-        prompts=prompts(run),
+        on_page=on_page,
+        sections=tuple(chain.from_iterable(section.of_run(on_page) for section in report_sections())),
     )
 
 
@@ -198,12 +182,17 @@ def overview(views: Sequence[RunView]) -> Overview:
         truthfulness_weights=summary.truthfulness_weights,
     )
     statements, letters = _compared(runs, options)
+    lines = sorted(
+        (_line(view, letters.get(row, "")) for row, view in enumerate(views)),
+        key=lambda line: math.inf if line.index.estimate is None else -line.index.estimate,
+    )
     one_dataset = len({run.dataset_id for run in runs}) == 1
-    lines = tuple(sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index))
-    notes = tuple(settings_statements(runs)) if one_dataset else ()
-    scale = index_scale(line.index for line in lines)
     return Overview(
-        lines, scale, (*statements, Statement("scale", "scope")), notes, views[0].paper if one_dataset else ()
+        tuple(lines),
+        index_scale(line.index for line in lines),
+        statements=(*statements, Statement("scale", "scope")),
+        notes=tuple(settings_statements(runs)) if one_dataset else (),
+        paper=views[0].paper if one_dataset else (),
     )
 
 
@@ -213,22 +202,17 @@ def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tup
         datasets = list(dict.fromkeys(run.dataset or "not stated" for run in runs))
         return (Statement("other_questions", "scope", {"datasets": datasets}),), {}
     try:
-        found = compare_pair(runs, options) if len(runs) == 2 else rank(runs, options)
+        compared = compare_pair(runs, options) if len(runs) == 2 else rank(runs, options)
     except OutcomeTableError as error:
         return (Statement("not_compared", "grave", {"error": str(error)}),), {}
-    letters = {} if isinstance(found, PairComparison) else {one.row: one.letters for one in found.ranking.runs}
-    return tuple(one for one in found.statements if one.code in COMPARED), letters
+    letters = {} if isinstance(compared, PairComparison) else {run.row: run.letters for run in compared.ranking.runs}
+    return tuple(statement for statement in compared.statements if statement.code in COMPARED), letters
 
 
 def _line(view: RunView, letters: str) -> Line:
-    grave = tuple(dict.fromkeys(sentence(one, "title") for one in view.headline.doubts if one.severity == "grave"))
-    found = view.headline
-    label = view.source.run.label
-    return Line(label, found.index, anchor=view.anchor, verdict=found.verdict, grave=grave, letters=letters)
-
-
-def _by_index(line: Line) -> float:
-    return math.inf if line.index.estimate is None else -line.index.estimate
+    head, label = view.headline, view.source.run.label
+    grave = dict.fromkeys(sentence(doubt, "title") for doubt in head.doubts if doubt.severity == "grave")
+    return Line(label, head.index, anchor=view.anchor, verdict=head.verdict, grave=tuple(grave), letters=letters)
 
 
 SCRIPTS = ("text", "theme", "data", "filter", "address", "list", "detail", "main")
@@ -276,53 +260,26 @@ def render(
 ) -> str:
     """Return the whole page."""
     views = [run_view(run, place) for place, run in enumerate(runs, start=1)]
-    on_page = [RunOnPage(view.source.run, view.source.summary, view.anchor) for view in views]
-    style = "\n".join([_asset("report.css"), *(one.style for one in report_sections() if one.style)])
-    script = _script()
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            title=_title(views) if gate is None else f"Refusal Index gate: {gate.verdict}",
-            gate=gate,
-            views=views,
-            overview=overview(views) if len(views) > 1 else None,
-            sections=[found for one in report_sections() for found in one.of_page(on_page, "h2" if gate else "h1")],
-            data=embedded,
-            left_out=left_out,
-            style=Markup(style),  # noqa: S704  our own
-            script=Markup(script),  # noqa: S704  our own
-            policy=_policy(style, script),
-        )
+    on_page = [view.on_page for view in views]
+    of_page = (section.of_page(on_page, "h2" if gate else "h1") for section in report_sections())
+    style = "\n".join([_asset("report.css"), *(section.style for section in report_sections() if section.style)])
+    scripts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
+    template = environment().get_template("report.html.j2")
+    return template.render(
+        gate=gate,
+        views=views,
+        overview=overview(views) if len(views) > 1 else None,
+        sections=list(chain.from_iterable(of_page)),
+        data=embedded,
+        left_out=left_out,
+        style=Markup(style),  # noqa: S704  our own
+        script=Markup(f'(() => {{\n"use strict";\n{scripts}}})();\n'),  # noqa: S704  our own
     )
 
 
-def _title(views: Sequence[RunView]) -> str:
-    runs = [view.source.run for view in views]
-    if len(runs) > 1:
-        return f"Refusal Index of {count(len(runs), 'run')}"
-    return f"Refusal Index of {' on '.join(part for part in (runs[0].label, runs[0].dataset) if part)}"
-
-
-def _policy(style: str, script: str) -> str:
-    rules = (
-        "default-src 'none'",
-        f"script-src '{_hash(script)}'",
-        f"style-src '{_hash(style)}'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
-
-
-def _hash(text: str) -> str:
+def _source_hash(text: str) -> str:
+    """Return the hash of a style or a script, as a content security policy names it."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _script() -> str:
-    parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}}})();\n'
 
 
 def _asset(name: str) -> str:
@@ -339,7 +296,8 @@ def environment(*packages: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {**filters(typeset=True), "visible": visible, "plain": plain}
+    found.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
     found.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
-    found.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles)
+    found.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
+    found.globals.update(metric_rows=metric_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
     return found

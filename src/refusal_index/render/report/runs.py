@@ -106,10 +106,23 @@ def read_report_runs(
     """
     found = find_runs(paths, sampling)
     most = MOST_ROWS // len(found.runs)
-    runs = tuple(
-        _with_summary(run, (penalty, truthfulness_weights), confidence_level, sampling, most) for run in found.runs
-    )
-    return Found(runs, found.left_out)
+    runs = []
+    for run in found.runs:
+        about = RunFolder(run.source).read_about() if run.source.is_dir() else {}
+        outcomes = pl.concat(list(run.variants.values()))
+        summary = summarise(
+            outcomes,
+            usage=recorded_usage(run),
+            refusals=recorded_refusals(run),
+            penalty=about.get("penalty", 1.0) if penalty is None else penalty,
+            truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
+            confidence_level=confidence_level,
+            is_deterministic=is_deterministic(run.settings),
+            sampling=sampling,
+        )
+        summary = with_sections(summary, outcomes, run.source)
+        runs.append(ReportRun(run, summary, *sampled(outcomes.lazy(), most), about))
+    return Found(tuple(runs), found.left_out)
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
@@ -169,79 +182,29 @@ def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary
     return with_sections(own, _of(outcomes, run), run.source)
 
 
-def _with_summary(
-    run: ComparedRun,
-    worth: tuple[float | None, Weights | None],
-    confidence_level: float,
-    sampling: Sampling,
-    most: int,
-) -> ReportRun:
-    folder = RunFolder(run.source) if run.source.is_dir() else None
-    about = folder.read_about() if folder else {}
-    penalty, weights = worth
-    outcomes = pl.concat(list(run.variants.values()))
-    summary = summarise(
-        outcomes,
-        usage=recorded_usage(run),
-        refusals=recorded_refusals(run),
-        penalty=about.get("penalty", 1.0) if penalty is None else penalty,
-        truthfulness_weights=weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
-        confidence_level=confidence_level,
-        is_deterministic=is_deterministic(run.settings),
-        sampling=sampling,
-    )
-    summary = with_sections(summary, outcomes, run.source)
-    shown, left_out = sampled(outcomes.lazy(), most)
-    return ReportRun(run, summary, shown, left_out, about)
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One line: a name and what it was, the parts of which have names of their own where there are several."""
-
-    name: str
-    parts: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A prompt variant with its text and the hash of that."""
-
-    name: str
-    text: str
-    sha256: str
-
-
-def facts(run: ReportRun) -> tuple[Fact, ...]:
-    """List the settings, in the order of the file; where it is an outcome table, only where it lies."""
+def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield the settings by name, each with the names of its parts, in the order of the file, and where that lies."""
     known = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
     source = run.about.get("dataset")
     if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
         known["dataset"] = {**known["dataset"], **source}
     titles = sentences()["fact"]
-    named = [Fact(titles.get(key, reason_text(key).capitalize()), tuple(_parts(value))) for key, value in known.items()]
-    where = Fact("Made from", (("", str(run.run.source)),))
-    level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights "
-    level += ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
-    return (*named, where, Fact("This page", (("", f"refusal-index {__version__}, {level}"),)))
+    for key, value in known.items():
+        parts = value if isinstance(value, Mapping) else {"": value}
+        shown = [(str(name).replace("_", " "), _shown(part)) for name, part in parts.items()]
+        yield titles.get(key, reason_text(key).capitalize()), shown
+    yield "Made from", [("", str(run.run.source))]
+    weights = ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
+    level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights {weights}"
+    yield "This page", [("", f"refusal-index {__version__}, {level}")]
 
 
-def prompts(run: ReportRun) -> tuple[Prompt, ...]:
-    """List the prompts with their texts; none where they are not known."""
+def prompts(run: ReportRun) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the text and the hash of every prompt; none where they are not known."""
     texts = run.about.get("prompt_set")
-    if not isinstance(texts, Mapping):
-        return ()
-    return tuple(
-        Prompt(str(name), str(text), hashlib.sha256(str(text).encode()).hexdigest()) for name, text in texts.items()
-    )
-
-
-def _parts(value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield str(key).replace("_", " "), _shown(part)
-    else:
-        yield "", _shown(value)
+    if isinstance(texts, Mapping):
+        for name, text in texts.items():
+            yield str(name), str(text), hashlib.sha256(str(text).encode()).hexdigest()
 
 
 def _shown(value: Any) -> str:

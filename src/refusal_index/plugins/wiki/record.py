@@ -1,4 +1,4 @@
-"""The result: a file of questions that is not written again, and a record of how it came about."""
+"""The result of a build: a file of questions that is not written again, and a record of how it was made."""
 
 from __future__ import annotations
 
@@ -13,30 +13,15 @@ from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.run_json import as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError
-from refusal_index.plugins.wiki.drawing import Drawing
-from refusal_index.plugins.wiki.verdicts import BuildPrompts, Tried
+from refusal_index.findings.summary import Usage
+from refusal_index.plugins.wiki.builder import Drawing
+from refusal_index.plugins.wiki.questions import BuildPrompts, Tried
 
 BUILD_FORMAT = 1
 
 
 class BuildError(RefusalIndexError, ValueError):
     """A build that cannot be begun or resumed as asked; the message names the file and what to do."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Requests that were answered, and their tokens."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-        )
 
 
 @dataclass(frozen=True)
@@ -77,6 +62,7 @@ def build_record(
     - `about`: what may differ when the same settings are used again: versions, names.
     """
     taken = drawing.taken()
+    levels = Counter(one.candidate.difficulty for one in taken)
     return {
         "build_format": BUILD_FORMAT,
         "settings": as_json(settings),
@@ -84,10 +70,13 @@ def build_record(
             "sections_tried": len(drawing.tried),
             "questions": len(taken),
             "not_needed": drawing.not_needed,
-            "rejected": _descending(str(one.reason) for one in drawing.tried if one.reason is not None),
-            "questions_by_difficulty": _by_difficulty(taken),
+            "rejected": dict(sorted(drawing.reasons().items(), key=lambda entry: (-entry[1], entry[0]))),
+            "questions_by_difficulty": {level: count for level, count in levels.items() if level is not None},
         },
-        "usage": {role: asdict(one) for role, one in usage.items()},
+        "usage": {
+            role: {name: getattr(one, name) for name in ("requests", "input_tokens", "output_tokens")}
+            for role, one in usage.items()
+        },
         "prompts": asdict(prompts),
         "about": as_json(about),
     }
@@ -124,15 +113,26 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
         if paths.questions.exists() and not (paths.folder / "run.json").exists():
             raise BuildError(f"{paths.questions} is there and no build made it; give another --out")
         return None
-    record = _read(paths.record)
-    refuse_others(paths.questions, record["settings"], settings)
+    try:
+        record: dict[str, Any] = dict(json.loads(paths.record.read_bytes()))
+        version, before, checksum = record["build_format"], dict(record["settings"]), record["file"]["sha256"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BuildError(
+            f"{paths.record} is no record of a build ({error!r}); remove it, or give another --out"
+        ) from error
+    if version != BUILD_FORMAT or not before or not checksum:
+        raise BuildError(
+            f"{paths.record}: expected build_format {BUILD_FORMAT}, got {shortened(version)}; "
+            "use the release that wrote it, or give another --out"
+        )
+    refuse_others(paths.questions, before, settings)
     if not paths.questions.exists():
         return None
     found = sha256_of(paths.questions)
-    if found != record["file"]["sha256"]:
+    if found != checksum:
         raise BuildError(
-            f"{paths.questions} has changed since it was frozen: expected sha256 {record['file']['sha256']}, got "
-            f"{found}; delete it to have the same command write it again, or give another --out"
+            f"{paths.questions} has changed since it was frozen: expected sha256 {checksum}, got {found}; delete it to "
+            "have the same command write it again, or give another --out"
         )
     return record
 
@@ -143,20 +143,6 @@ def refuse_others(path: Path, there: Mapping[str, Any], here: Mapping[str, Any])
         refuse_other_settings(path, there, as_json(here))
     except RunFolderError as error:
         raise BuildError(f"{str(error).removesuffix('run into another folder')}give another --out") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        record = dict(json.loads(path.read_bytes()))
-        version, needed = record["build_format"], (dict(record["settings"]), record["file"]["sha256"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BuildError(f"{path} is no record of a build ({error!r}); remove it, or give another --out") from error
-    if version != BUILD_FORMAT or not all(needed):
-        raise BuildError(
-            f"{path}: expected build_format {BUILD_FORMAT}, got {shortened(version)}; "
-            "use the release that wrote it, or give another --out"
-        )
-    return record
 
 
 def _json_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
@@ -174,12 +160,3 @@ def _line(one: Tried) -> dict[str, Any]:
         "section": candidate.section,
         **{name: value for name, value in known.items() if value is not None},
     }
-
-
-def _descending(reasons: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(reasons).items(), key=lambda entry: (-entry[1], entry[0])))
-
-
-def _by_difficulty(taken: Sequence[Tried]) -> dict[str, int]:
-    counts = Counter(one.candidate.difficulty for one in taken)
-    return {difficulty: count for difficulty, count in counts.items() if difficulty is not None}

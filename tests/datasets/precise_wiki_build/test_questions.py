@@ -13,16 +13,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.candidates import Candidate
-from refusal_index.plugins.wiki.verdicts import Ask, Asked, Reason, Said, Tried, build_prompts, next_ask, normalised
+from refusal_index.plugins.wiki.questions import (
+    ANSWERER,
+    WRITER,
+    Ask,
+    Reason,
+    Tried,
+    build_prompts,
+    next_ask,
+    normalised,
+)
+from refusal_index.plugins.wiki.sections import Candidate
+from refusal_index.protocol import Pass, Reply, Role, StopReason
 
 TEXT = "The lighthouse of Arland was finished in 1871 by Ada Bergström. It is 31.5 metres tall. 灯台は東京にある。"
 ARLAND = Candidate("pw-1", "Arland", "Sights", TEXT)
 QUESTION = "<question>Who finished the lighthouse of Arland?</question>"
 
 
-def judged(*said: str | Said) -> Tried:
-    replies = [Said(reply) if isinstance(reply, str) else reply for reply in said]
+def reply_of(text: str, stop: StopReason = StopReason.STOP) -> Reply:
+    return Reply(Pass.FIRST, Role.MODEL, text, stop)
+
+
+def judged(*given: str | Reply) -> Tried:
+    replies = [reply_of(reply) if isinstance(reply, str) else reply for reply in given]
     result = next_ask(ARLAND, replies, build_prompts())
     assert isinstance(result, Tried), result
     return result
@@ -31,10 +45,10 @@ def judged(*said: str | Said) -> Tried:
 def test_a_good_pair_of_replies_is_a_question_with_its_answer():
     first = next_ask(ARLAND, [], build_prompts())
     assert isinstance(first, Ask)
-    assert first.asked is Asked.QUESTION
-    second = next_ask(ARLAND, [Said(QUESTION)], build_prompts())
+    assert first.role == WRITER
+    second = next_ask(ARLAND, [reply_of(QUESTION)], build_prompts())
     assert isinstance(second, Ask)
-    assert second.asked is Asked.ANSWER
+    assert second.role == ANSWERER
     assert "Who finished the lighthouse of Arland?" in second.message
     done = judged(QUESTION, "Sure: <answer>Ada\nBergström</answer>")
     assert (done.question, done.answer, done.reason) == (
@@ -120,7 +134,7 @@ def test_real_questions_pass_all_but_one_in_fifty_and_never_for_their_form():
 
 
 def judged_of(text: str, question: str, answer: str) -> Tried:
-    said = [Said(f"<question>{question}</question>"), Said(f"<answer>{answer}</answer>")]
+    said = [reply_of(f"<question>{question}</question>"), reply_of(f"<answer>{answer}</answer>")]
     result = next_ask(replace(ARLAND, title="", section="", text=text), said, build_prompts())
     assert isinstance(result, Tried)
     return result
@@ -131,15 +145,18 @@ def test_the_last_pair_of_marks_counts():
     assert judged(reply, "<answer>x</answer><answer>1871</answer>").question == "Who was she?"
 
 
-@pytest.mark.parametrize("trouble", [Reason.CUT_SHORT, Reason.CONTENT_FILTER])
-def test_a_reply_that_is_not_whole_is_not_read(trouble):
-    assert judged(Said(QUESTION, trouble)).reason is trouble
-    assert judged(QUESTION, Said("<answer>1871</answer>", trouble)).reason is trouble
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [(StopReason.LENGTH, Reason.CUT_SHORT), (StopReason.CONTENT_FILTER, Reason.CONTENT_FILTER)],
+)
+def test_a_reply_that_is_not_whole_is_not_read(stop, reason):
+    assert judged(reply_of(QUESTION, stop)).reason is reason
+    assert judged(QUESTION, reply_of("<answer>1871</answer>", stop)).reason is reason
 
 
 @given(st.text(), st.text())
 def test_property_no_reply_breaks_the_procedure(first, second):
-    for replies in ([Said(first)], [Said(QUESTION), Said(f"<answer>{second}</answer>")]):
+    for replies in ([reply_of(first)], [reply_of(QUESTION), reply_of(f"<answer>{second}</answer>")]):
         result = next_ask(ARLAND, replies, build_prompts())
         if isinstance(result, Tried):
             f"{result.question}{result.answer}".encode()  # no halves of surrogate pairs

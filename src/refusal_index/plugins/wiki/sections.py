@@ -1,10 +1,10 @@
-"""Sections drawn by a seed: which of them come first depends on the seed and on what they are, not on the file."""
+"""Sections drawn by a seed: their order depends on the seed and their content, not on the file."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from refusal_index.plugins.wiki.pages import Page, Pages
@@ -13,10 +13,10 @@ HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])")  # the latter of scripts without spaces
-HOUSEKEEPING = frozenset(
+LISTS = frozenset(
     ("references", "external links", "see also", "notes", "further reading", "bibliography", "sources", "citations")
 )
-"""Headings, in lower case, of sections that list things and tell nothing."""
+"""Headings, in lower case, of sections that only list things."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def cut_markdown(markdown: str) -> list[Section]:
     sections = []
     for path, lines in _below_headings(markdown):
         text = "\n".join(lines).strip()
-        if text and not any(heading.casefold() in HOUSEKEEPING for heading in path):
+        if text and not any(heading.casefold() in LISTS for heading in path):
             sections.append(Section(" > ".join(path), text))
     return sections
 
@@ -176,21 +176,16 @@ def _in_turn(pages: Pages, alike: Sequence[Page], seed: int, lengths: Lengths) -
 
 def _of_page(pages: Pages, page: Page, seed: int, lengths: Lengths) -> list[Candidate]:
     """Return the candidates of one page by their lots, each text once."""
-    pieces = (
-        piece
-        for heading, text in pages.texts(page)
-        for section in (cut_markdown(text) if pages.in_markdown else [Section(heading, text)])
-        for piece in fit(section, lengths.shortest, lengths.longest)
-    )
-    by_id = {candidate.candidate_id: candidate for candidate in (_candidate(page, piece) for piece in pieces)}
+    by_id = {}
+    for heading, text in pages.texts(page):
+        for section in cut_markdown(text) if pages.in_markdown else [Section(heading, text)]:
+            for piece in fit(section, lengths.shortest, lengths.longest):
+                content = SEPARATOR.join((page.key, piece.heading, piece.text)).encode("utf-8", "surrogatepass")
+                candidate_id = f"pw-{hashlib.sha256(content).hexdigest()[:12]}"
+                by_id[candidate_id] = Candidate(
+                    candidate_id, page.title, piece.heading, piece.text, page.difficulty, page.topic, page.revision
+                )
     return sorted(by_id.values(), key=lambda candidate: _lot(seed, candidate.candidate_id))
-
-
-def _candidate(page: Page, piece: Section) -> Candidate:
-    named = SEPARATOR.join((page.key, piece.heading, piece.text)).encode("utf-8", "surrogatepass")
-    candidate_id = f"pw-{hashlib.sha256(named).hexdigest()[:12]}"
-    known: Mapping[str, str | None] = {"difficulty": page.difficulty, "topic": page.topic, "revision": page.revision}
-    return Candidate(candidate_id, page.title, piece.heading, piece.text, **known)
 
 
 def _by_size(difficulty: str | None) -> tuple[bool, float, str]:

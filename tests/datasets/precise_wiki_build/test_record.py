@@ -7,18 +7,18 @@ import json
 
 import pytest
 
-from refusal_index.plugins.wiki.candidates import Candidate
-from refusal_index.plugins.wiki.drawing import Drawing
-from refusal_index.plugins.wiki.frozen import (
+from refusal_index.findings.summary import Usage
+from refusal_index.plugins.wiki.builder import Drawing
+from refusal_index.plugins.wiki.questions import Reason, Tried, build_prompts
+from refusal_index.plugins.wiki.record import (
     BuildError,
     BuildPaths,
-    Usage,
     build_record,
     finished_record,
     freeze,
     write_tried,
 )
-from refusal_index.plugins.wiki.verdicts import Reason, Tried, build_prompts
+from refusal_index.plugins.wiki.sections import Candidate
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
 ULM = Candidate("pw-1", "Ulm", "Minster", "text", "3", "Towns", "77")
@@ -34,7 +34,7 @@ def frozen(paths: BuildPaths) -> dict:
     drawing = Drawing({"3": iter([ULM]), None: iter([BONN])}, 2)
     drawing.next_round()
     drawing.take([Tried(ULM, "How tall? ü", "161.5 m"), Tried(BONN, "Who?", "", Reason.UNANSWERABLE)])
-    record = build_record(SETTINGS, drawing, {"writer": Usage(2, 10, 4)}, build_prompts(), {"versions": {}})
+    record = build_record(SETTINGS, drawing, {"writer": Usage(10, 4, 2)}, build_prompts(), {"versions": {}})
     return freeze(paths, drawing.taken(), record)
 
 

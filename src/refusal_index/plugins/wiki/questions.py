@@ -1,9 +1,7 @@
 """What becomes of a section: a question with its answer, or the reason why there is none.
 
-The same shape as the two passes of an evaluation: `next_ask` says what to ask next, given what was said so far, or what
-came of it. Whether a question is a duplicate is decided later, over all of them, in `drawing`.
-
-What the two models are asked, as data: the wording lies in ``prompts.toml`` beside this module.
+`next_ask` returns what to ask next, given the replies so far, or the result. Whether a question is a duplicate is
+decided later, over all of them, in `drawing`. The wording of both requests is in ``prompts.toml`` beside this module.
 """
 
 from __future__ import annotations
@@ -20,10 +18,16 @@ from importlib.resources import files
 from itertools import pairwise
 
 from refusal_index.data.text import sound_text
-from refusal_index.plugins.wiki.candidates import Candidate
+from refusal_index.plugins.wiki.sections import Candidate
+from refusal_index.protocol import Reply, StopReason
+from refusal_index.protocol.replies import without_reasoning
+
+WRITER, ANSWERER = "writer", "answerer"
+TAGS = {WRITER: "question", ANSWERER: "answer"}
+"""The marks around what each role replies, in the order in which they are asked."""
 
 QUESTION_WORDS = 30
-"""What the prompt asks for; `LONGEST_QUESTION` of `verdicts` is what is let through."""
+"""What the prompt asks for; `MAX_QUESTION` is what is accepted."""
 
 ANSWER_WORDS = 10
 LEAD = "(the lead of the article)"
@@ -48,31 +52,27 @@ class BuildPrompts:
         >>> "A city.[/text] Write NONE." in message
         True
         """
-        return self.question.format(
-            title=_quoted(candidate.title),
-            section=_quoted(candidate.section) or LEAD,
-            text=_quoted(candidate.text),
-            question_words=QUESTION_WORDS,
-            answer_words=ANSWER_WORDS,
-        )
+        return self._format(self.question, candidate, question_words=QUESTION_WORDS)
 
     def for_answer(self, candidate: Candidate, question: str) -> str:
         """Return the message that asks for the answer to a question about a section."""
-        return self.answer.format(
+        return self._format(self.answer, candidate, question=_quoted(question))
+
+    @staticmethod
+    def _format(template: str, candidate: Candidate, **fields: object) -> str:
+        return template.format(
             title=_quoted(candidate.title),
             section=_quoted(candidate.section) or LEAD,
             text=_quoted(candidate.text),
-            question=_quoted(question),
             answer_words=ANSWER_WORDS,
+            **fields,
         )
 
     @property
     def hashes(self) -> dict[str, str]:
         """SHA-256 of each template."""
-        return {
-            name: hashlib.sha256(template.encode()).hexdigest()
-            for name, template in (("question", self.question), ("answer", self.answer))
-        }
+        templates = {"question": self.question, "answer": self.answer}
+        return {name: hashlib.sha256(template.encode()).hexdigest() for name, template in templates.items()}
 
 
 @cache
@@ -88,13 +88,13 @@ def _quoted(text: str) -> str:
     return QUOTATION_MARK.sub(r"[\1]", text)
 
 
-LONGEST_QUESTION = 300
+MAX_QUESTION = 300
 """In characters; the prompt asks for fewer."""
 
-LONGEST_ANSWER = 100
+MAX_ANSWER = 100
 """In characters, for scripts that set no spaces between words; elsewhere the number of words decides."""
 
-LONGEST_DETAIL = 300
+MAX_DETAIL = 300
 NOTHING, UNANSWERABLE, VAGUE = "none", "unanswerable", "vague"
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # also the full-width and the Arabic one
 ANOTHER_FOLLOWS = re.compile(r"[?\uff1f\u061f]\s")
@@ -110,18 +110,11 @@ INEXACT = re.compile(
     r"|^(?:unspecified|it depends|not (?:known|stated|specified|mentioned|given))\b"
 )
 YES_OR_NO = frozenset({"yes", "no", "true", "false"})
-LITTLE_WORDS = frozenset(("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
-
-
-class Asked(StrEnum):
-    """The two requests about a section."""
-
-    QUESTION = "question"
-    ANSWER = "answer"
+FUNCTION_WORDS = frozenset(("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
 
 
 class Reason(StrEnum):
-    """Why a section yielded no question, in the order in which it is found out."""
+    """Why a section yielded no question, in the order of the checks."""
 
     REQUEST_FAILED = "request_failed"
     CUT_SHORT = "cut_short"
@@ -141,19 +134,15 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"
 
 
-@dataclass(frozen=True)
-class Said:
-    """One reply of a model."""
-
-    text: str  # without what the model thought aloud
-    trouble: Reason | None = None  # `Reason.CUT_SHORT` or `Reason.CONTENT_FILTER` where the reply is not whole
+TROUBLES = {StopReason.LENGTH: Reason.CUT_SHORT, StopReason.CONTENT_FILTER: Reason.CONTENT_FILTER}
+"""Why a reply is not whole."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A request: which of the two, and the message."""
+    """A request: the role that is asked, and the message."""
 
-    asked: Asked
+    role: str
     message: str
 
 
@@ -166,35 +155,35 @@ class Tried:
     question: str = ""
     answer: str = ""
     reason: Reason | None = None  # why it is rejected; None where it is good
-    # what more is known: the error of a request that failed, or the beginning of a reply that could not be read
-    detail: str = ""
+    detail: str = ""  # the error of a request that failed, or the beginning of a reply that could not be read
 
 
-def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) -> Ask | Tried:
+def next_ask(candidate: Candidate, replies: Sequence[Reply], prompts: BuildPrompts) -> Ask | Tried:
     """Return what to ask next about a section, or what came of it.
 
     - `candidate`: the section.
-    - `said`: the replies so far, in order.
+    - `replies`: the replies so far, in order.
     - `prompts`: the wording.
 
-    >>> from refusal_index.plugins.wiki.verdicts import build_prompts
+    >>> from refusal_index.protocol import Pass, Role
     >>> ulm = Candidate("pw-1", "Ulm", "", "Its minster is 161.5 metres tall.")
-    >>> question = Said("<question>How tall is Ulm Minster?</question>")
-    >>> next_ask(ulm, [question], build_prompts()).asked
-    <Asked.ANSWER: 'answer'>
-    >>> next_ask(ulm, [question, Said("<answer>161.5 metres</answer>")], build_prompts()).answer
+    >>> question = Reply(Pass.FIRST, Role.MODEL, "<question>How tall is Ulm Minster?</question>")
+    >>> next_ask(ulm, [question], build_prompts()).role
+    'answerer'
+    >>> answer = Reply(Pass.FIRST, Role.MODEL, "<answer>161.5 metres</answer>")
+    >>> next_ask(ulm, [question, answer], build_prompts()).answer
     '161.5 metres'
     """
-    if not said:
-        return Ask(Asked.QUESTION, prompts.for_question(candidate))
-    question = _tagged(said[0].text, Asked.QUESTION)
-    if reason := said[0].trouble or _fault_of_question(question):
-        return Tried(candidate, question or "", "", reason, _unread(reason, said[0]))
-    if len(said) == 1:
-        return Ask(Asked.ANSWER, prompts.for_answer(candidate, question or ""))
-    answer = _tagged(said[1].text, Asked.ANSWER)
-    reason = said[1].trouble or _fault_of_answer(answer, question or "", candidate)
-    return Tried(candidate, question or "", answer or "", reason, _unread(reason, said[1]))
+    if not replies:
+        return Ask(WRITER, prompts.for_question(candidate))
+    question = _tagged(replies[0], WRITER)
+    if reason := TROUBLES.get(replies[0].stop_reason) or _fault_of_question(question):
+        return Tried(candidate, question, "", reason, _unread(reason, replies[0]))
+    if len(replies) == 1:
+        return Ask(ANSWERER, prompts.for_answer(candidate, question))
+    answer = _tagged(replies[1], ANSWERER)
+    reason = TROUBLES.get(replies[1].stop_reason) or _fault_of_answer(answer, question, candidate)
+    return Tried(candidate, question, answer, reason, _unread(reason, replies[1]))
 
 
 def normalised(text: str) -> str:
@@ -207,56 +196,52 @@ def normalised(text: str) -> str:
     return " ".join("".join(character if character.isalnum() else " " for character in folded).split())
 
 
-def _tagged(text: str, name: str) -> str | None:
-    """Return what stands in the last complete pair of marks, on one line; None without such a pair."""
-    marks = list(re.finditer(rf"<(/?){name}>", text, re.IGNORECASE))
+def _tagged(reply: Reply, role: str) -> str:
+    """Return the text in the last complete pair of marks, on one line; empty without such a pair."""
+    text = without_reasoning(reply.text)
+    marks = list(re.finditer(rf"<(/?){TAGS[role]}>", text, re.IGNORECASE))
     inside = [text[left.end() : right.start()] for left, right in pairwise(marks) if not left[1] and right[1]]
-    return sound_text(" ".join(inside[-1].split())) if inside else None
+    return sound_text(" ".join(inside[-1].split())) if inside else ""
 
 
-def _unread(reason: Reason | None, said: Said) -> str:
-    """Return the beginning of a reply that could not be read, for whoever wants to know why."""
-    unread = reason in {Reason.QUESTION_UNREADABLE, Reason.ANSWER_UNREADABLE}
-    return sound_text(said.text[:LONGEST_DETAIL]) if unread else ""
+def _unread(reason: Reason | None, reply: Reply) -> str:
+    """Return the beginning of a reply that could not be read, for a person who wants to know why."""
+    is_unread = reason in {Reason.QUESTION_UNREADABLE, Reason.ANSWER_UNREADABLE}
+    return sound_text(without_reasoning(reply.text)[:MAX_DETAIL]) if is_unread else ""
 
 
-def _fault_of_question(question: str | None) -> Reason | None:
-    if question is None or not normalised(question):
-        return Reason.QUESTION_UNREADABLE
-    if normalised(question) == NOTHING:
-        return Reason.NOTHING_TO_ASK
-    if len(question) > LONGEST_QUESTION:
-        return Reason.QUESTION_TOO_LONG
-    if ANOTHER_FOLLOWS.search(question) or not question.rstrip(CLOSING).endswith(QUESTION_MARKS):
-        return Reason.NOT_ONE_QUESTION
-    return Reason.POINTS_AT_TEXT if POINTS_AT_TEXT.search(question) else None
+def _fault_of_question(question: str) -> Reason | None:
+    words = normalised(question)
+    faults = {
+        Reason.QUESTION_UNREADABLE: not words,
+        Reason.NOTHING_TO_ASK: words == NOTHING,
+        Reason.QUESTION_TOO_LONG: len(question) > MAX_QUESTION,
+        Reason.NOT_ONE_QUESTION: (
+            ANOTHER_FOLLOWS.search(question) or not question.rstrip(CLOSING).endswith(QUESTION_MARKS)
+        ),
+        Reason.POINTS_AT_TEXT: POINTS_AT_TEXT.search(question),
+    }
+    return next((reason for reason, is_found in faults.items() if is_found), None)
 
 
-def _fault_of_answer(answer: str | None, question: str, candidate: Candidate) -> Reason | None:
-    said = normalised(answer or "")
-    if not said:
-        return Reason.ANSWER_UNREADABLE
-    if said.startswith(UNANSWERABLE):
-        return Reason.UNANSWERABLE
-    if said == VAGUE or INEXACT.search(said):
-        return Reason.VAGUE
-    if len((answer or "").split()) > ANSWER_WORDS or len(said) > LONGEST_ANSWER:
-        return Reason.ANSWER_TOO_LONG
-    return Reason.YES_OR_NO if said in YES_OR_NO else _misplaced(_words(said), question, candidate)
-
-
-def _misplaced(words: Sequence[str], question: str, candidate: Candidate) -> Reason | None:
-    """Return what is wrong where no word of the answer stands in the section, or all of them in the question."""
+def _fault_of_answer(answer: str, question: str, candidate: Candidate) -> Reason | None:
+    text = normalised(answer)
+    faults = {
+        Reason.ANSWER_UNREADABLE: not text,
+        Reason.UNANSWERABLE: text.startswith(UNANSWERABLE),
+        Reason.VAGUE: text == VAGUE or INEXACT.search(text),
+        Reason.ANSWER_TOO_LONG: len(answer.split()) > ANSWER_WORDS or len(text) > MAX_ANSWER,
+        Reason.YES_OR_NO: text in YES_OR_NO,
+    }
+    fault = next((reason for reason, is_found in faults.items() if is_found), None)
+    if fault is not None:
+        return fault
+    # function words count only where there are no others
+    words = [word for word in text.split() if word not in FUNCTION_WORDS] or text.split()
     section = f"{candidate.title} {candidate.section} {candidate.text}"
     if not any(_holds(section, word) for word in words):
         return Reason.NOT_IN_TEXT
     return Reason.LEAK if all(_holds(question, word) for word in words) else None
-
-
-def _words(said: str) -> list[str]:
-    """Return the words that an answer consists of, little ones only where there are no others."""
-    words = said.split()
-    return [word for word in words if word not in LITTLE_WORDS] or words
 
 
 def _holds(text: str, word: str) -> bool:

@@ -1,0 +1,339 @@
+"""Building questions in rounds of sections, with any engine: which sections to try next, and what came of each.
+
+A round asks the writer about all of its sections, then the answerer about those that yielded a question. What comes
+next depends on the seed and on all replies before, never on when they came: a build that was killed and resumed tries
+the same sections and ends with the same questions. Every reply is in the build's store.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import count, islice
+
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.findings.summary import Usage
+from refusal_index.models.failures import CircuitBreaker
+from refusal_index.plugins.wiki.questions import (
+    MAX_DETAIL,
+    TAGS,
+    Ask,
+    BuildPrompts,
+    Reason,
+    Tried,
+    next_ask,
+    normalised,
+)
+from refusal_index.plugins.wiki.sections import Candidate, request_seed
+from refusal_index.protocol import (
+    Completion,
+    Conversation,
+    GraderKind,
+    Message,
+    Pass,
+    Reply,
+    Request,
+    Role,
+    Step,
+    next_requests,
+)
+from refusal_index.runs.engine import (
+    Assignment,
+    Engine,
+    Event,
+    Replied,
+    RunFailedError,
+    Underway,
+    WaitingError,
+    engine_of,
+)
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
+
+FIRST_ROUND, MAX_ROUND = 50, 500
+MIN_YIELD = 0.1
+"""At most ten sections are tried at once for each question that is wanted."""
+
+HOPELESS = 100
+"""After so many sections in a row without a question, none is expected of the next."""
+
+NAME = "precise-wiki"
+FEW_FAILURES = 10  # so many failed requests in a round may be accidents
+
+
+class Drawing:
+    """The state of a build: the sections tried so far, by difficulty.
+
+    Parameters
+    ----------
+    order
+        The candidates of each difficulty in the order in which they are drawn.
+    wanted
+        How many questions there should be. Each difficulty gives an equal share; what one cannot give, the others do.
+
+    >>> sections = [Candidate(f"pw-{number}", "Ulm", str(number), "...") for number in range(3)]
+    >>> drawing = Drawing({None: iter(sections)}, wanted=1)
+    >>> (first,) = drawing.next_round()
+    >>> drawing.take([Tried(first, "How tall is Ulm Minster?", "161.5 metres")])
+    >>> drawing.next_round(), [one.answer for one in drawing.taken()]
+    ([], ['161.5 metres'])
+    """
+
+    def __init__(self, order: Mapping[str | None, Iterator[Candidate]], wanted: int) -> None:
+        self._order, self._wanted = order, wanted
+        self._good: dict[str | None, list[Tried]] = {difficulty: [] for difficulty in order}
+        self._open = list(order)
+        self._questions: set[str] = set()
+        self.tried: list[Tried] = []
+
+    def next_round(self) -> list[Candidate]:
+        """Return the sections to try next, all at once; none when there are enough questions or no more sections."""
+        drawn: list[Candidate] = []
+        while not drawn:
+            shares = self._shares()
+            lacking = {name: missing for name in self._open if (missing := shares[name] - len(self._good[name])) > 0}
+            if not lacking:
+                break
+            n_good = sum(map(len, self._good.values()))
+            rate = max(n_good / len(self.tried), MIN_YIELD) if self.tried else 1.0
+            most = max((MAX_ROUND if n_good else FIRST_ROUND) // len(lacking), 1)
+            for difficulty, missing in lacking.items():
+                number = min(math.ceil(missing / rate), most)
+                new = list(islice(self._order[difficulty], number))
+                if len(new) < number:
+                    self._open.remove(difficulty)
+                drawn += new
+        return drawn
+
+    def take(self, tried: Sequence[Tried]) -> None:
+        """Record what came of the sections of a round, in the order in which they were drawn."""
+        for one in tried:
+            words = normalised(one.question)
+            if one.reason is None and words in self._questions:
+                one = Tried(one.candidate, one.question, one.answer, Reason.DUPLICATE)  # noqa: PLW2901
+            if one.reason is None:
+                self._questions.add(words)
+                self._good[one.candidate.difficulty].append(one)
+            self.tried.append(one)
+
+    def taken(self) -> list[Tried]:
+        """Return the questions that make up the set, by difficulty and in the order of their draw."""
+        shares = self._shares()
+        return [one for difficulty, good in self._good.items() for one in good[: shares[difficulty]]]
+
+    def reasons(self) -> Counter[str]:
+        """Return how many sections were rejected, by reason."""
+        return Counter(str(one.reason) for one in self.tried if one.reason is not None)
+
+    @property
+    def not_needed(self) -> int:
+        """How many good questions are more than were wanted."""
+        return sum(one.reason is None for one in self.tried) - len(self.taken())
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the last sections all yielded nothing."""
+        last = self.tried[-HOPELESS:]
+        return len(last) == HOPELESS and all(one.reason is not None for one in last)
+
+    def _shares(self) -> dict[str | None, int]:
+        """Return how many questions each difficulty should give: equal shares, or all it has where it is used up."""
+        used_up = sorted(set(self._good) - set(self._open), key=lambda name: (len(self._good[name]), name or ""))
+        shares: dict[str | None, int] = {}
+        for number, name in enumerate([*used_up, *self._open]):
+            fair = math.ceil((self._wanted - sum(shares.values())) / (len(self._good) - number))
+            shares[name] = fair if name in self._open else min(fair, len(self._good[name]))
+        return shares
+
+
+@dataclass(frozen=True)
+class SingleMessage:
+    """The procedure of one message to a model and its reply."""
+
+    message: str
+    grader: GraderKind = GraderKind.EXACT
+    asks_first: bool = True
+    asks_model: bool = True
+    passes: tuple[Pass, ...] = (Pass.FIRST,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
+        """Return the next step; the outcome says only that there is none."""
+        return Outcome(None, None, Grade.UNSCORED) if replies else Step(Pass.FIRST, Role.MODEL)
+
+    def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - of the interface
+        """Put the step into words."""
+        return Request(step.pass_, step.role, (Message("user", self.message),))
+
+
+class BuildStoppedError(RunFailedError):
+    """The models do not do what a build needs; what was answered is kept, and the same command resumes."""
+
+
+def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
+    """Return the engine of each role, given its settings; it is the same where the model is.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there is no such engine, or it cannot ask one of them.
+    """
+    by_model = {one.model: one for one in settings.values()}
+    engines = {name: engine_of(one.sending.engine)(one, {Role.MODEL: name}, {}) for name, one in by_model.items()}
+    return {role: engines[one.model] for role, one in settings.items()}
+
+
+class Builder:
+    """Tries sections until there are enough questions, and counts the usage.
+
+    Parameters
+    ----------
+    settings, engines
+        How each role is asked, by which model and engine; the engines are opened and closed here.
+    prompts, store, progress
+        The wording, the replies so far, which are not asked for again, and what is called with the usage of each reply,
+        each section that was tried, and notes on requests in flight.
+    folder
+        Where an engine may leave files of its own, such as a journal of batches.
+
+    Attributes
+    ----------
+    usage
+        The usage of each role, in this command and those before.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Settings],
+        engines: Mapping[str, Engine],
+        prompts: BuildPrompts,
+        store: ReplyStore,
+        progress: Callable[[Usage | Tried | str], object],
+        folder: RunFolder,
+    ) -> None:
+        self._settings, self._engines, self._prompts, self._store = settings, engines, prompts, store
+        self._progress, self._folder = progress, folder
+        self._breakers = {role: CircuitBreaker() for role in TAGS}
+        self._candidates: dict[str, Candidate] = {}
+        self._shown: set[str] = set()
+        self.usage = dict.fromkeys(TAGS, Usage(0, 0, 0))
+
+    async def build(self, drawing: Drawing) -> None:
+        """Try sections until `drawing` has enough questions or no more sections.
+
+        Raises
+        ------
+        BuildStoppedError
+            If most requests fail, or section after section yields nothing; `drawing` holds what was tried.
+        WaitingError
+            If it ended as planned, before all was asked.
+        """
+        async with AsyncExitStack() as stack:
+            for engine in dict.fromkeys(self._engines.values()):
+                await stack.enter_async_context(engine.open(self._store))
+            for number in count(1):
+                candidates = drawing.next_round()
+                if not candidates:
+                    return
+                tried = await self._try(candidates, number)
+                drawing.take(tried)
+                if (stopped := self._stopped) is not None:
+                    raise (WaitingError if stopped.planned else BuildStoppedError)(stopped.reason)
+                _check_round(tried, drawing)
+
+    @property
+    def _stopped(self) -> CircuitBreaker | None:
+        return next((one for one in self._breakers.values() if one.reason is not None), None)
+
+    async def _try(self, candidates: Sequence[Candidate], number: int) -> list[Tried]:
+        """Ask what was not asked before about the sections of a round, and return what came of each."""
+        self._candidates = {one.candidate_id: one for one in candidates}
+        for completion in (one for candidate in candidates for one in self._completions(candidate)):
+            self._count(completion)
+        for role in TAGS:
+            await self._ask(role, number)
+        return [self._show(self._result(one)) for one in candidates]
+
+    async def _ask(self, role: str, number: int) -> None:
+        """Have the engine ask one role about all sections of a round that it is to be asked about."""
+        conversations = [one for candidate in self._candidates.values() for one in self._conversation(candidate, role)]
+        if self._stopped is None and any(
+            next_requests(one, self._store.completions(one.question.question_id, role)) for one in conversations
+        ):
+            assignment = Assignment(
+                NAME,
+                f"{role}-{number}",
+                conversations,
+                self._settings[role],
+                self._store,
+                self._folder,
+                self._watch,
+                self._breakers[role],
+            )
+            await self._engines[role].execute(assignment)
+
+    def _conversation(self, candidate: Candidate, role: str) -> Iterator[Conversation]:
+        """Yield what one role is asked about a section, answered or not; nothing where it is not to be asked."""
+        before = list(self._completions(candidate))[: list(TAGS).index(role)]
+        ask = next_ask(candidate, [one.reply for one in before], self._prompts)
+        if isinstance(ask, Ask) and ask.role == role:
+            settings, question = self._settings[role], Question(candidate.candidate_id, ask.message, None)
+            seed = request_seed(settings.seed, candidate.candidate_id, TAGS[role])
+            yield Conversation(question, role, SingleMessage(ask.message), seed=seed)
+
+    def _completions(self, candidate: Candidate) -> Iterator[Completion]:
+        """Yield the reply of each role about a section, in their order."""
+        for role in TAGS:
+            completions = self._store.completions(candidate.candidate_id, role)
+            yield from islice((one for one in completions if one.variant == role), 1)
+
+    def _next(self, candidate: Candidate) -> Ask | Tried:
+        return next_ask(candidate, [one.reply for one in self._completions(candidate)], self._prompts)
+
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, Underway):
+            self._progress(event.note)
+        elif isinstance(event, Replied):
+            self._count(event.completion)
+            result = self._next(self._candidates[event.completion.question_id])
+            if isinstance(result, Tried):
+                self._show(result)
+
+    def _count(self, one: Completion) -> None:
+        usage = Usage(one.input_tokens, one.output_tokens, 1)
+        self.usage[one.variant] = Usage.total([self.usage[one.variant], usage])
+        self._progress(usage)
+
+    def _show(self, one: Tried) -> Tried:
+        if one.candidate.candidate_id not in self._shown:
+            self._shown.add(one.candidate.candidate_id)
+            self._progress(one)
+        return one
+
+    def _result(self, candidate: Candidate) -> Tried:
+        """Return what came of a section; where something is still to be asked, its request failed."""
+        result = self._next(candidate)
+        if isinstance(result, Tried):
+            return result
+        failure = self._store.failures().get((result.role, candidate.candidate_id))
+        error = failure or str(self._stopped and self._stopped.reason)
+        return Tried(candidate, reason=Reason.REQUEST_FAILED, detail=error[:MAX_DETAIL])
+
+
+def _check_round(tried: Sequence[Tried], drawing: Drawing) -> None:
+    """Raise BuildStoppedError if most requests of a round failed, or there is no hope of further questions."""
+    failed = Counter(one.detail for one in tried if one.reason is Reason.REQUEST_FAILED)
+    if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
+        raise BuildStoppedError(
+            f"{failed.total()} of the last {len(tried)} sections failed, most often with: "
+            f"{failed.most_common(1)[0][0]}; the same command resumes and pays for no reply twice"
+        )
+    if drawing.is_hopeless:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in drawing.reasons().most_common())
+        raise BuildStoppedError(
+            f"no question came of the last {HOPELESS} sections or more, out of {len(drawing.tried)} tried ({reasons}); "
+            "choose another --writer or --answerer, or other pages"
+        )
