@@ -877,7 +877,7 @@ MUTANTS = (
     Mutant("nor is a grader's", "plugins/confidence/scores.py",
            "run.graders if grader else ()", "run.graders", "cli/test_code_from_a_folder.py"),
     Mutant("reading a run imports no function", "plugins/confidence/scores.py",
-           "if not is_function_name(name):", "if True:", "cli/test_code_from_a_folder.py"),
+           "imports=False", "imports=True", "cli/test_code_from_a_folder.py"),
     Mutant("a checkpoint's name chooses no function", "plugins/training/watch.py",
            'if is_function_name(name) and name != template.format(path="", name="", step=one.step):', "if False:",
            "runs/test_watch.py"),

@@ -45,8 +45,9 @@ def carry_files(
     RefusalIndexError
         If the run, a file or an option cannot be used; then the run's folder stays as it is.
     """
+    from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.scores import add_scores, export_scores
-    from refusal_index.plugins.confidence.summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence.summary import summarise_confidence
     from refusal_index.plugins.confidence.text import confidence_blocks
     from refusal_index.plugins.confidence.words import added_blocks, added_document
 
@@ -57,7 +58,7 @@ def carry_files(
     if add is not None:
         added = add_scores(run, add, method=name, columns=columns_of(column))
         summary = summarise_confidence(added.joined.scores, added.outcomes)
-        document = added_document(added) | {"methods": confidence_document(summary)}
+        document = added_document(added) | {"methods": plain(summary)}
         if not as_json:
             console.show(added_blocks(added))
             console.say()
@@ -135,9 +136,10 @@ def confidence(
     from functools import partial
 
     from refusal_index.cli.runs import execute_with_progress
+    from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.plan import pending
     from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
-    from refusal_index.plugins.confidence.summary import confidence_document, summarise_confidence
+    from refusal_index.plugins.confidence.summary import summarise_confidence
     from refusal_index.plugins.confidence.text import confidence_blocks
     from refusal_index.plugins.confidence.words import done_blocks, methods_blocks, pending_blocks
     from refusal_index.runs.settings import Settings
@@ -164,7 +166,7 @@ def confidence(
     wanted = [one.name for one in found.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:
-        console.document(confidence_document(summary))
+        console.document(plain(summary))
     else:
         console.show(confidence_blocks(summary))
         console.show(done_blocks(found))

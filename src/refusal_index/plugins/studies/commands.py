@@ -21,8 +21,7 @@ FORMATS = "csv,tex,svg,pdf,png"
 Formats = Annotated[str, typer.Option("--format", help="Which files, separated by commas.")]
 Seed = Annotated[int, typer.Option(help="Of everything that is simulated or resampled.", min=0)]
 Models = Annotated[
-    Path | None,
-    typer.Option(help="A CSV table of models: columns model, family, parameters_billion.", metavar="FILE"),
+    Path | None, typer.Option(help="A CSV table of models: columns model, family, parameters_billion.", metavar="FILE")
 ]
 
 
