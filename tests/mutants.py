@@ -1013,7 +1013,7 @@ MUTANTS = (
            'change=(pl.col("worth") - pl.col("worth_before"))', 'change=(pl.col("worth_before") - pl.col("worth"))',
            "findings/test_gate.py"),
     Mutant("refusal precision is a share of the refused", "stats/baseline.py",
-           '"refusal_precision": (refused_wrong, refused)', '"refusal_precision": (refused_wrong, n)',
+           '"refusal_precision": ((1, 0, 0, 0), (1, 1, 0, 0))', '"refusal_precision": ((1, 0, 0, 0), every)',
            "stats/test_baseline.py"),
     Mutant("over-refusal is a share of what is right", "stats/baseline.py",
            '"over_refusal": ((0, 1, 0, 0), (0, 1, 0, 1))', '"over_refusal": ((0, 1, 0, 0), (1, 1, 0, 0))',
