@@ -1060,7 +1060,7 @@ MUTANTS = (
     Mutant("an exported name is of one number", "render/summary.py",
            "        while name in named:", "        while name in ():", "exporters/test_numbers.py"),
     Mutant("a run that is handed on is another run", "data/folder.py",
-           "{**as_json(about or {}), **drawn}", "{**drawn, **as_json(about or {})}", "exporters/test_results.py"),
+           "{**as_json(about or {}), **own_id}", "{**own_id, **as_json(about or {})}", "exporters/test_results.py"),
     Mutant("nothing is written into the folder of a run", "data/folder.py",
            "for folder in (whole, *whole.parents)", "for folder in (whole,)", "cli/test_export.py"),
     Mutant("what trackers are told of the cost knows batches", "plugins/trackers/tracking.py",
