@@ -16,9 +16,8 @@ from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import model_request, to_completions
+from refusal_index.models.requests import ModelRequest, model_request, to_completions
 from refusal_index.protocol import (
-    Conversation,
     Pass,
     Procedure,
     Protocol,
@@ -130,9 +129,11 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         Shows how far the asking of an embedded model has come.
     """
     with ReplyStore(None) as store:
-        _copy_replies(plan, store)
+        with open_store(plan.folder, made=False) as paid:
+            store.copy_from(paid)
+        store.retire(plan.asked_again(store))
         pending = plan.pending(store)
-        foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
+        foreseen = await _foreseen(plan, pending, store, counting)
         assumed = assumptions(plan)
         found = estimate(
             _asked(plan, pending, store),
@@ -207,11 +208,6 @@ def _about_functions(plan: Plan) -> Iterator[str]:
         yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
 
 
-def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
-    """Yield what is still to be talked over, of which there may be more than memory holds."""
-    return (one for variant in variants for one in plan.conversations(variant, store))
-
-
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
     """Yield what is still to be asked, the variants of a question one after the other."""
     before = store.draws()
@@ -241,13 +237,6 @@ def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
     return kind
 
 
-def _copy_replies(plan: Plan, store: ReplyStore) -> None:
-    """Copy what a folder has paid for into a store, except what is asked again."""
-    with open_store(plan.folder, made=False) as there:
-        store.copy_from(there)
-    store.retire(plan.asked_again(store))
-
-
 def assumptions(plan: Plan) -> Assumptions:
     """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
     forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
@@ -261,35 +250,31 @@ def assumptions(plan: Plan) -> Assumptions:
 
 
 async def _foreseen(
-    plan: Plan, talks: Iterable[Conversation], store: ReplyStore, counting: Counting
+    plan: Plan, variants: Iterable[str], store: ReplyStore, counting: Counting
 ) -> dict[tuple[str, str], Foreseen]:
     """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
     provider, model = provider_of(plan.settings.model)
     if plan.settings.forecast.assume_refusal is not None or provider is None or not provider.is_embedded:
         return {}
-    asks = {
-        _key(talk): model_request(plan.settings, talk, one)
-        for talk in talks
-        for one in next_requests(talk, store.completions(talk.question.question_id, talk.variant))
-        if talk.draws == 1 and one.step.pass_ is Pass.FIRST and one.step.role is Role.MODEL
+    requests = {
+        (conversation.question.question_id, variant): model_request(plan.settings, conversation, pending)
+        for variant in variants
+        for conversation in plan.conversations(variant, store)
+        for pending in next_requests(conversation, store.completions(conversation.question.question_id, variant))
+        if conversation.draws == 1 and pending.step.pass_ is Pass.FIRST and pending.step.role is Role.MODEL
     }
-    if not asks:
+    if not requests:
         return {}
     send = provider.client(model, plan.settings).send
-    with counting(f"asking {plan.settings.model}", len(asks)) as replied:
+    with counting(f"asking {plan.settings.model}", len(requests)) as replied:
 
-        async def said(key: tuple[str, str]) -> Foreseen:
-            ask = asks[key]
-            came = to_completions(ask, await send(ask))[0]
+        async def reply_to(request: ModelRequest) -> Foreseen:
+            completion = to_completions(request, await send(request))[0]
             replied()
-            return Foreseen(came.reply, came.output_tokens)
+            return Foreseen(completion.reply, completion.output_tokens)
 
-        found = await asyncio.gather(*map(said, asks))
-    return dict(zip(asks, found, strict=True))
-
-
-def _key(talk: Conversation) -> tuple[str, str]:
-    return talk.question.question_id, talk.variant
+        replies = await asyncio.gather(*map(reply_to, requests.values()))
+    return dict(zip(requests, replies, strict=True))
 
 
 def _wording(variant: str, procedure: Procedure) -> Protocol:

@@ -98,10 +98,6 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
         raise StoreError(f"{path}: a table of the store of replies is missing; {ADVICE}")
     check_values(connection, TABLES, path)
     check_rows(connection, TABLES, path)
-    _check_asked(connection, path)
-
-
-def _check_asked(connection: sqlite3.Connection, path: Path | None) -> None:
     lost = connection.execute(UNKNOWN_QUESTION).fetchone()
     if lost is not None:
         raise StoreError(f"{path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
@@ -321,16 +317,13 @@ class ReplyStore:
         try:
             with self._telling():
                 self._file = self._place and _file_at(self._place)
-                self._open()
+                open_tables(self._connection, path)
+                self._check_words()
                 if is_copy:  # what is put there would be lost
                     self._connection.execute("PRAGMA query_only = ON")
         except StoreError:
             self._connection.close()
             raise
-
-    def _open(self) -> None:
-        open_tables(self._connection, self.path)
-        self._check_words()
 
     def _check_words(self) -> None:
         """Read a reply that cannot be read, if there is one, which says so."""
