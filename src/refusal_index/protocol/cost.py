@@ -146,6 +146,8 @@ class ToAsk:
     draws: int = 1
 
 
+NOTHING = Estimate(Load(), Load(), Load(), 0)
+
 Tokens = Callable[[Request], int]
 """Counts the tokens of a request."""
 
@@ -215,7 +217,7 @@ def estimate(
     >>> found.first.requests, found.forced.requests
     (Range(least=4, expected=4, most=4), Range(least=0, expected=0.5, most=1))
     """
-    total = Estimate(Load(), Load(), Load(), 0)
+    total = NOTHING
     for variants, number in _kinds(asked, alike):
         estimator = _Estimator(tokens, assumed, paid, foresee)
         for question in variants:

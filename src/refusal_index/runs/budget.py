@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from refusal_index.data.run_json import Prices, Tokens
+from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import RESUMES
 from refusal_index.protocol import Completion, Role
 from refusal_index.runs.settings import Limits
@@ -28,9 +29,11 @@ class UsageCounter:
     (2, (2000000, 0), 3.0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, replies: Iterable[Completion] = ()) -> None:
         self.requests = 0
         self._tokens = {(of_model, in_batch): (0, 0) for of_model in (True, False) for in_batch in (True, False)}
+        for reply in replies:
+            self.add(reply)
 
     def add(self, one: Completion) -> None:
         """Add what a reply took."""
@@ -44,16 +47,18 @@ class UsageCounter:
         """All tokens."""
         return _sum(*self._tokens.values())
 
-    @property
-    def grading_tokens(self) -> Tokens:
-        """Those of models that grade."""
-        return _sum(self._tokens[False, False], self._tokens[False, True])
-
     def cost(self, prices: Prices) -> float | None:
         """Return the dollars, as `Prices.cost` has them; what came in batches has the price of batches."""
         singly = prices.cost(self._tokens[True, False], self._tokens[False, False])
         batched = prices.in_batches.cost(self._tokens[True, True], self._tokens[False, True])
         return None if singly is None or batched is None else singly + batched
+
+    def usage(self, prices: Prices) -> Usage:
+        """Return requests, tokens and dollars, and the tokens of graders that have no price."""
+        input_tokens, output_tokens = self.tokens
+        grading = _sum(self._tokens[False, False], self._tokens[False, True])
+        unpriced = sum(grading) if prices.grader is None else 0
+        return Usage(input_tokens, output_tokens, self.requests, self.cost(prices), unpriced)
 
 
 def _sum(*parts: Tokens) -> Tokens:
@@ -97,11 +102,9 @@ class Budget:
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what replies cost."""
-        took = UsageCounter()
-        for one in replies:
-            took.add(one)
-        self._answered += took.requests
-        self._cost += took.cost(prices) or 0.0
+        counter = UsageCounter(replies)
+        self._answered += counter.requests
+        self._cost += counter.cost(prices) or 0.0
 
     def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what earlier commands took for a run, once; of the replies none is held."""
