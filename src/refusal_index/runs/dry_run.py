@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
+from refusal_index.data.run_json import MILLION, UNPRICED, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.providers import provider_of
@@ -27,7 +27,7 @@ from refusal_index.protocol import (
     about_tokens,
     next_requests,
 )
-from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
+from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Paid, Range, ToAsk, by_itself, estimate
 from refusal_index.render.blocks import escape
 from refusal_index.runs.engine import BATCH, DIRECT, IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
@@ -157,7 +157,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark="; ".join((*_about_batches(plan), *_about_functions(plan))) or None,
+        remark="; ".join(_remarks(plan)) or None,
     )
 
 
@@ -174,7 +174,7 @@ def _connections(plan: Plan) -> int:
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
     """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
     if plan.settings.sending.engine == BATCH:
-        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in _waves(plan))
+        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in WAVES[len(plan.graders)])
         return Range(0, usual, most)
     return requests.times(plan.settings.forecast.seconds_per_request / connections)
 
@@ -183,12 +183,8 @@ WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
 """By how many models grade: waves where each verdict can be read at once, and most, with every second attempt."""
 
 
-def _waves(plan: Plan) -> tuple[int, int]:
-    return WAVES[len(plan.graders)]
-
-
-def _about_batches(plan: Plan) -> Iterator[str]:
-    """Say what batches cost, and how long they take at most."""
+def _remarks(plan: Plan) -> Iterator[str]:
+    """Yield what batches cost, how long they take at most, and which earlier replies are not counted."""
     settings = plan.settings
     if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
         rate = settings.accounts.batch_rate
@@ -197,13 +193,10 @@ def _about_batches(plan: Plan) -> Iterator[str]:
         else:
             yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
     if settings.sending.engine == BATCH:
-        usual, most = _waves(plan)
+        usual, most = WAVES[len(plan.graders)]
         more = f", {most} at most" if most > usual else ""
         yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
 
-
-def _about_functions(plan: Plan) -> Iterator[str]:
-    """Say what is not known of functions that were not imported."""
     if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
         yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
 
@@ -325,9 +318,9 @@ def _cost(found: Estimate, prices: Prices) -> Range | None:
     if prices.model is None and found.model.requests.most:
         return None
     parts = ((prices.model, found.model), (prices.grader, found.grading))
-    costs = [_dollars(load, price) for price, load in parts if price is not None]
+    costs = [
+        (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)
+        for price, load in parts
+        if price is not None
+    ]
     return sum(costs, Range()) if costs else None
-
-
-def _dollars(load: Load, price: Price) -> Range:
-    return (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)

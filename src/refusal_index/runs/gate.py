@@ -187,8 +187,8 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
     known = [] if baseline is None else [name for name in baseline.variants if name is not None]
     if policy.variant is None and len(known) != 1:
-        told = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
-        raise PolicyError(f"variant: expected one prompt variant to ask with, got {told}; name it with --variant")
+        given = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt variant to ask with, got {given}; name it with --variant")
     return policy.variant or known[0]
 
 
@@ -228,7 +228,8 @@ async def gate_while_asking(
     """
     if baseline is not None:
         not_compared(plan, baseline)
-    to_ask = _to_ask(plan)
+    model, dataset = plan.identity["model"], plan.dataset.name
+    to_ask = ComparedRun(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
     check_reachable(policy, payoffs_of([to_ask]))
     _check_draws(plan, policy)
     sizes = sizes_of(plan, plan.settings.stopping.looks)
@@ -251,14 +252,6 @@ async def gate_while_asking(
         asked = run.outcomes["question_id"].n_unique()
         judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
     return Gated(run, found[-1])
-
-
-def _to_ask(plan: Plan) -> ComparedRun:
-    """Return a candidate of which there are no outcomes yet."""
-    settings = plan.identity
-    return ComparedRun(
-        settings["model"], plan.folder.path, settings["model"], plan.dataset.name, {}, settings, about=plan.about
-    )
 
 
 def _check_planned(folder: RunFolder, looks: GateLooks) -> None:

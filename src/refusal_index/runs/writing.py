@@ -216,8 +216,7 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        unmet_goal=_goal("unmet_goal", about, found[0].summary),
-        met_goal=_goal("met_goal", about, found[0].summary),
+        **_goals(about, found[0].summary),
     )
 
 
@@ -363,8 +362,7 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            unmet_goal=_goal("unmet_goal", about, summary),
-            met_goal=_goal("met_goal", about, summary),
+            **_goals(about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -410,10 +408,10 @@ def _refresh_scores(
     return refresh(folder, store, settings, outcomes)
 
 
-def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:
-    """Return the sentence on whether a run became as certain as it should, if its code is this one."""
-    found = goal(about, summary)
-    return sentence(found) if found is not None and found.code == code else None
+def _goals(about: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
+    """Return the sentence on whether a run became as certain as it should, if it should, by its code."""
+    statement = goal(about, summary)
+    return {} if statement is None else {statement.code: sentence(statement)}
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
