@@ -91,7 +91,7 @@ def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, t
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setitem(wandb_tracker.SOON, "init_timeout", 1.0)
+    monkeypatch.setitem(wandb_tracker.INIT_TIMEOUT, "init_timeout", 1.0)
     began = time.monotonic()
     with pytest.raises(TrackerError, match=r"^wandb: http://127\.0\.0\.1:9 cannot be reached \("):
         export_runs([drawn.path], "wandb")

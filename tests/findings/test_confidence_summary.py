@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from tests.render.making import HOSTILE, rows
 
+from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.score_table import Score, confidence_table
@@ -22,7 +23,6 @@ from refusal_index.plugins.confidence.summary import (
     Difference,
     MethodSummary,
     compare_confidence,
-    confidence_document,
     shared_remarks,
     summarise_confidence,
     summarise_outcomes,
@@ -149,7 +149,7 @@ def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scor
     assert "no score in 400 of 400 replies" in text
     assert "refusals under" not in text
     assert {one.verdict for one in found.against} == {"undefined"}
-    json.dumps(confidence_document([found]), allow_nan=False)
+    json.dumps(plain([found]), allow_nan=False)
 
 
 def _found(

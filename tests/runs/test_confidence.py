@@ -129,7 +129,7 @@ def test_methods_that_need_draws_name_the_option_that_adds_them():
     run = ri.evaluate("almanac/base", draws=1, **EMBEDDED)
     with pytest.raises(SettingError, match=r"self-consistency: needs several draws.*--draws 5 adds them"):
         ri.confidence_scores(run, ["self-consistency"])
-    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of())}
+    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
     assert reasons["likelihood"] is None
     assert "several draws" in reasons["p-answering"]
 

@@ -101,7 +101,7 @@ def test_states_are_computed_once_and_read_by_every_layer(run, computed):
 def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
     run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
     ASKED.clear()
-    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of())}
+    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
     with pytest.raises(
         SettingError, match=r"text-classifier: needs 5 right and 5 wrong answers .* there are .*; this run"
     ):
@@ -118,7 +118,7 @@ def test_hidden_states_of_hf_need_their_packages(run, monkeypatch):
     )
     document = (run / "run.json").read_text().replace('"model": "almanac/base"', '"model": "hf/some/model"')
     (run / "run.json").write_text(document)
-    reasons = {one.method.name: one.reason for one in allowed(run, Settings())}
+    reasons = {method.name: reason for method, reason in allowed(run, Settings()).items()}
     assert reasons["p-ik"] == "needs torch; pip install 'refusal-index[transformers]'"
 
 

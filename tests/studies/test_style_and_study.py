@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
+from importlib.resources import files
 
 import matplotlib as mpl
 import numpy as np
@@ -13,7 +15,7 @@ from tests.studies.made import HOSTILE
 
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.study import Study
+from refusal_index.plugins.studies.study import STUDY_NAMES, Study
 
 
 def luminance(colour: str) -> float:
@@ -93,3 +95,13 @@ def test_a_figure_draws_the_frame_and_a_table_has_none():
     assert seen[0] is frame
     with pytest.raises(ValueError, match="table without a figure"):
         Study("name", "Title", "Caption.", frame, None).figure()
+
+
+def test_every_study_has_its_texts_and_every_text_is_used():
+    package = files("refusal_index.plugins.studies")
+    texts = tomllib.loads((package / "captions.toml").read_text(encoding="utf-8"))
+    assert sorted(texts) == sorted((*STUDY_NAMES, "shared"))
+    source = "".join(path.read_text(encoding="utf-8") for path in package.iterdir() if path.name.endswith(".py"))
+    for name, codes in texts.items():
+        assert name == "shared" or codes.keys() >= {"title", "needs", "caption"}
+        assert all(f'"{code}"' in source for code in codes)

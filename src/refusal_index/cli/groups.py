@@ -144,6 +144,29 @@ def _as_command(name: str, found: Command) -> Any:
     return get_command(holder).commands[name]  # type: ignore[attr-defined]
 
 
+class SharedOptions:
+    """Options that mean the same in every command that has them, unless its own docstring describes them.
+
+    - `prompts`: Prompt set: a name, or a TOML file.
+    - `penalty`: Penalty of the Weighted score.
+    - `truthfulness_weights` R,D,W: Of the truthfulness score: for a right answer, for a refusal and, taken off, for a
+      wrong answer. [default: a run's own, else 1,0,1]
+    - `confidence_level`: Of every interval.
+    - `cluster` COLUMN: Column that says which questions are alike, such as topic: intervals then allow for it.
+      [default: cluster, if filled]
+    - `weight` COLUMN: Column that says for how many questions of the population each stands. [default: weight, if
+      filled]
+    - `json`: Print the summary as JSON and nothing else.
+    - `format_`: inspect, lm-eval, graded or outcomes. [default: told by the content]
+    - `column`: Name a column, as in grade=verdict; may be repeated.
+    - `map_`: Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, true
+      or false; may be repeated.
+    - `scorer`: The score of an Inspect log or the metric of lm-eval that is the grade.
+    - `refusal`: What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording',
+      'tag' or a function, as in 'refusal-index run'. [default: what is graded so]
+    """
+
+
 def documented(command: Callable[..., Any]) -> Callable[..., None]:
     """Give the parameters of a command, as options, the help that its docstring has for them.
 
@@ -151,10 +174,11 @@ def documented(command: Callable[..., Any]) -> Callable[..., None]:
     docstring does not, such as a range; a parameter without an entry in the docstring is left as it is.
     """
     text, entries = described_parameters(command)
+    entries = described_parameters(SharedOptions)[1] | entries
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())
     arguments = [each.name for each in own if each.kind is inspect.Parameter.POSITIONAL_ONLY]
-    parameters = [_described(each, entries[each.name]) if each.name in entries else each for each in own]
+    parameters = [_described(each, entries.get(each.name)) for each in own]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
@@ -166,10 +190,11 @@ def documented(command: Callable[..., Any]) -> Callable[..., None]:
     return called
 
 
-def _described(parameter: inspect.Parameter, entry: Described) -> inspect.Parameter:
-    kind, *given = (
-        get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (parameter.annotation,)
-    )
+def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect.Parameter:
+    is_annotated = get_origin(parameter.annotation) is Annotated
+    kind, *given = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
+    if entry is None or (given and given[0].help):
+        return parameter
     is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
     shown = copy(given[0]) if given else typer.Argument() if is_argument else typer.Option()
     shown.help, shown.metavar = entry.text, entry.metavar

@@ -18,60 +18,8 @@ from refusal_index.runs.settings import REMOVED, SETTINGS, not_a_setting
 if TYPE_CHECKING:
     from refusal_index.data.run_json import TruthfulnessWeights
 
-Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
-Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
-Truthfulness = Annotated[
-    str | None,
-    typer.Option(
-        "--truthfulness-weights",
-        help="Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong answer. "
-        "[default: a run's own, else 1,0,1]",
-        metavar="R,D,W",
-    ),
-]
-ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says which questions are alike, such as topic: intervals then allow for it. "
-        "[default: cluster, if filled]",
-        metavar="COLUMN",
-    ),
-]
-Weight = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says for how many questions of the population each stands. [default: weight, if filled]",
-        metavar="COLUMN",
-    ),
-]
-SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
-
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="inspect, lm-eval, graded or outcomes. [default: told by the content]"),
-]
-FirstPassColumn = Annotated[
-    list[str] | None, typer.Option("--column", help="Name a column, as in grade=verdict; may be repeated.")
-]
-ValueMap = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        help="Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, "
-        "true or false; may be repeated.",
-    ),
-]
-Scorer = Annotated[
-    str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
-]
-Refusal = Annotated[
-    str | None,
-    typer.Option(
-        help="What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording', "
-        "'tag' or a function, as in 'refusal-index run'. [default: what is graded so]"
-    ),
-]
+Penalty = Annotated[float, typer.Option(min=0)]
+ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 

@@ -73,8 +73,9 @@ def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float)
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts))
     ranges = stats.scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
-    topics = _topics(outcomes, confidence_level)
-    return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
+    answered_again = pl.col("refused") & pl.col("wrong").is_not_null()
+    knows_refused_again = outcomes.filter(answered_again & pl.col("forced_grade").is_null()).is_empty()
+    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level), knows_refused_again)
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
@@ -156,19 +157,16 @@ class Decisions:
     draws: DrawsSummary | None  # what leads from RI to the corrected index
 
     @property
-    def statements(self) -> tuple[Statement, ...]:
+    def statements(self) -> Iterator[Statement]:
         """What its numbers leave out, and what the labels correct."""
-        return tuple(self._statements())
-
-    def _statements(self) -> Iterator[Statement]:
         if self.missing_grades:
             yield Statement("missing_left_out")
         if not self.scoring.knows_refused_again:
             yield Statement("refused_again_unknown", "grave")
         if self.powered:
-            lacks = all((one.reason or "").startswith(NO_LABELS) for one in self.powered.values())
+            lacks = all((metric.reason or "").startswith(NO_LABELS) for metric in self.powered.values())
             yield Statement("labels_lacking" if lacks else "by_labels", "grave" if lacks else "note")
-        for reason in (one.reason or "" for one in self.corrections.values()):
+        for reason in (corrected.reason or "" for corrected in self.corrections.values()):
             if reason.startswith(NO_LABELS):
                 yield Statement("not_corrected", "grave", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
 
@@ -181,9 +179,7 @@ def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[
 def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     rows = first_draws(group.outcomes)
     table, counts = contingency_table(rows), outcome_counts(rows)
-    graded = stats.ContingencyTable(
-        counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right
-    )
+    graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
     worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
     return Decisions(
@@ -214,10 +210,6 @@ def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) 
         refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
     )
     return {one.name: one for one in found}
-
-
-def _knows_refused_again(rows: pl.DataFrame) -> bool:
-    return not rows.filter(pl.col("refused") & pl.col("wrong").is_not_null() & pl.col("forced_grade").is_null()).height
 
 
 def _corrections(

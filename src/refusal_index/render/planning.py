@@ -22,7 +22,7 @@ from refusal_index.render.format import (
     title,
 )
 from refusal_index.render.sentences import phrase, sentence
-from refusal_index.stats import MisgradingRange, PredictionPowered, RepeatPlan, SamplePlan
+from refusal_index.stats import MisgradingRange, RepeatPlan, SamplePlan
 
 
 def plan_blocks(name: str, plan: RunPlan, options: PlanOptions) -> Iterator[Block]:
@@ -52,18 +52,9 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     power = ("power",) if options.questions else ()
     level = percent(options.confidence_level)
     yield sentence(Statement("pair_planned", "scope", {"labels": labels, "power": options.power}))
-    columns = (
-        "variant",
-        "RI of either",
-        "difference",
-        f"{level} interval",
-        "correlation",
-        "questions",
-        "over it",
-        *power,
-    )
+    columns = ("variant", "RI of either", "difference", f"{level} interval", "correlation", "questions", "over it")
     rows = (_apart_row(name, plan) for name, plan in plans.items())
-    yield from ("", Table.of(columns, rows, left=("variant",)), "")
+    yield from ("", Table.of((*columns, *power), rows, left=("variant",)), "")
     yield sentence(Statement("post_hoc_power", "grave"))
 
 
@@ -75,11 +66,8 @@ def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
     yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
     yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({reason_text(needed.reason)})"
-    yield (
-        UNDEFINED
-        if plan.fewest is None
-        else f"{plan.fewest:,} to {'any number' if plan.most is None else f'{plan.most:,}'}"
-    )
+    most = "any number" if plan.most is None else f"{plan.most:,}"
+    yield UNDEFINED if plan.fewest is None else f"{plan.fewest:,} to {most}"
     if plan.chance is not None:
         yield UNDEFINED if plan.chance.power is None else f"{plan.chance.power:.0%} with {plan.chance.n:,}"
 
@@ -94,115 +82,95 @@ RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_l
 Row = tuple[str, str, str, str]
 
 
-def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
+def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
     """Yield what other decisions would have made of each variant, and what the labels say of the grader."""
-    for place, one in enumerate(found):
+    level = f"{percent(options.confidence_level)} interval"
+    for place, variant in enumerate(decisions):
         yield from [""] * bool(place)
-        yield title(one.model, one.dataset, one.variant)
-        yield _metrics_table(one, options)
-        level = percent(options.confidence_level)
-        columns = ("RI if", "estimate", f"{level} interval", "status")
-        yield from ("", Table.of(columns, _index_rows(one, options), left=("RI if", "status")))
-        for statement in one.statements:
+        yield title(variant.model, variant.dataset, variant.variant)
+        by_labels = ("by labels", level) if variant.powered else ()
+        columns = ("metric", "as scored", "whatever is missing", *by_labels)
+        yield Table.of(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
+        columns = ("RI if", "estimate", level, "status")
+        yield from ("", Table.of(columns, _index_rows(variant, options), left=("RI if", "status")))
+        for statement in variant.statements:
             yield from ("", sentence(statement))
     for source, labels in (options.labels or {}).items():
         yield from _labels(source, labels)
 
 
-def _metrics_table(found: Decisions, options: DecisionOptions) -> Table:
-    rows = (
-        (
-            METRICS[one.name].column,
-            number(found.as_scored[one.name].estimate),
-            span(one.low, one.high),
-            *_powered(found.powered.get(one.name), options.confidence_level),
+def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
+    """Yield every metric as scored, over the scoring rules, and as the labels of this variant correct it."""
+    for ends in variant.scoring.ranges:
+        row = METRICS[ends.name].column, number(variant.as_scored[ends.name].estimate), span(ends.low, ends.high)
+        powered = variant.powered.get(ends.name)
+        by_labels = (
+            ()
+            if powered is None
+            else (number(powered.estimate), interval(*powered.confidence_interval(level).or_none()))
         )
-        for one in found.scoring.ranges
-    )
-    by_labels = ("by labels", f"{percent(options.confidence_level)} interval") if found.powered else ()
-    return Table.of(("metric", "as scored", "whatever is missing", *by_labels), rows, left=("metric",))
+        yield (*row, *by_labels)
 
 
-def _powered(found: PredictionPowered | None, level: float) -> Iterator[str]:
-    """Yield a metric as the labels of this variant correct it."""
-    if found is not None:
-        yield number(found.estimate)
-        yield interval(*found.confidence_interval(level).or_none())
-
-
-def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
-    yield from _scoring_rows(found)
-    yield from _draws_rows(found)
-    missing, level = found.missing, options.confidence_level
+def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
+    """Yield the index under each decision, and what leads from RI to the corrected index, one change at a time."""
+    level, missing, same = options.confidence_level, variant.missing, variant.misgrading_same_rates
+    yield from _scoring_rows(variant)
+    if (draws := variant.draws) is not None:
+        for name, value in (
+            ("every answer is a forced one", draws.forced_for_all),
+            ("  of another draw", draws.uncorrected),
+        ):
+            yield name, number(value), "", UNDEFINED if value is None else "ok"
+        index = draws.corrected_refusal_index
+        yield (
+            "  without sampling noise: corrected RI",
+            number(index.estimate),
+            interval_of(index),
+            _status(index.reason),
+        )
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
     yield "whatever is missing is anything", ends, ends_interval, _status(missing.reason)
-    yield from _topic_rows(found)
-    for name, corrected in found.corrections.items():
+    if (topics := variant.scoring.topics) is not None:
+        within, informative = topics.within, f"{topics.informative} of {topics.topics} topics say something"
+        yield "within topics", number(within.estimate), interval_of(within), _status(within.reason, informative)
+        for topic in topics.each[:MOST_TOPICS]:
+            index, status = topic.refusal_index, f"{topic.questions:,} questions"
+            yield f"  within {topic.topic}", number(index.estimate), interval_of(index), _status(index.reason, status)
+    for name, corrected in variant.corrections.items():
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
         yield name, number(corrected.estimate), spread, _status(corrected.reason)
     right, wrong = (percent(rate) for rate in options.errors)
-    name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"
-    yield name, _range(found.misgrading), "", _range_status(found.misgrading)
-    same = found.misgrading_same_rates
-    yield "  and alike on refused and answered questions", _range(same), "", _range_status(same)
+    yield f"the grader errs on up to {right} of right and {wrong} of wrong answers", *_range_cells(variant.misgrading)
+    yield "  and alike on refused and answered questions", *_range_cells(same)
 
 
-def _scoring_rows(found: Decisions) -> Iterator[Row]:
-    known = found.scoring.knows_refused_again
-    for rule in found.scoring.rules:
+def _scoring_rows(variant: Decisions) -> Iterator[Row]:
+    known = variant.scoring.knows_refused_again
+    for rule in variant.scoring.rules:
+        name = phrase(rule.rule, "scoring_rule")
         if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
-            yield phrase(rule.rule, "scoring_rule"), NOT_KNOWN, "", "no forced grade"
+            yield name, NOT_KNOWN, "", "no forced grade"
         else:
-            name = (
-                "as scored" if not known and rule.rule == "refused_again_wrong" else phrase(rule.rule, "scoring_rule")
-            )
-            yield name, number(rule.estimate), "", _status(rule.reason)
-
-
-def _draws_rows(found: Decisions) -> Iterator[Row]:
-    """Yield what leads from RI to the corrected index, one change at a time."""
-    draws = found.draws
-    if draws is None:
-        return
-    for name, value in (
-        ("every answer is a forced one", draws.forced_for_all),
-        ("  of another draw", draws.uncorrected),
-    ):
-        yield name, number(value), "", UNDEFINED if value is None else "ok"
-    index = draws.corrected_refusal_index
-    yield "  without sampling noise: corrected RI", number(index.estimate), interval_of(index), _status(index.reason)
-
-
-def _topic_rows(found: Decisions) -> Iterator[Row]:
-    topics = found.scoring.topics
-    if topics is None:
-        return
-    within, told = topics.within, f"{topics.informative} of {topics.topics} topics say something"
-    yield "within topics", number(within.estimate), interval_of(within), _status(within.reason, told)
-    for one in topics.each[:MOST_TOPICS]:
-        index, status = one.refusal_index, f"{one.questions:,} questions"
-        yield f"  within {one.topic}", number(index.estimate), interval_of(index), _status(index.reason, status)
+            as_scored = not known and rule.rule == "refused_again_wrong"
+            yield "as scored" if as_scored else name, number(rule.estimate), "", _status(rule.reason)
 
 
 def _labels(source: Source, labels: Labels) -> Iterator[str]:
     whose = title(*source) if any(source) else None
-    for kind, one in (("refused", labels.refused), ("answered", labels.answered)):
-        yield from ("", sentence(Statement("labelled", "scope", {"whose": whose, "kind": kind, "labels": one})))
+    for kind, counts in (("refused", labels.refused), ("answered", labels.answered)):
+        yield from ("", sentence(Statement("labelled", "scope", {"whose": whose, "kind": kind, "labels": counts})))
     yield sentence(Statement("labels_pooled", "scope", {"neither": labels.neither}))
 
 
-def _range(spread: MisgradingRange) -> str:
-    """Both ends, or the one that is defined: larger rates move the index away from 0."""
+def _range_cells(spread: MisgradingRange) -> tuple[str, str, str]:
+    """Return both ends, or the one that is defined: larger rates move the index away from 0."""
     near = spread.ends[0].estimate
     if spread.status != "undefined" or near is None:
-        return f"{number(spread.low)} to {number(spread.high)}"
-    return f"{near:.3f} to {UNDEFINED}" if near >= 0 else f"{UNDEFINED} to {near:.3f}"
-
-
-def _range_status(spread: MisgradingRange) -> str:
-    only_far = spread.status == "undefined" and spread.ends[0].estimate is not None
-    return f"{reason_text(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
+        return f"{number(spread.low)} to {number(spread.high)}", "", _status(spread.reason)
+    ends = f"{near:.3f} to {UNDEFINED}" if near >= 0 else f"{UNDEFINED} to {near:.3f}"
+    return ends, "", f"{reason_text(spread.reason)} at the largest rates"
 
 
 def _status(reason: str | None, otherwise: str = "ok") -> str:

@@ -9,14 +9,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
-from refusal_index.cli.shared_options import (
-    Cluster,
-    ConfidenceLevel,
-    Penalty,
-    Truthfulness,
-    Weight,
-    weights_of,
-)
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, weights_of
 
 
 def compare(
@@ -26,10 +19,10 @@ def compare(
     metric: str = "refusal_index",
     adjustment: str = "max-t",
     penalty: Penalty = 1.0,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
     seed: int = 0,
     json: bool = False,
 ) -> None:

@@ -11,17 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.shared_options import (
-    FirstPassColumn,
-    Format,
-    Refusal,
-    Scorer,
-    SummaryAsJson,
-    ValueMap,
-    columns_of,
-    takes_settings,
-    words_of,
-)
+from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 
 
 @takes_settings(
@@ -40,13 +30,13 @@ def force(
     /,
     model: str,
     name: str | None = None,
-    format_: Format = None,
-    column: FirstPassColumn = None,
-    map_: ValueMap = None,
-    scorer: Scorer = None,
-    refusal: Refusal = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
     out: Path | None = None,
-    json: SummaryAsJson = False,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:

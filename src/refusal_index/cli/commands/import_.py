@@ -8,7 +8,7 @@ from typing import Annotated
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap, output
+from refusal_index.cli.shared_options import Penalty, output
 
 
 def import_(
@@ -16,11 +16,11 @@ def import_(
     /,
     out: Annotated[Path, output()],
     forced: Path | None = None,
-    format_: Format = None,
-    column: FirstPassColumn = None,
-    map_: ValueMap = None,
-    scorer: Scorer = None,
-    refusal: Refusal = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
     name: str | None = None,
     dataset: str | None = None,
     variant: str | None = None,

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 
 @takes_settings(
@@ -26,7 +26,7 @@ def regrade(
     /,
     grader: str,
     out: Path | None = None,
-    json: SummaryAsJson = False,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Truthfulness, Weight, output, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, output, weights_of
 
 _PAGE = "report.html"
 
@@ -21,10 +21,10 @@ def report(
     /,
     out: Annotated[Path | None, output(own=_PAGE)] = None,
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
 ) -> None:
     """Write one HTML file to look at.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
@@ -24,7 +24,7 @@ def run(
     config: str | None = None,
     out: Path | None = None,
     dry_run: bool = False,
-    json: SummaryAsJson = False,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Truthfulness, Weight, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,13 +22,13 @@ def score(
     files: list[Path] | None = None,
     /,
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
-    cluster: Cluster = None,
-    weight: Weight = None,
+    cluster: str | None = None,
+    weight: str | None = None,
     regrade: bool = False,
     rates: Path | None = None,
-    json: SummaryAsJson = False,
+    json: bool = False,
 ) -> None:
     """Compute the Refusal Index from outcomes, or from published rates.
 

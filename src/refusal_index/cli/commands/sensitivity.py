@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Truthfulness, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, weights_of
 
 
 def sensitivity(
@@ -19,7 +19,7 @@ def sensitivity(
     grader_error: str | None = None,
     choices: Annotated[int | None, typer.Option(min=2)] = None,
     penalty: Penalty = 1.0,
-    truthfulness_weights: Truthfulness = None,
+    truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Show what other decisions would have made of a run's numbers.

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, one_of
-from refusal_index.cli.shared_options import Prompts, columns_of
+from refusal_index.cli.shared_options import columns_of
 
 MOST_PROBLEMS = 20
 
@@ -19,7 +19,7 @@ def validate(
     file: Path,
     /,
     column: list[str] | None = None,
-    prompts: Prompts = "default",
+    prompts: str = "default",
     variant: str = "normal",
     max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:

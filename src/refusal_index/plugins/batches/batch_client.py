@@ -32,7 +32,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches.formats import Result, in_batch, provider_failure, read_result
 from refusal_index.plugins.batches.journal import Entry, Journal, usable
 from refusal_index.plugins.batches.providers import Batches, State, address_of
-from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway, unwatched
+from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway
 
 T = TypeVar("T")
 
@@ -342,20 +342,25 @@ class BatchPoller:
         The client of each model, by its name.
     progress
         Called at once where a provider cannot be reached.
+    outages
+        The models whose provider could not be reached when it was last polled, each with the time of the first such
+        poll, by a monotonic clock, and a message; those of an earlier poller, where it goes on from there.
 
     Attributes
     ----------
-    outages
-        The models whose provider could not be reached when it was last polled, each with the time of the first such
-        poll, by a monotonic clock, and a message.
     lost
         Why there is no sense in polling again; None where there is.
     """
 
-    def __init__(self, clients: Mapping[str, BatchClient], progress: Progress = unwatched) -> None:
+    def __init__(
+        self,
+        clients: Mapping[str, BatchClient],
+        progress: Progress,
+        outages: dict[str, tuple[float, str]] | None = None,
+    ) -> None:
         self._clients, self._progress = clients, progress
         self._slots = asyncio.Semaphore(MAX_LOOKS)
-        self.outages: dict[str, tuple[float, str]] = {}
+        self.outages = {} if outages is None else outages
         self.lost: str | None = None
 
     async def poll(self, entries: Sequence[Entry]) -> list[tuple[Entry, State]]:

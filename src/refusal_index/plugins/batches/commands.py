@@ -13,27 +13,16 @@ from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
-    from refusal_index.plugins.batches.request_files import Problems, Received, RequestFiles
+    from refusal_index.plugins.batches.request_files import Received, RequestFiles
 
 
 @takes_settings("max_choices", "logprobs")
 def requests(
-    run: Annotated[Path, typer.Argument(help="The folder of a run; 'run --engine files' begins one.", metavar="RUN")],
-    out: Annotated[
-        Path,
-        output("Where to write them; further files are called alike, with numbers.", metavar="FILE"),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="openai, compatible (as vLLM and other servers take it) or anthropic. "
-            "[default: what the provider of the model takes]",
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
-    ] = None,
+    run: Path,
+    /,
+    out: Annotated[Path, output()],
+    format_: str | None = None,
+    prompts: str | None = None,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -43,6 +32,12 @@ def requests(
     grades. Hand each file to its provider's batches, to 'vllm run-batch' or to 'refusal-index run-batch', and its
     results to 'refusal-index replies'; then write the next round. A file holds requests to one model, and as many as
     the format allows. Exit status: 0 done, 2 bad input.
+
+    - `run` RUN: The folder of a run; 'run --engine files' begins one.
+    - `out` FILE: Where to write them; further files are called alike, with numbers.
+    - `format_`: openai, compatible (as vLLM and other servers take it) or anthropic. [default: what the provider of the
+      model takes]
+    - `prompts` FILE: The run's prompt set, where it is a file of yours.
     """
     from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
@@ -75,14 +70,10 @@ def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
 
 
 def replies(
-    run: Annotated[Path, typer.Argument(help="The folder of the run whose requests they answer.", metavar="RUN")],
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="Results as OpenAI, Anthropic or vLLM write them.", metavar="FILE"),
-    ],
-    prompts: Annotated[
-        str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
-    ] = None,
+    run: Path,
+    files: list[Path],
+    /,
+    prompts: str | None = None,
 ) -> None:
     """Read the results of request files into their run.
 
@@ -91,6 +82,10 @@ def replies(
     What failed stays pending, and goes with the next round. A result whose request is not this run's, or that
     contradicts a stored reply, is named and left out. Once no request is pending the results are written and printed.
     Exit status: 0 done, 1 something is still pending or was left out, 2 bad input.
+
+    - `run` RUN: The folder of the run whose requests they answer.
+    - `files` FILE: Results as OpenAI, Anthropic or vLLM write them.
+    - `prompts` FILE: The run's prompt set, where it is a file of yours.
     """
     from refusal_index.cli.runs import show_run
     from refusal_index.plugins.batches.request_files import reopened, take_replies
@@ -114,16 +109,15 @@ def _show_received(received: Received, run: Path) -> None:
         console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
     for message, count in received.failures.most_common(5):
         console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
-    if received.unknown_failures.count:
-        failures = _number(received.unknown_failures.count, "failure")
+    if received.unknown_failures:
+        failures = _number(received.unknown_failures, "failure")
         console.say(f"  {failures} of requests that are not this run's, or no longer")
-    for what, problems in (
-        ("hold no result", received.unreadable),
-        ("contradict an earlier result", received.contradicting),
-        ("are another reply than the stored one", received.differing),
-        ("are of no request of this run", received.unknown),
-    ):
-        _show_left_out(what, problems)
+    for what, problems in received.left_out.items():
+        console.note(f"left out: {problems.count:,} {what}")
+        for place in problems.named:
+            console.note(f"  {place}")
+        if problems.count > len(problems.named):
+            console.note(f"  and {problems.count - len(problems.named):,} more")
     pending = f"{_number(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
     if counts.pending and received.in_flight is not None:
         console.say(f"{pending}, and {received.in_flight}: the run's own command with --engine batch collects them")
@@ -133,12 +127,3 @@ def _show_received(received: Received, run: Path) -> None:
 
 def _number(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
-
-
-def _show_left_out(what: str, problems: Problems) -> None:
-    if problems.count:
-        console.note(f"left out: {problems.count:,} {what}")
-        for place in problems.named:
-            console.note(f"  {place}")
-        if problems.count > len(problems.named):
-            console.note(f"  and {problems.count - len(problems.named):,} more")

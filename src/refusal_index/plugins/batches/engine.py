@@ -308,7 +308,7 @@ def refuse_left(folder: RunFolder, engine: str) -> None:
         )
 
 
-class FileExecutor(ABC):
+class FileExecutor(Executor, ABC):
     """Has requests answered, one model after the other, through files of results that outlive a killed command.
 
     Parameters
@@ -323,10 +323,6 @@ class FileExecutor(ABC):
     def __init__(self, names: Mapping[Role, str]) -> None:
         self._names = names
         self._left: dict[str, dict[str, Result]] = {}  # by file, the replies that are not handed out yet
-
-    @abstractmethod
-    def open(self, folder: RunFolder | None) -> AbstractAsyncContextManager[None]:
-        """Find the files that an earlier command left, and prepare what answers requests."""
 
     @abstractmethod
     def _answers(

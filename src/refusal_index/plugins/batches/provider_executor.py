@@ -7,7 +7,6 @@ module also is the core's hook on requests of earlier commands that are still in
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.settings import FORGET, SettingError, unknown
-from refusal_index.plugins.batches import batch_client, journal
+from refusal_index.plugins.batches import journal
 from refusal_index.plugins.batches.batch_client import BatchClient, BatchPoller, how_to_give_up
 from refusal_index.plugins.batches.engine import BatchEngine, refuse_left
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
@@ -26,7 +25,7 @@ from refusal_index.plugins.batches.pending import Pending, stored_ids
 from refusal_index.plugins.batches.providers import State, batches_of, describe_states
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import BATCH, Assignment, RunFailedError, Underway, unwatched
+from refusal_index.runs.engine import BATCH, Assignment, Event, Progress, RunFailedError, Underway, unwatched
 from refusal_index.runs.execute import MAX_WAIT, HasResults
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Settings
@@ -186,24 +185,23 @@ class BatchExecutor:
         entries = (entry for client in self._clients.values() for entry in client.entries)
         return [entry for entry in entries if (entry.batch is not None) is submitted]
 
-    async def has_results(self, folder: RunFolder) -> bool:
-        """Whether something can be done about a folder's batches, such as to collect one; errors count, too.
+    async def has_results(self, folder: RunFolder, progress: Progress, outages: dict[str, tuple[float, str]]) -> bool:
+        """Whether something can be done about a folder's batches, such as to collect one.
 
         Raises
         ------
         RunFailedError
-            If that cannot be known now.
+            If there is no sense in polling again.
         """
         async with self._connected(folder):
             if self._entries(submitted=False):
                 return True
-            poller = BatchPoller(self._clients)
+            poller = BatchPoller(self._clients, progress, outages)
             states = await poller.poll(self._entries())
-        if poller.lost or any(state.ended for _, state in states):
-            return True  # the run itself reports it
-        if poller.outages:
-            raise RunFailedError(poller.describe_outages())
-        return False
+        is_ended = any(state.ended for _, state in states)
+        if poller.lost and not is_ended:
+            raise RunFailedError(poller.lost)
+        return is_ended
 
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
@@ -390,21 +388,15 @@ def poller(report: Callable[[Plan, str], object]) -> HasResults:
     It raises RunFailedError once a provider has not answered for `OUTAGE` seconds; `report` is called at the first
     failure.
     """
-    since: dict[Path, float] = {}
+    outages: dict[Path, dict[str, tuple[float, str]]] = {}
 
     async def has_results(plan: Plan) -> bool:
-        path = plan.folder.path
-        try:
-            has_some = await _executor(plan, plan.settings).has_results(plan.folder)
-        except RunFailedError as error:
-            if path not in since:
-                since[path] = time.monotonic()
-                report(plan, str(error))
-            elif time.monotonic() - since[path] > batch_client.OUTAGE:
-                raise
-            return False
-        since.pop(path, None)
-        return has_some
+        def progress(event: Event) -> None:
+            if isinstance(event, Underway):
+                report(plan, event.note)
+
+        folder = plan.folder
+        return await _executor(plan, plan.settings).has_results(folder, progress, outages.setdefault(folder.path, {}))
 
     return has_results
 

@@ -114,12 +114,12 @@ QUIET = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Nothing is told to Ray's makers, and what its processes say stays in the logs of its session."""
+"""Ray sends no usage statistics, and the output of its processes stays in the logs of its session."""
 
-PATIENCE = 3.0  # seconds in which a cluster answers; Ray itself goes on trying for minutes
+CONNECT_TIMEOUT = 3.0  # seconds; Ray itself tries for minutes
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS_FRAME = 4
-"""The first words of a client of gRPC, which a cluster speaks, and the kind of frame that a server begins with."""
+"""The first bytes of a gRPC client, and the kind of frame with which a gRPC server, such as a cluster, begins."""
 
 LOCAL, AUTO = "local", "auto"
 
@@ -142,55 +142,43 @@ def cluster(address: str | None) -> Iterator[None]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     if ray.is_initialized():
-        _hush()
+        _quieten_data()
         yield
         return
-    _connect(address or os.environ.get("RAY_ADDRESS") or LOCAL)
-    _hush()
+    address = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    if address not in (LOCAL, AUTO):
+        check_address(address)
+    own = {"include_dashboard": False} if address == LOCAL else {}
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with _quiet_stderr():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+    except (Exception, SystemExit) as error:  # Ray ends the process where it cannot connect
+        raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)  # Ray's own would end the process at once, with another status
+    _quieten_data()
     try:
         yield
     finally:
         ray.shutdown()
 
 
-def _connect(address: str) -> None:
-    own: dict[str, Any] = {}
-    if address == LOCAL:
-        own = {"include_dashboard": False}
-    elif address != AUTO:
-        check_address(address)
-    try:
-        with _silence(), _own_handler():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
-    except (Exception, SystemExit) as error:  # Ray ends the process where it does not come through
-        raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
-
-
 @contextmanager
-def _own_handler() -> Iterator[None]:
-    """Let SIGTERM go on to mean what it did: Ray would have it end the process at once, with a status of its own."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Keep what Ray's own library writes away from the terminal; what goes wrong is raised."""
+def _quiet_stderr() -> Iterator[None]:
+    """Keep what Ray's own library writes away from the terminal; errors are raised."""
     try:
         kept = os.dup(2)
     except OSError:  # there is no such stream
         yield
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
         yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(nowhere)
 
 
 def check_address(address: str) -> None:
@@ -209,8 +197,8 @@ def check_address(address: str) -> None:
             f"{redacted(address)[:100]!r}; Ray's client (ray://) cannot carry data: run on a node of the cluster"
         )
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
-            connection.settimeout(PATIENCE)
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT) as connection:
+            connection.settimeout(CONNECT_TIMEOUT)
             if os.environ.get("RAY_USE_TLS", "0") == "0":
                 connection.sendall(HELLO)
                 frame = connection.recv(9)
@@ -227,8 +215,8 @@ def _no_cluster(address: str, reason: str) -> ModelError:
     )
 
 
-def _hush() -> None:
-    """Keep Ray Data's own words off the terminal; they are in the logs of its session."""
+def _quieten_data() -> None:
+    """Keep Ray Data's messages off the terminal; they are in the logs of its session."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -244,19 +232,6 @@ ERROR = "__inference_error__"
 
 SAMPLED = ("temperature", "top_p", "seed", "max_tokens")
 """What a body says of how to generate, by names that vLLM has as well."""
-
-
-def check_settings(name: str, settings: Settings) -> None:
-    """Raise ModelError where a run wants of a model what Ray's stage for vLLM does not hand on."""
-    for setting, wanted in (
-        ("logprobs", settings.sending.logprobs),
-        ("reasoning_effort", settings.decoding.reasoning_effort is not None),
-    ):
-        if wanted:
-            raise ModelError(
-                f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} command, or a "
-                "server and {engine} direct"
-            )
 
 
 def check_gpus(names: Iterable[str]) -> None:
@@ -548,7 +523,15 @@ def _is_vllm(name: str) -> bool:
 def _account(name: str, settings: Settings) -> Account | None:
     """Return the account of a model; None for one that the nodes hold themselves."""
     if _is_vllm(name):
-        check_settings(name, settings)
+        is_given = {
+            "logprobs": settings.sending.logprobs,
+            "reasoning_effort": settings.decoding.reasoning_effort is not None,
+        }
+        for setting in (setting for setting, given in is_given.items() if given):
+            raise ModelError(
+                f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} command, or a "
+                "server and {engine} direct"
+            )
         return None
     provider, model = provider_of(name)
     if provider is not None and provider.is_embedded:

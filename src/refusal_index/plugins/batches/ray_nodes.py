@@ -103,22 +103,18 @@ class Shards:
     @property
     def is_here(self) -> bool:
         """Whether this is the driver's folder, and not one of the same name on another node's disk."""
-        return self._is_remote or self._get(MARK) == self.mark
+        return self._is_remote or self.get(MARK) == self.mark
 
     def write(self, name: str, content: str) -> None:
         """Write a shard, whole or not at all."""
         self._put(name + ENDING, content)
-
-    def content(self, name: str) -> str | None:
-        """Return the content of a shard; None where there is none."""
-        return self._get(name + ENDING)
 
     def read(self) -> Iterator[tuple[str, list[str]]]:
         """Yield every shard with its lines."""
         for found in self._files.get_file_info(FileSelector(self._folder, allow_not_found=True)):
             name = PurePosixPath(found.path).name
             if found.type == FileType.File and name.endswith(ENDING):
-                yield name.removesuffix(ENDING), (self._get(name) or "").split("\n")[:-1]
+                yield name.removesuffix(ENDING), (self.get(name) or "").split("\n")[:-1]
 
     def remove(self, name: str) -> None:
         """Remove a shard."""
@@ -128,7 +124,8 @@ class Shards:
         """Remove the mark; shards stay."""
         self._delete(MARK)
 
-    def _get(self, file: str) -> str | None:
+    def get(self, file: str) -> str | None:
+        """Return the content of a file; None where there is none."""
         try:
             with self._files.open_input_stream(f"{self._folder}/{file}") as stream:
                 return bytes(stream.read()).decode("utf-8", "replace")
@@ -297,7 +294,7 @@ class Asker(ABC):
         """Answer a shard, unless it was answered before; what was not asked is not in it."""
         requests = table.to_pylist()
         name, self._sent = requests[0]["shard"], 0
-        lines = self._shards.content(name) if self._shards.is_here else None
+        lines = self._shards.get(name + ENDING) if self._shards.is_here else None
         if lines is None:
             lines = self._runner.run(self._answers(requests))
         return finished(self._shards, name, lines, self._sent, self._breaker.reason)

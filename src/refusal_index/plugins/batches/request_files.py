@@ -410,11 +410,10 @@ class Received:
     ----------
     counts
         How many replies were new, and how many were stored before.
-    unreadable, contradicting, differing, unknown
-        What was left out: lines that hold no result, results that contradict an earlier one in the files or a reply in
-        the store, and results of requests that are not this run's.
+    left_out
+        The results that were left out, by the reason in words.
     failures, unknown_failures
-        Why requests failed, with how many; and failures of requests that are not this run's, or no longer.
+        Why requests failed, with how many; and how many failures of requests are not this run's, or no longer.
     empty
         Files without a line.
     in_flight
@@ -424,20 +423,12 @@ class Received:
     """
 
     counts: MergeCounts
-    unreadable: Problems
-    contradicting: Problems
-    differing: Problems
-    unknown: Problems
+    left_out: Mapping[str, Problems]
     failures: Counter[str]
-    unknown_failures: Problems
+    unknown_failures: int
     empty: list[Path]
     in_flight: str | None
     run: Run | None
-
-    @property
-    def left_out(self) -> int:
-        """How many results were left out."""
-        return sum(one.count for one in (self.unreadable, self.contradicting, self.differing, self.unknown))
 
 
 def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
@@ -473,14 +464,17 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         merger = ResultMerger(staged, store, Callbacks(failed=record_failure, differs=differing.add))
         counts = merger.merge(run.states(store), singly=is_singly(run.names))  # as many as would be written now
         entries = in_flight(run.folder, store)
+        left_out = {
+            "hold no result": staged.unreadable,
+            "contradict an earlier result": staged.contradicting,
+            "are another reply than the stored one": differing,
+            "are of no request of this run": staged.unused(),
+        }
         return Received(
             counts,
-            staged.unreadable,
-            staged.contradicting,
-            differing,
-            staged.unused(),
+            {what: problems for what, problems in left_out.items() if problems.count},
             failures,
-            staged.unused(failures=True),
+            staged.unused(failures=True).count,
             staged.empty,
             describe_in_flight(entries) if entries else None,
             None if counts.pending else write_results(run.folder, store),

@@ -10,6 +10,7 @@ from itertools import chain
 import polars as pl
 
 from refusal_index.data.outcome import Question
+from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states
@@ -37,15 +38,14 @@ from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
-EMBEDDED = "almanac"
-GIVES_LOGPROBS = frozenset(
-    {EMBEDDED, "openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"}
-    | {"hf", "vllm", "sglang", "llama-cpp-python"}
-)
-"""Providers that give log probabilities, as far as known."""
+GIVES_LOGPROBS = {
+    *("openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
+    *("hf", "vllm", "sglang", "llama-cpp-python"),
+}
+"""Providers, besides the embedded models, that give log probabilities, as far as known."""
 
-HAS_STATES = frozenset({EMBEDDED, "hf"})
-"""Providers whose weights are on this machine, so that hidden states can be read."""
+TRANSFORMERS = "hf"
+"""The provider whose hidden states are computed here, with transformers."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +82,15 @@ class ConfidencePlan:
         return self.run.settings
 
     @property
-    def provider(self) -> str:
-        """The provider of the model."""
-        return self.settings.model.partition("/")[0]
+    def is_embedded(self) -> bool:
+        """Whether the model runs in this process, and always gives log probabilities."""
+        provider, _ = provider_of(self.settings.model)
+        return provider is not None and provider.is_embedded
+
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether the model gives log probabilities, as far as known."""
+        return self.is_embedded or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
 
     @cached_property
     def questions(self) -> dict[str, Question]:
@@ -105,7 +111,7 @@ class ConfidencePlan:
     def takes_logprobs(self) -> bool:
         """Whether log probabilities are asked for: only where a method uses them, since some models refuse."""
         sampled = any(prompt.draws > 1 for prompt in self.prompts)
-        return Need.LOGPROBS in self.needs or (sampled and self.provider in GIVES_LOGPROBS)
+        return Need.LOGPROBS in self.needs or (sampled and self.gives_logprobs)
 
     def replies(self, store: ReplyStore) -> Replies:
         """Return the replies in the run's store as answers."""
@@ -116,7 +122,7 @@ class ConfidencePlan:
 
         Where log probabilities may not come, one question is asked first.
         """
-        answers, first = self.missing_answers(replies), self.takes_logprobs and self.provider != EMBEDDED
+        answers, first = self.missing_answers(replies), self.takes_logprobs and not self.is_embedded
         if Need.LOGPROBS in self.needs and first:
             yield FORCED, answers[:1]
             for one in answers[:1]:
@@ -160,7 +166,7 @@ class ConfidencePlan:
         procedure = Probing(wording.grader, prompt.template, wording.prompts, answers, prompt.is_graded, wording.think)
         came = (one for name in self.questions for one in replies.store.completions(name, prompt.variant))
         is_reported = all(one.logprobs is not None for one in came if one.reply.role is Role.MODEL)
-        draws = 1 if self.provider in GIVES_LOGPROBS and is_reported else prompt.draws
+        draws = 1 if self.gives_logprobs and is_reported else prompt.draws
         return [Conversation(question, prompt.variant, procedure, draws) for question in questions]
 
     def current(self, conversation: Conversation, store: ReplyStore) -> list[Completion]:
@@ -242,12 +248,15 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
         yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
     if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
         yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
-    if Need.LOGPROBS in needs and plan.provider not in GIVES_LOGPROBS:
+    if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, and {model} gives none"
-    if Need.STATES in needs and plan.provider not in HAS_STATES:
-        yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
-    if Need.STATES in needs and plan.provider == "hf" and lacking(hidden_states.PACKAGES):
-        yield f"needs {', '.join(lacking(hidden_states.PACKAGES))}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
+    if Need.STATES in needs:
+        provider, name = provider_of(model)
+        if provider is None and model.partition("/")[0] == TRANSFORMERS:
+            if lacks := lacking(hidden_states.PACKAGES):
+                yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
+        elif provider is None or provider.layers(name) is None:
+            yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
     if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
         yield "needs topics, and no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
@@ -310,7 +319,7 @@ def _pending(
 ) -> PendingRequests:
     """Count the requests of some conversations, and of those that are asked again where their answers change."""
     requests = most = tokens = 0
-    each = 1 if plan.provider == EMBEDDED else draws
+    each = 1 if plan.is_embedded else draws
     for conversation in conversations:
         for one in next_requests(conversation, plan.current(conversation, store)):
             if one.step.role is Role.MODEL:

@@ -74,9 +74,16 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     found = scores.filter(pl.col("method") == name)
     whose = _variant(variant, found["variant"].unique(maintain_order=True).to_list(), name)
     by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
-    _refuse_several_passes(name, [of for _, _, of in by_pass])
+    if len(by_pass) > 1:
+        passes = ", ".join(pass_ or "the one that counts" for _, _, pass_ in by_pass)
+        raise ConfidenceError(f"{name}: expected scores of the answers of one pass, got those of {passes}; keep one")
     (first,) = by_pass.values()
-    _refuse_others(first, run)
+    others = first.join(questions_of(run), on="question_id", how="anti", maintain_order="left")
+    if others.height:
+        raise ConfidenceError(
+            f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
+            f"{shortened(others['question_id'][0])}; have the method score again"
+        )
     return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained(first))
 
 
@@ -106,10 +113,10 @@ def _method(given: str | None, known: Sequence[str]) -> str:
 
 
 def _variant(given: str | None, known: Sequence[str | None], method: str) -> str | None:
-    if given in known and (given is not None or len(known) == 1):
-        return given
-    if given is None and len(known) == 1:
+    if len(known) == 1 and given in (None, known[0]):
         return known[0]
+    if given is not None and given in known:
+        return given
     if known == [None]:
         raise ConfidenceError(
             f"variant: scores of {method} belong to all variants, got {given!r}; leave the variant out"
@@ -119,22 +126,6 @@ def _variant(given: str | None, known: Sequence[str | None], method: str) -> str
     raise ConfidenceError(
         f"variant: scores of {method} differ between variants; expected one of {', '.join(names)}, got {given!r}{guess}"
     )
-
-
-def _refuse_several_passes(method: str, passes: Sequence[str | None]) -> None:
-    if len(passes) > 1:
-        named = ", ".join(of or "the one that counts" for of in passes)
-        raise ConfidenceError(f"{method}: expected scores of the answers of one pass, got those of {named}; keep one")
-
-
-def _refuse_others(rows: pl.DataFrame, run: ComparedRun) -> None:
-    known = pl.concat([table.select("question_id") for table in run.variants.values()]).unique()
-    others = rows.join(known, on="question_id", how="anti", maintain_order="left")
-    if others.height:
-        raise ConfidenceError(
-            f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
-            f"{shortened(others['question_id'][0])}; have the method score again"
-        )
 
 
 DECIMALS = range(2, 17)
@@ -208,7 +199,7 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         .when(wrong.is_null())
         .then(pl.when(refused).then(pl.lit("forced_not_graded")).otherwise(pl.lit("first_not_graded"))),
     )
-    asked = rows.join(_questions(run), on="question_id", how="left", maintain_order="left")
+    asked = rows.join(questions_of(run), on="question_id", how="left", maintain_order="left")
     replied = asked.join(_replies(run, answers), on=("question_id", "draw"), how="left", maintain_order="left")
     said = pl.when(pl.col("pass").is_null()).then("reply")
     model = ", ".join(part for part in (run.model_id or run.label, rule_of(answers, cut)) if part)
@@ -224,7 +215,7 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
     ).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
 
 
-def _questions(run: ComparedRun) -> pl.DataFrame:
+def questions_of(run: ComparedRun) -> pl.DataFrame:
     """Return what is known of each question, in whatever variant it is said."""
     tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
     known = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)

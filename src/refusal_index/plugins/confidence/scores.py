@@ -18,7 +18,6 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Usage
-from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
@@ -39,15 +38,7 @@ from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, check_sends, unwatched
-from refusal_index.runs.plan import (
-    Plan,
-    check_name,
-    check_sending,
-    grader_before,
-    open_store,
-    prompts_before,
-    settings_before,
-)
+from refusal_index.runs.plan import Plan, grader_before, make_plan, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -57,18 +48,12 @@ ALL = "all"
 """Every method that a run allows."""
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """A method, and the reason why a run does not allow it; None where it does."""
-
-    method: Method
-    reason: str | None
-
-
-def allowed(run: Path, settings: Settings, *, prompts: str | None = None, group: str = "auto") -> list[Allowed]:
-    """Return every method with what a run lacks for it; it raises as `prepare_confidence` does."""
+def allowed(
+    run: Path, settings: Settings, *, prompts: str | None = None, group: str = "auto"
+) -> dict[Method, str | None]:
+    """Return what a run lacks for each method, None for nothing; it raises as `prepare_confidence` does."""
     plan = _plan(run, settings, prompts, {}, group)
-    return [Allowed(method, unmet(plan, method)) for method in METHODS.values()]
+    return {method: unmet(plan, method) for method in METHODS.values()}
 
 
 def prepare_confidence(
@@ -155,11 +140,7 @@ def _plan(
     chosen = prompts_before(before, prompts, run)
     kind, graders = grader_before(before)
     settings = settings_before(before, settings)
-    check_sending(settings, asks_grader=bool(graders))
     check_sends(settings.sending)
-    for name in (settings.model, *graders):
-        if not is_function_name(name):  # whose check would import what the folder names
-            check_name(name, objects)
     if not folder.outcomes.exists():
         raise RunFolderError(f"{run} holds no outcomes yet; finish the run first")
     with open_store(folder, made=False) as store:
@@ -170,7 +151,18 @@ def _plan(
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     prompting = settings.prompting
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
-    plan = Plan(settings, dataset, graders, folder, before, {}, {FORCED: ForcedPass(kind, wording)}, {}, objects)
+    plan = make_plan(
+        settings,
+        dataset,
+        {FORCED: ForcedPass(kind, wording)},
+        {},
+        graders,
+        made_of=before,
+        about={},
+        folder=folder,
+        objects=objects,
+        imports=False,  # a check would import what the folder names
+    )
     return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
 
 

@@ -38,7 +38,7 @@ from refusal_index.render.blocks import Block
 from refusal_index.render.report.figures import BOX, MetricRow, Scale
 from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
-from refusal_index.render.sentences import add_sentences, sentence
+from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 
@@ -170,4 +170,3 @@ class ConfidenceSection(Section):
 
 
 SECTION = ConfidenceSection()
-add_sentences(__package__)

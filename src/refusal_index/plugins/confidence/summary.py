@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,6 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from refusal_index.data.confidence import is_trained, scores_by_method, scores_of_outcomes
-from refusal_index.data.files import plain
 from refusal_index.data.outcome_table import GROUP, OPTIONAL
 from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
@@ -120,16 +119,11 @@ class AgainstRefusals:
 
     def brief(self, *, numbers: bool) -> Statement:
         """Name the variant, with why there is no comparison, or with the differences."""
-        values = {"variant": self.variant or "", "no_comparison": self.no_comparison, "numbers": numbers}
-        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
-        return Statement("verdict_under", "conclusion", {**values, **differences})
+        return Statement("verdict_under", "conclusion", {"compared": self, "numbers": numbers})
 
     def in_full(self, method: str) -> Statement:
         """Say what was compared, and what came out."""
-        values = {"variant": self.variant, "no_comparison": self.no_comparison, "verdict": self.verdict}
-        differences = {"index": self.refusal_index, "errors": self.answered_error_rate}
-        counts = {"method": method, "refused": self.refused, "questions": self.questions}
-        return Statement("refusals_replaced", "conclusion", {**values, **differences, **counts})
+        return Statement("refusals_replaced", "conclusion", {"compared": self, "method": method})
 
 
 @dataclass(frozen=True)
@@ -240,9 +234,8 @@ class MethodSummary:
         verdicts = {one.verdict for one in self.against}
         if {"better", "worse"} <= verdicts:
             return "mixed"
-        for verdict in ("better", "worse"):
-            if verdict in verdicts:
-                return verdict
+        if "better" in verdicts or "worse" in verdicts:
+            return "better" if "better" in verdicts else "worse"
         return "open" if "not_told_apart" in verdicts else "undefined"
 
     @property
@@ -413,20 +406,12 @@ def _mean(right: NDArray[np.bool_]) -> float | None:
 
 
 def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
-    """Judge by an interval that leaves 0 out; fewer errors are better, so that their sign is turned."""
-    for low, high in ((index.low, index.high), (_turned(error_rate.high), _turned(error_rate.low))):
-        if low is not None and high is not None:
+    """Judge by the first difference that has an interval; of the index more is better, of errors fewer are."""
+    for difference, better in ((index, 1), (error_rate, -1)):
+        if difference.low is not None and difference.high is not None:
+            low, high = sorted((better * difference.low, better * difference.high))
             return "better" if low > 0 else "worse" if high < 0 else "not_told_apart"
     return "undefined"
-
-
-def _turned(value: float | None) -> float | None:
-    return None if value is None else -value
-
-
-def confidence_document(found: Sequence[MethodSummary]) -> list[dict[str, Any]]:
-    """Give summaries as JSON holds them."""
-    return [plain(one) for one in found]
 
 
 AUROC, BRIER = "auroc", "brier"

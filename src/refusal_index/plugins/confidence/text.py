@@ -9,8 +9,10 @@ from refusal_index.findings.statement import Statement
 from refusal_index.plugins.confidence.summary import NAME, MethodSummary, shared_remarks
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.format import interval_of, listed, number, percent, title
-from refusal_index.render.sentences import phrase, sentence
+from refusal_index.render.sentences import add_sentences, phrase, sentence
 from refusal_index.stats import Estimate
+
+add_sentences(__package__)
 
 
 def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:

@@ -23,7 +23,13 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, matched_design
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
-from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
+from refusal_index.plugins.confidence.scored_answers import (
+    ScoredAnswers,
+    questions_of,
+    rule_of,
+    scored_answers,
+    virtual_run,
+)
 from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.format import interval_of, number
 from refusal_index.render.sentences import add_sentences, sentence
@@ -327,7 +333,7 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
     answers = scored_answers(run, options.method, options.variant)
     usable = answers.usable
     _check(answers, usable)
-    halves = halves_of(_questions(run), options.seed)
+    halves = halves_of(questions_of(run), options.seed)
     first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in (halves.first, halves.second))
     for half in (first, second):
         if half.is_empty():
@@ -349,11 +355,6 @@ def _chosen(
         return utility_threshold(score, ~wrong, options.price)
     grid = np.quantile(other_scores, np.arange(CUTS) / CUTS, method="inverted_cdf")
     return risk_controlling_threshold(score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level)
-
-
-def _questions(run: ComparedRun) -> pl.DataFrame:
-    tables = pl.concat([table.select("question_id", "cluster") for table in run.variants.values()])
-    return tables.group_by("question_id", maintain_order=True).agg(pl.col("cluster").drop_nulls().first())
 
 
 def _check(answers: ScoredAnswers, usable: pl.DataFrame) -> None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from refusal_index.data.confidence import place_of
 from refusal_index.data.errors import listed
 from refusal_index.data.run_json import UNPRICED, Prices
+from refusal_index.plugins.confidence.method import Method
 from refusal_index.plugins.confidence.plan import PendingRequests
-from refusal_index.plugins.confidence.scores import AddedScores, Allowed, Confidence
+from refusal_index.plugins.confidence.scores import AddedScores, Confidence
 from refusal_index.render.blocks import Block, Table
 from refusal_index.runs.dry_run import REPLY_TOKENS
 
 
-def methods_blocks(allowed: Sequence[Allowed]) -> Iterator[Block]:
+def methods_blocks(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
     """Yield what each method is and needs, and whether the run allows it."""
     rows = [
-        (one.method.name, one.method.about, ", ".join(sorted(one.method.needs)) or "nothing more", one.reason or "yes")
-        for one in allowed
+        (method.name, method.about, ", ".join(sorted(method.needs)) or "nothing more", reason or "yes")
+        for method, reason in allowed.items()
     ]
     columns = ("method", "what it is", "needs", "allowed")
     yield Table.of(columns, rows, left=columns)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,7 +104,9 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
             if variant.is_joint:
                 continue
             log = eval_log(run, variant)
-            parts = (UNSAFE.sub("-", one).strip("-.")[:80] for one in (log.eval.task, log.eval.model, log.eval.eval_id))
+            parts = (
+                UNSAFE.sub("-", part).strip("-.")[:80] for part in (log.eval.task, log.eval.model, log.eval.eval_id)
+            )
             path = out / f"{'_'.join(parts)}.eval"
             with replacing(path) as place:
                 write_eval_log(log, str(place.absolute()), format="eval")
@@ -129,7 +130,11 @@ def eval_log(run: Any, variant: Any) -> EvalLog:
         status="success" if not variant.lacks else "cancelled" if ended_early else "error",
         eval=spec,
         results=_results(run, variant, rows),
-        stats=EvalStats(started_at=begun.isoformat(), completed_at=ended.isoformat(), model_usage=_total(samples)),
+        stats=EvalStats(
+            started_at=begun.isoformat(),
+            completed_at=ended.isoformat(),
+            model_usage=_total_usage(item for sample in samples for item in sample.model_usage.items()),
+        ),
         error=_error(f"incomplete: {variant.lacks}") if variant.lacks else None,
         samples=samples,
     )
@@ -179,16 +184,22 @@ def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalS
 
 
 def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
-    """Return the metrics of the summary; what is undefined is left out, and its reason stands beside."""
+    """Return the metrics of the summary; undefined metrics are left out, and their reasons are in the metadata."""
     metrics: dict[str, EvalMetric] = {}
-    # the first is the one that lists of logs show
-    for one in sorted(variant.metrics, key=lambda one: one.name != "refusal_index"):
-        about = {"status": variant.status_of(one), "reason": one.reason, "level": run.level, "method": one.method}
-        for name, value in ((one.name, one.estimate), (f"{one.name}/low", one.low), (f"{one.name}/high", one.high)):
+    # lists of logs show the first metric
+    for metric in sorted(variant.metrics, key=lambda metric: metric.name != "refusal_index"):
+        name = metric.name
+        about = {
+            "status": variant.status_of(metric),
+            "reason": metric.reason,
+            "level": run.level,
+            "method": metric.method,
+        }
+        for key, value in ((name, metric.estimate), (f"{name}/low", metric.low), (f"{name}/high", metric.high)):
             if value is not None:
-                metrics[name] = EvalMetric(name=name, value=value, metadata=about)
+                metrics[key] = EvalMetric(name=key, value=value, metadata=about)
     scored = sum(row["refused"] is not None and row["wrong"] is not None for row in rows)
-    own = [one for one in run.document["variants"] if (one["variant"] or variant.name) == variant.name]
+    own = [part for part in run.document["variants"] if (part["variant"] or variant.name) == variant.name]
     return EvalResults(
         total_samples=_planned(variant, rows),
         completed_samples=sum(row["unscored_reason"] not in (NOT_FINISHED, REQUEST_FAILED) for row in rows),
@@ -200,7 +211,11 @@ def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
                 unscored_samples=len(rows) - scored,
                 metrics=metrics,
                 metadata={
-                    "undefined": {one.name: one.reason or one.status for one in variant.metrics if one.estimate is None}
+                    "undefined": {
+                        metric.name: metric.reason or metric.status
+                        for metric in variant.metrics
+                        if metric.estimate is None
+                    }
                 },
             )
         ],
@@ -219,37 +234,41 @@ class _Samples:
         self._prompts = _prompts(run.settings)
         self._variant = str(rows[0]["variant"]) if rows else ""
         self._is_imported = "first_pass" in run.settings
-        self._known = _stored(run, FORCED if self._is_imported else self._variant)
+        self._stored = _stored(run, FORCED if self._is_imported else self._variant)
 
     def sample(self, row: Row) -> EvalSample:
         """Return the sample of a row of the outcome table."""
         question_id, draw = str(row["question_id"]), int(row["draw"])
-        drawn_apart = self._is_imported and draw > 0  # each draw of an imported question is forced by itself
-        found = self._known.get(f"{question_id} (draw {draw + 1})" if drawn_apart else question_id)
-        question, said, error = found or (Question(question_id, row["question"] or "", row["gold"]), [], None)
-        said = [one for one in said if drawn_apart or one.draw == draw]
-        asked = self._messages(Pass.FIRST, question) if found and not self._is_imported else None
+        is_separate = self._is_imported and draw > 0  # each draw of an imported question is forced by itself
+        stored = self._stored.get(f"{question_id} (draw {draw + 1})" if is_separate else question_id)
+        question, completions, error = stored or (Question(question_id, row["question"] or "", row["gold"]), [], None)
+        completions = [completion for completion in completions if is_separate or completion.draw == draw]
+        asked = self._messages(Pass.FIRST, question) if stored and not self._is_imported else None
         messages: list[ChatMessage] = []
         outputs: dict[Pass, ModelOutput] = {}
         events: list[Event] = []
-        for of in TWO_PASSES:
-            own = [one for one in said if one.reply.pass_ is of]
-            reply = next((one for one in own if one.reply.role is Role.MODEL), None)
-            text = row[f"{of}_reply"] if reply is None else reply.reply.text
+        for pass_ in TWO_PASSES:
+            own = [completion for completion in completions if completion.reply.pass_ is pass_]
+            own.sort(key=lambda completion: (ROLES.index(completion.reply.role), completion.attempt))
+            reply = next((completion for completion in own if completion.reply.role is Role.MODEL), None)
+            text = row[f"{pass_}_reply"] if reply is None else reply.reply.text
             if text is None:
                 continue
-            sent = None if reply is None else self._messages(of, question)
-            outputs[of] = ModelOutput.from_content(self._model, text) if reply is None else self._output(reply)
-            messages += [*(sent or [ChatMessageUser(content=question.text)]), outputs[of].message]
-            for one in sorted(own, key=lambda one: (ROLES.index(one.reply.role), one.attempt)):
-                if one.reply.role is Role.MODEL:
-                    events.append(self._event(one, sent or [], outputs[of]))
+            sent = None if reply is None else self._messages(pass_, question)
+            output = ModelOutput.from_content(self._model, text) if reply is None else self._output(reply)
+            outputs[pass_] = output
+            messages += [*(sent or [ChatMessageUser(content=question.text)]), output.message]
+            for completion in own:
+                if completion.reply.role is Role.MODEL:
+                    events.append(self._event(completion, sent or [], output))
                 elif reply is not None:
                     answer = read_reply(text, reply.reply.stop_reason).answer
-                    by_function = is_function_name(self._names.get(one.reply.role, ""))
+                    by_function = is_function_name(self._names.get(completion.reply.role, ""))
                     judged = answer if by_function else grader_prompt(question, answer)
-                    events.append(self._event(one, [ChatMessageUser(content=judged)], self._output(one)))
-        seconds = [one.seconds for one in said if one.seconds is not None]
+                    graded = [ChatMessageUser(content=judged)]
+                    events.append(self._event(completion, graded, self._output(completion)))
+        seconds = [completion.seconds for completion in completions if completion.seconds is not None]
+        usages = [(completion.reply.role, _usage(completion)) for completion in completions]
         failed = row["unscored_reason"] == REQUEST_FAILED
         sample = EvalSample(
             id=_sample_id(question_id),
@@ -262,8 +281,8 @@ class _Samples:
             scores=_scores(row),
             metadata=_metadata(row, question),
             events=events,
-            model_usage=_usage_by((self._names.get(one.reply.role, NO_MODEL), one) for one in said),
-            role_usage=_usage_by((str(one.reply.role), one) for one in said if one.reply.role is not Role.MODEL),
+            model_usage=_total_usage((self._names.get(role, NO_MODEL), usage) for role, usage in usages),
+            role_usage=_total_usage((str(role), usage) for role, usage in usages if role is not Role.MODEL),
             total_time=sum(seconds) if seconds else None,
             uuid=_digest(self._eval_id, question_id, str(draw)),
             error=_error(error or REQUEST_FAILED) if failed else None,
@@ -271,38 +290,40 @@ class _Samples:
         text = sample.model_dump_json()
         return sample if redacted(text) == text else EvalSample.model_validate(redacted_in(sample.model_dump()))
 
-    def _messages(self, of: Pass, question: Question) -> list[ChatMessage] | None:
-        """Return what the model was asked in a pass; None where the run's folder does not tell."""
+    def _messages(self, pass_: Pass, question: Question) -> list[ChatMessage] | None:
+        """Return the messages to the model in a pass; None where the run's folder does not say."""
         placement, think = Placement(self._settings.get("placement") or "user"), self._settings.get("think") or ""
         if self._prompts is not None:
             variants = self._prompts.variants
             variant = self._variant if self._variant in variants else next(iter(variants))
             wording = Protocol(self._prompts, variant, GraderKind.EXACT, placement, think)
-            return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(of, Role.MODEL), question))
-        text = (self._about.get("prompt_set") or {}).get(FORCED if of is Pass.FORCED else self._variant)
+            return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(pass_, Role.MODEL), question))
+        text = (self._about.get("prompt_set") or {}).get(FORCED if pass_ is Pass.FORCED else self._variant)
         if not text or placement is not Placement.USER or question.context is not None or question.choices:
             return None  # the words of a prompt set of one's own are known for a plain question only
         asked = text.replace("{question}", question.text)
         return [ChatMessageUser(content=f"{asked}\n\n{think}" if think else asked)]
 
-    def _output(self, one: Completion) -> ModelOutput:
-        name = self._names.get(one.reply.role, NO_MODEL)
-        tokens = read_logprobs(one.logprobs)
+    def _output(self, completion: Completion) -> ModelOutput:
+        name = self._names.get(completion.reply.role, NO_MODEL)
+        tokens = read_logprobs(completion.logprobs)
         choice = ChatCompletionChoice(
-            message=ChatMessageAssistant(content=one.reply.text, model=name, source="generate"),
-            stop_reason=STOP_REASONS[one.reply.stop_reason],
+            message=ChatMessageAssistant(content=completion.reply.text, model=name, source="generate"),
+            stop_reason=STOP_REASONS[completion.reply.stop_reason],
             logprobs=None if tokens is None else Logprobs(content=[*map(_logprob, tokens)]),
         )
-        return ModelOutput(
-            model=name, choices=[choice], usage=_usage(one.input_tokens, one.output_tokens), time=one.seconds
-        )
+        return ModelOutput(model=name, choices=[choice], usage=_usage(completion), time=completion.seconds)
 
-    def _event(self, one: Completion, messages: Sequence[ChatMessage], output: ModelOutput) -> ModelEvent:
-        is_model = one.reply.role is Role.MODEL
-        about = {"pass": str(one.reply.pass_), "requests": one.requests, "request_sha256": one.request_sha256}
+    def _event(self, completion: Completion, messages: Sequence[ChatMessage], output: ModelOutput) -> ModelEvent:
+        is_model = completion.reply.role is Role.MODEL
+        about = {
+            "pass": str(completion.reply.pass_),
+            "requests": completion.requests,
+            "request_sha256": completion.request_sha256,
+        }
         return ModelEvent(
-            model=self._names.get(one.reply.role, NO_MODEL),
-            role=None if is_model else str(one.reply.role),
+            model=self._names.get(completion.reply.role, NO_MODEL),
+            role=None if is_model else str(completion.reply.role),
             input=list(messages),
             tools=[],
             tool_choice="none",
@@ -310,19 +331,23 @@ class _Samples:
             output=output,
             timestamp=self._begun,
             working_start=0.0,
-            working_time=one.seconds,
-            metadata=about | ({"in_batch": True} if one.in_batch else {}),
+            working_time=completion.seconds,
+            metadata=about | ({"in_batch": True} if completion.in_batch else {}),
         )
 
 
 def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion], str | None]]:
-    """Return what the store of a run holds about each question under a variant: its replies, and why it failed."""
+    """Return the replies to each question under a variant that the store of a run holds, and why it failed."""
     if run.folder is None or not run.folder.replies.exists():
         return {}
     with open_store(run.folder, made=False) as store:
         return {
-            conversation.question.question_id: (conversation.question, used_completions(conversation, said), error)
-            for conversation, said, error in each_asked(store, [variant], procedure_of(run.settings))
+            conversation.question.question_id: (
+                conversation.question,
+                used_completions(conversation, completions),
+                error,
+            )
+            for conversation, completions, error in each_asked(store, [variant], procedure_of(run.settings))
         }
 
 
@@ -338,9 +363,9 @@ def _scores(row: Row) -> dict[str, Score]:
 
 
 def _metadata(row: Row, question: Question) -> dict[str, Any]:
-    known = {"topic": question.topic, "context": question.context, "pattern": question.pattern}
+    about = {"topic": question.topic, "context": question.context, "pattern": question.pattern}
     return {
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: value for name, value in about.items() if value is not None},
         **({} if row["unscored_reason"] is None else {"unscored_reason": row["unscored_reason"]}),
         OUTCOME: {name: value for name, value in row.items() if value is not None},
     }
@@ -358,31 +383,26 @@ def _error(message: str) -> EvalError:
     return EvalError(message=message, traceback=message, traceback_ansi=message)
 
 
-def _logprob(one: TokenLogprob) -> Logprob:
-    likeliest = [TopLogprob(token=token, logprob=logprob) for token, logprob in one.alternatives]
-    return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest or None)
+def _logprob(token: TokenLogprob) -> Logprob:
+    likeliest = [TopLogprob(token=text, logprob=logprob) for text, logprob in token.alternatives]
+    return Logprob(token=token.token, logprob=token.logprob, top_logprobs=likeliest or None)
 
 
-def _usage(read: int, written: int) -> ModelUsage | None:
+def _usage(completion: Completion) -> ModelUsage | None:
     """Return counts of tokens; None where the provider gave none."""
-    known = read or written
-    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written) if known else None
+    read, written = completion.input_tokens, completion.output_tokens
+    if not read and not written:
+        return None
+    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
 
 
-def _usage_by(named: Iterable[tuple[str, Completion]]) -> dict[str, ModelUsage]:
-    read, written = Counter[str](), Counter[str]()
-    for name, one in named:
-        read[name] += one.input_tokens
-        written[name] += one.output_tokens
-    return {name: used for name in read if (used := _usage(read[name], written[name]))}
-
-
-def _total(samples: Sequence[EvalSample]) -> dict[str, ModelUsage]:
-    found: dict[str, ModelUsage] = {}
-    for sample in samples:
-        for name, used in sample.model_usage.items():
-            found[name] = found[name] + used if name in found else used
-    return found
+def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, ModelUsage]:
+    """Add up usage by name."""
+    total: dict[str, ModelUsage] = {}
+    for name, usage in pairs:
+        if usage is not None:
+            total[name] = total[name] + usage if name in total else usage
+    return total
 
 
 def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
@@ -393,16 +413,16 @@ def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
 
 
 def _names(settings: Mapping[str, Any]) -> dict[Role, str]:
-    """Return the names of those that were asked, by role; a rule that grades is none of them."""
+    """Return the names of the models and functions that were asked, by role; a grading rule is not asked."""
     grader = settings.get("grader") or {}
     given = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
     return {role: name for role, name in given if name and (role is Role.MODEL or name not in set(GraderKind))}
 
 
 def _prompts(settings: Mapping[str, Any]) -> PromptSet | None:
-    """Return the prompt set of a run; None where it is that of a file, or another one by now."""
+    """Return the prompt set of a run; None where it is that of a file, or has changed."""
     given = settings.get("prompts") or {}
     if given.get("name") not in prompt_set_names():
         return None
-    found = load_prompt_set(given["name"])
-    return found if found.hash == given.get("sha256") else None
+    prompts = load_prompt_set(given["name"])
+    return prompts if prompts.hash == given.get("sha256") else None

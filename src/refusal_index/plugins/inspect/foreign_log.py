@@ -127,12 +127,12 @@ def check_size(path: Path) -> None:
 
 
 def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
-    found = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    scorers = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
+    if len(scorers) == 1:
+        return scorers[0]
+    if not scorers:
         raise FirstPassError(f"{path}: expected scores, found none; score the log with 'inspect score' first")
-    raise FirstPassError(f"{path}: scored by {', '.join(found)}; choose one with --scorer, for instance {found[0]}")
+    raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
 
 
 class _GradeReader:
@@ -142,9 +142,9 @@ class _GradeReader:
         self._path, self._scorer, self._words = path, scorer, words
         scores = [score for sample in samples if (score := self._score(sample)) is not None]
         if not scores:
-            found = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
-            raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {found}; choose one of these")
-        self._grades = _grade_words([translated(_said(score), words) for score in scores])
+            names = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
+            raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {names}; choose one of these")
+        self._grades = _grade_words([translated(_grade_in(score), words) for score in scores])
 
     def grade(self, sample: EvalSample) -> Grade | None:
         """Return the grade of a sample; None where it has none."""
@@ -152,36 +152,36 @@ class _GradeReader:
         if score is None:
             return None
         place = f"{self._path}, sample {sample.id!r}, score {self._scorer!r}"
-        said = translated(_said(score), self._words)
-        return _of_flags(said, place) if isinstance(said, Mapping) else read_as(self._grades, said, place)
+        value = translated(_grade_in(score), self._words)
+        return _grade_of_flags(value, place) if isinstance(value, Mapping) else read_as(self._grades, value, place)
 
     def _score(self, sample: EvalSample) -> Score | None:
         return (sample.scores or {}).get(self._scorer)
 
 
-def _said(score: Score) -> Any:
-    """Return the part of a score that names the grade."""
-    named = (score.metadata or {}).get("grade")
-    return named if isinstance(named, str) and named.strip() else score.value
+def _grade_in(score: Score) -> Any:
+    """Return the part of a score that holds the grade."""
+    grade = (score.metadata or {}).get("grade")
+    return grade if isinstance(grade, str) and grade.strip() else score.value
 
 
-def _grade_words(said: Sequence[Any]) -> Kind:
+def _grade_words(values: Sequence[Any]) -> Kind:
     """Return the words that scores are in; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
-    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in said} else INSPECT_LETTERS
+    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in values} else INSPECT_LETTERS
     return grade_kind(WORDS, letters, RIGHT_OR_WRONG)
 
 
-def _of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
-    """Return the grade that the parts of a score say together."""
+def _grade_of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
+    """Return the grade that the parts of a score give together."""
     if not FLAGS.keys() & value.keys():
         raise FirstPassError(
             f"{place}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
             "choose another scorer with --scorer"
         )
-    said = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{place}, {name}")}
-    if len(said) > 1:
-        raise FirstPassError(f"{place}: expected one grade, got {' and '.join(sorted(said))}")
-    return said.pop() if said else None
+    grades = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{place}, {name}")}
+    if len(grades) > 1:
+        raise FirstPassError(f"{place}: expected one grade, got {' and '.join(sorted(grades))}")
+    return grades.pop() if grades else None
 
 
 def _first_pass(path: Path, log: EvalLog, sample: EvalSample, reader: _GradeReader) -> FirstPass:

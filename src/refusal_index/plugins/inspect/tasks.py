@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -42,12 +43,14 @@ NO_GOLD = "no_gold"
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
     """Return the questions of conversations as an Inspect dataset."""
-    return MemoryDataset([to_sample(one.question, one.draws) for one in conversations], name=name)
+    return MemoryDataset(
+        [to_sample(conversation.question, conversation.draws) for conversation in conversations], name=name
+    )
 
 
 def to_sample(question: Question, draws: int = 1) -> Sample:
     """Return a question as a sample of Inspect's."""
-    known: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "topic": question.topic,
         "aliases": list(question.aliases),
         "context": question.context,
@@ -60,7 +63,7 @@ def to_sample(question: Question, draws: int = 1) -> Sample:
         id=question.question_id,
         input=question.text,
         target=question.gold or "",
-        metadata={key: value for key, value in known.items() if value},
+        metadata={key: value for key, value in metadata.items() if value},
     )
 
 
@@ -149,15 +152,12 @@ def two_pass(
         conversation = _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
         try:
             await converse(assignment, conversation, send, explain)
-        except (
-            RequestFailedError
-        ) as error:  # said in one line: Inspect takes a third of a second to draw what led to it
+        except RequestFailedError as error:  # Inspect takes a third of a second to render a traceback
             raise error.with_traceback(None) from None
-        said = used_completions(
-            conversation, assignment.store.completions(conversation.question.question_id, conversation.variant)
-        )
-        state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
-        state.metadata[CARRIED] = to_metadata(said)
+        stored = assignment.store.completions(conversation.question.question_id, conversation.variant)
+        completions = used_completions(conversation, stored)
+        state.output = ModelOutput.from_content(str(get_model()), completions[0].reply.text if completions else "")
+        state.metadata[CARRIED] = to_metadata(completions)
         return state
 
     return solve
@@ -168,11 +168,11 @@ def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conve
     return Conversation(question, variant, procedure, int(state.metadata.get("draws", 1)))
 
 
-def model_for(asked: Role) -> Model:
+def model_for(role: Role) -> Model:
     """Return the model that Inspect's command has in a role, guarded."""
-    if asked is Role.MODEL:
+    if role is Role.MODEL:
         return guarded(get_model())
-    if asked is Role.GRADER:
+    if role is Role.GRADER:
         return guarded(get_model(role=str(Role.GRADER), default=DEFAULT_GRADER))
     return guarded(get_model(role=str(Role.SECOND_GRADER), required=True))
 
@@ -182,9 +182,9 @@ async def send(ask: ModelRequest) -> Response:
     return await generate(model_for(ask.request.role), ask, GenerateConfig())
 
 
-def explain(error: Exception, asked: Role) -> Failure:
+def explain(error: Exception, role: Role) -> Failure:
     """Classify the error that a request ended in."""
-    return classify(error, model_for(asked))
+    return classify(error, model_for(role))
 
 
 def cell_of(outcome: Outcome) -> str:
@@ -199,27 +199,19 @@ def two_pass_metrics() -> Metric:
     """Refusal Index with its standard error, the rates it rests on, and the share unscored; NaN where undefined."""
 
     def compute(scores: list[SampleScore]) -> Value:
-        return _metrics(Counter(str(score.score.value) for score in scores))
+        counts = Counter(str(score.score.value) for score in scores)
+        table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
+        result = refusal_index(table)
+        return {
+            "refusal_index": math.nan if result.estimate is None else result.estimate,
+            "standard_error": math.nan if result.standard_error is None else result.standard_error,
+            "correct_rate": table.correct_rate,
+            "refusal_rate": table.refusal_rate,
+            "error_rate": table.error_rate,
+            "unscored": counts[Grade.UNSCORED] / len(scores) if scores else math.nan,
+        }
 
     return compute
-
-
-def _metrics(counts: Counter[str]) -> dict[str, float]:
-    table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
-    result = refusal_index(table)
-    asked = counts.total()
-    return {
-        "refusal_index": _or_nan(result.estimate),
-        "standard_error": _or_nan(result.standard_error),
-        "correct_rate": table.correct_rate,
-        "refusal_rate": table.refusal_rate,
-        "error_rate": table.error_rate,
-        "unscored": counts[Grade.UNSCORED] / asked if asked else float("nan"),
-    }
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
 
 
 @scorer(metrics=[two_pass_metrics()])
@@ -235,11 +227,11 @@ def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
         conversation = _conversation(state, "", TwoPass(kind))
-        said = from_metadata(state.metadata[CARRIED], conversation.question.question_id, conversation.variant)
-        became = outcomes(conversation, said)
-        if became is None:
+        completions = from_metadata(state.metadata[CARRIED], conversation.question.question_id, conversation.variant)
+        graded = outcomes(conversation, completions)
+        if graded is None:
             return None
-        return Score(value=cell_of(became[0]), answer=became[0].first_reply, explanation=_explanation(became[0]))
+        return Score(value=cell_of(graded[0]), answer=graded[0].first_reply, explanation=_explanation(graded[0]))
 
     return score
 

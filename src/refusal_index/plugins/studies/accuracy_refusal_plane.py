@@ -18,17 +18,8 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.curves import ScoreName, iso_score
-from refusal_index.plugins.studies.scores import (
-    INDEX,
-    dataset_name,
-    level_text,
-    mean_of,
-    of_one_dataset,
-    questions_text,
-    run_index,
-    variant_scores,
-)
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, paper_context
+from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, paper_context
 from refusal_index.render.format import number, with_interval
 from refusal_index.stats import Estimate, iso_refusal_index
 
@@ -135,9 +126,7 @@ def _end(index: Estimate, end: float | None, error_rate: float) -> list[float | 
     return [float(value) for value in iso_refusal_index(RATES, end, error_rate)]
 
 
-NAME = "accuracy_refusal_plane"
-TITLE = "Accuracy-refusal plane"
-NEEDS = "one run or more, on one dataset; several prompt variants show how each metric follows the refusal rate"
+NAME, TITLE, NEEDS = described("accuracy_refusal_plane")
 
 SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 PANELS = (INDEX, *SCORES)
@@ -156,7 +145,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     shown = pl.DataFrame([*points, *_context_rows(chosen), *curves], schema=PLANE_SCHEMA, orient="row")
     contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
-    return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+    text = caption(NAME, options, chosen, several=len(chosen) > 1, paper=frame["kind"].eq("context").any())
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -246,20 +236,3 @@ def _labels(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, str]:
     levels = {row["model"]: row["level"] for row in frame.filter(pl.col("kind") == "curve").iter_rows(named=True)}
     names = style.short_names(models)
     return {model: f"{name}  {number(levels[model], 2)}" if model in levels else name for model, name in names.items()}
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
-    """Say what is shown, and what the lines are."""
-    text = (
-        f"Correct answer rate against refusal rate on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), one "
-        f"point a prompt variant with {level_text(options)} intervals of both rates, the same points in each panel. "
-        "Grey lines keep a metric the same; a metric does not depend on caution where a run's points follow its lines. "
-        f"The weighted score has a penalty of {options.penalty:g}. Coloured curves are those of each run's Refusal "
-        "Index over all its variants, at its mean error rate under forced answering, with the band that the "
-        f"{level_text(options)} interval of the index gives."
-    )
-    if len(runs) > 1:
-        text += " Iso-RI curves start at a model's own accuracy, so that several models have no grey ones in common."
-    if frame["kind"].eq("context").any():
-        text += " In pale grey the paper's 16 rows, as printed."
-    return text

@@ -17,14 +17,11 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import DrawnOutcomes, drawn_outcomes
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL, display_names, level_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import number, with_interval
+from refusal_index.plugins.studies.scores import ALL, caption, display_names
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, fixed, ranged
 from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
 
-NAME = "attenuation"
-TITLE = "Attenuation by sampling noise"
-NEEDS = "a run with two draws or more of its questions whose every answer was forced too"
+NAME, TITLE, NEEDS = described("attenuation")
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEW_DRAWS = 3
 """Up to so many there is nothing to see in how the index changes with them."""
@@ -48,8 +45,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
                 notes.append(f"{name}, {variant or ALL}: the corrected index is undefined ({found[-1]['reason']}).")
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
-    frame = pl.DataFrame(rows, infer_schema_length=None)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    text = caption(NAME, options, most=max(frame["draws"]), left_out=_left_out(frame))
+    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
 def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -79,10 +77,7 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
 
 
 def _row(kind: str, draws: int, questions: int, found: Estimate) -> dict[str, Any]:
-    number = found.to_document()
-    outcome = {name: number.pop(name) for name in ("status", "reason")}
-    further = dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"))
-    return {"kind": kind, "draws": draws, "questions": questions, **number, **further, **outcome}
+    return {"kind": kind, "draws": draws, "questions": questions, **found.to_document()}
 
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:
@@ -91,21 +86,24 @@ def _overview(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == most))
 
 
+SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "variant", "kind"), pl.String),
+    **dict.fromkeys(("draws", "questions"), pl.Int64),
+    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
+    **dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"), pl.Float64),
+    **dict.fromkeys(("status", "reason"), pl.String),
+}
+
+
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a model and variant: the three indices and the two reliabilities."""
-    rows = []
+    rows, index, reliability = [], ranged("estimate", 2), fixed
     for _, part in _overview(frame).group_by("model", "dataset", "variant", maintain_order=True):
         single, crossed, corrected = part.iter_rows(named=True)
-        indices = {
-            title: with_interval(row["estimate"], row["low"], row["high"], row["reason"], digits=2)
-            for title, row in (("one sample", single), ("crossed", crossed), ("corrected", corrected))
-        }
-        reliabilities = {
-            "refusal reliability": number(corrected["refusal_reliability"], 2),
-            "error reliability": number(corrected["error_reliability"], 2),
-        }
         first = {"model": single["model"], "variant": single["variant"], "draws": corrected["draws"]}
-        rows.append({**first, **indices, **reliabilities})
+        indices = {"one sample": index(single), "crossed": index(crossed), "corrected": index(corrected)}
+        names = {name.replace("_", " "): reliability(name, 2)(corrected) for name in _RELIABILITIES}
+        rows.append({**first, **indices, **names})
     return pl.DataFrame(rows)
 
 
@@ -145,17 +143,16 @@ def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
 def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     corrected = style.MODEL_COLOURS[0]
     looks = {SINGLE: (style.GREY, style.PAPER), CROSSED: (style.GREY, style.GREY), CORRECTED: (corrected, corrected)}
-    shifts = {SINGLE: -0.25, CROSSED: 0.0, CORRECTED: 0.25}
+    shifts = style.shifts(list(looks), 0.25)
     places = {tuple(key): place for place, key in enumerate(keys.iter_rows())}
     left.axvline(0, color=style.PALE)
     for row in frame.iter_rows(named=True):
         y = places[row["model"], row["dataset"], row["variant"]]
-        if row["estimate"] is not None:
-            _draw_estimate(left, row, y + shifts[row["kind"]], *looks[row["kind"]])
+        colour, face = looks[row["kind"]]
+        style.mark(left, row["estimate"], y + shifts[row["kind"]], colour, xs=style.ends(row), face=face, width=1)
         for name, (marker, colour, face) in _RELIABILITIES.items():
-            if row[name] is not None:
-                shift = 0.14 if face == style.PAPER else -0.14
-                right.plot(row[name], y + shift, marker, color=colour, markerfacecolor=face, markersize=4)
+            shift = 0.14 if face == style.PAPER else -0.14
+            style.mark(right, row[name], y + shift, colour, marker, face=face)
     style.name_rows(left, list(_labels(keys).values()), 6.5)
     style.name_rows(right, [""] * keys.height)
     style.title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
@@ -167,12 +164,6 @@ _RELIABILITIES = {
     "refusal_reliability": ("o", style.INK, style.INK),
     "error_reliability": ("s", style.INK, style.PAPER),
 }
-
-
-def _draw_estimate(axes: Axes, row: dict[str, Any], y: float, colour: str, face: str) -> None:
-    if row["low"] is not None:
-        axes.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
-    axes.plot(row["estimate"], y, "o", color=colour, markerfacecolor=face, markersize=4)
 
 
 def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
@@ -192,35 +183,16 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
             right.plot(part["draws"], part[name], line, marker=marker, color=colour, markersize=3, linewidth=1)
     for panel in (left, right):
         panel.set_xscale("log")
-        counts = [count for count in (2, 5, 10, 20, 50, 100, 500) if count <= max(frame["draws"])]
-        panel.set_xticks(counts, [str(count) for count in counts])
-        panel.minorticks_off()
+        style.round_ticks(panel.xaxis, (2, 5, 10, 20, 50, 100, 500), max(frame["draws"]))
         panel.set_xlabel("draws")
     left.set_title("Corrected RI by draws; dashed: uncorrected", fontsize=7.5)
     right.set_title("dashed: error reliability", fontsize=7, fontweight="normal")
     right.set_ylim(0, 1.02)
 
 
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    most = max(frame["draws"])
-    return (
-        "The Refusal Index of one draw; of two draws crossed, the refusal of the first with the forced answer of the "
-        f"second; and corrected for sampling noise, from up to {most} draws. All are over the questions "
-        "that were drawn more than once; every answer is the forced one, so that the index of one draw need not be the "
-        "run's own, which takes the first answer where there is one. The corrected index is RI estimated for the "
-        "probabilities behind the draws: the crossed tetrachoric correlation over "
-        "the root of both reliabilities, which are the tetrachoric correlations of two draws of the same question, 1 "
-        f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, "
-        "Fieller's for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
-        "has more than three draws: at the left the corrected index by the number of draws and, dashed, all draws "
-        "crossed without correction; at the right the reliability of refusals and, dashed, of errors."
-        + _left_out(frame)
-    )
-
-
-def _left_out(frame: pl.DataFrame) -> str:
+def _left_out(frame: pl.DataFrame) -> list[str]:
     """Say what of the frame is not drawn by the number of draws."""
     long, drawn = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
     parts = ["one variant a model"] if drawn.height < long.height else []
     parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > style.MOST_BANDS else []
-    return f" There are many, so that below there are {' and '.join(parts)}; the frame has them." if parts else ""
+    return parts

@@ -33,14 +33,24 @@ from refusal_index.plugins.studies.scores import (
     COMPARED,
     INDEX,
     VariantScores,
+    caption,
     chosen_runs,
-    level_text,
     model_name,
     variant_scores,
 )
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import abridged, number, with_interval
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    fixed,
+    printed_table,
+    ranged,
+    study_text,
+)
+from refusal_index.render.format import UNDEFINED, abridged
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
@@ -102,10 +112,8 @@ def _notes(single: Sequence[str], undefined: Sequence[str], elsewhere: Sequence[
     if undefined:
         yield f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}."
     if elsewhere:
-        yield (
-            f"P(Answering) of {len(elsewhere):,} of {n:,} points comes from another run of the same model, dataset and "
-            f"variant (column drawn_in): {abridged(elsewhere)}."
-        )
+        values = {"count": f"{len(elsewhere):,}", "of": f"{n:,}", "points": abridged(elsewhere)}
+        yield study_text(NAME, "elsewhere", **values)
 
 
 def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
@@ -164,12 +172,7 @@ def errors_of(points: Sequence[Point], names: Sequence[str]) -> tuple[FloatArray
     return laid
 
 
-NAME = "auroc_correlation"
-TITLE = "Agreement with the AUROC of P(Answering)"
-NEEDS = (
-    "three points or more, each a model on a dataset under a prompt variant, with repeated draws whose every answer "
-    "was forced too; P(Answering) may come from another run of the same model, dataset and variant"
-)
+NAME, TITLE, NEEDS = described("auroc_correlation")
 FEWEST_POINTS = 3
 FEWEST_MODELS = 4
 FEW_DRAWS = 10
@@ -202,16 +205,22 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
         span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        notes.append(
-            f"P(Answering) comes from {span} draws: from few draws it is coarse, which pulls its "
-            "AUROC towards 1/2; the paper draws 100."
-        )
+        notes.append(study_text(NAME, "few_draws", draws=span))
     reason = frame.filter(metric=INDEX)["noise_reason"][0]
     if reason:
         side, _, why = reason.partition(":")
         whose = "RI" if side == "first" else "the AUROC"
         notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    own = frame.filter(metric=COMPARED[0])
+    text = caption(
+        NAME,
+        options,
+        points=own.height,
+        models=frame["model"].n_unique(),
+        over_points="points" in frame["interval_over"].to_list(),
+        sparse=own["sparse"].sum(),
+    )
+    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
 def _frame(points: Sequence[Point], confidence_level: float) -> pl.DataFrame:
@@ -304,25 +313,23 @@ def _fisher(r: float, reach: float) -> tuple[float | None, float | None]:
     return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
 
 
+PRINTED: Mapping[str, str | Cell] = {
+    "metric": lambda row: METRICS[row["metric"]].label,
+    "Spearman": ranged("spearman", 2),
+    "Pearson": ranged("pearson", 2),
+    "interval over": lambda row: row["interval_over"] or UNDEFINED,
+    "ceiling": fixed("pearson_ceiling", 2),
+    "without noise": fixed("pearson_without_noise", 2),
+    "points": "n_points",
+    "Spearman of all": fixed("spearman_all", 2),
+    "Pearson of all": fixed("pearson_all", 2),
+    "points of all": "n_points_all",
+}
+
+
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a metric with both correlations, without sparse points and with them."""
-    first = frame.group_by("metric", maintain_order=True).first()
-    rows = [
-        {
-            "metric": METRICS[row["metric"]].label,
-            "Spearman": with_interval(row["spearman"], row["spearman_low"], row["spearman_high"], digits=2),
-            "Pearson": with_interval(row["pearson"], row["pearson_low"], row["pearson_high"], digits=2),
-            "interval over": row["interval_over"] or "-",
-            "ceiling": number(row["pearson_ceiling"], 2),
-            "without noise": number(row["pearson_without_noise"], 2),
-            "points": row["n_points"],
-            "Spearman of all": number(row["spearman_all"], 2),
-            "Pearson of all": number(row["pearson_all"], 2),
-            "points of all": row["n_points_all"],
-        }
-        for row in first.iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows)
+    return printed_table(frame.group_by("metric", maintain_order=True).first(), PRINTED)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -344,17 +351,10 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def _draw_metric(axes: Axes, rows: pl.DataFrame) -> None:
     colours, markers = style.model_colours(rows["model"].to_list()), style.model_markers(rows["model"].to_list())
     axes.axhline(0.5, color=style.PALE, linewidth=0.8)
-    for row in rows.filter(pl.col("value").is_not_null()).iter_rows(named=True):
-        colour = colours[row["model"]]
-        spans = (
-            ([row["low"], row["high"]], [row["auroc"]] * 2),
-            ([row["value"]] * 2, [row["auroc_low"], row["auroc_high"]]),
-        )
-        for x, y in spans:
-            if None not in (*x, *y):
-                axes.plot(x, y, color=colour, linewidth=0.7, alpha=0.45)
-        face = style.PAPER if row["sparse"] else colour
-        axes.plot(row["value"], row["auroc"], markers[row["model"]], color=colour, markerfacecolor=face, markersize=4)
+    for row in rows.drop_nulls("value").iter_rows(named=True):
+        face, colour = style.PAPER if row["sparse"] else None, colours[row["model"]]
+        spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
+        style.mark(axes, row["value"], row["auroc"], colour, markers[row["model"]], face=face, width=0.5, **spans)
     axes.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
 
 
@@ -382,33 +382,4 @@ def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
         [colours[model] for model in middle["model"]],
         size=6.5,
         avoid=rows.select("value", "auroc").rows(),
-    )
-
-
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    own = frame.filter(metric=COMPARED[0])
-    models, sparse = frame["model"].n_unique(), own["sparse"].sum()
-    basis = set(frame["interval_over"].drop_nulls())
-    few = f" {own.height} points are few: read the intervals first." if models < 10 else ""
-    how = (
-        "* the interval takes the points as independent, which those of one model are not, and is too narrow; four "
-        "models or more give one that counts models."
-        if "points" in basis
-        else "Intervals are Fisher's with as many independent points as there are models."
-    )
-    apart = (
-        f" {sparse} hollow points are at the boundary or have fewer than five questions in a cell; they are in the "
-        "second line of numbers only."
-        if sparse
-        else ""
-    )
-    return (
-        f"Each metric against the AUROC of P(Answering) for right answers under forced answering, over {own.height} "
-        f"combinations of model and prompt variant ({models} models). P(Answering) is the share of the further draws "
-        "that answered, without the first draw, from which the answer is taken; the metrics come from first "
-        "draws, so where both come from one run they share questions. Lines are "
-        f"{level_text(options)} intervals of each point. First Spearman's rank correlation with its interval, then "
-        "Pearson's r of what it could be: its noise ceiling, the root of the shares of both variances that are not "
-        "sampling error (from the influence of each question). The frame also has r without sampling errors. "
-        f"{how}{apart}{few} The weighted score has a penalty of {options.penalty:g}."
     )

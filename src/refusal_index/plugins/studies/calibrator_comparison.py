@@ -18,7 +18,6 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from refusal_index.data.rates import contingency_table
@@ -34,18 +33,20 @@ from refusal_index.plugins.studies.scores import (
     TOPIC,
     ScoredMethod,
     ScoredRun,
+    caption,
     display_names,
     drawn_run,
     label,
-    level_text,
     line_style,
     method_colours,
+    method_handles,
     model_name,
+    score_texts,
     scored_run,
     short_labels,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import abridged, number, reason_text, with_interval
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
+from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
@@ -54,8 +55,6 @@ INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}
 """What the two indices are called."""
 
 WIDTH = style.WIDTH * 1.15
-MOST_IN_ROW = 3
-"""So many methods have their reliability in one row with the ROC curves, more of them in a grid above."""
 COLUMNS = 4
 ROW = 0.2
 """Inches of a line of numbers."""
@@ -73,8 +72,12 @@ class _Looks:
     def line(self, method: str) -> str:
         return line_style(method, is_trained=self.trained[method])
 
-    def face(self, method: str) -> str:
-        return style.PAPER if self.trained[method] else self.colours[method]
+    def mark(self, panel: Axes, height: float, row: dict[str, Any], name: str) -> None:
+        """Draw a number of a method with its interval."""
+        method = row["method"]
+        face = style.PAPER if self.trained[method] else None
+        look: dict[str, Any] = {"xs": style.ends(row, name), "face": face, "width": 1.1}
+        style.mark(panel, row[name], height, self.colours[method], self.markers[method], **look)
 
 
 def _looks_of(curves: pl.DataFrame) -> _Looks:
@@ -85,65 +88,39 @@ def _looks_of(curves: pl.DataFrame) -> _Looks:
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw reliability diagrams and ROC curves, and below them the numbers beside the Refusal Index."""
-    if frame["model"].n_unique() == 1:
-        _draw_run(figure, frame)
-    else:
-        _draw_runs(figure, frame)
-
-
-def _draw_run(figure: Figure, frame: pl.DataFrame) -> None:
     curves, index = frame.filter(pl.col("part") != "index"), frame.filter(part="index")
-    looks, methods = _looks_of(curves), curves["method"].unique(maintain_order=True).to_list()
-    variants = index["variant"].n_unique()
-    if len(methods) <= MOST_IN_ROW:
-        side = WIDTH / (len(methods) + 1)
-        numbers = 0.85 + ROW * max(len(methods), variants)
-        figure.set_size_inches(WIDTH, side + 0.25 + numbers)
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[side + 0.25, numbers])[:, 0]
-        *diagrams, roc = above.subplots(1, len(methods) + 1, squeeze=False)[0]
-        area, error, indices = below.subplots(1, 3, width_ratios=(1.2, 1, 1))
+    if frame["model"].n_unique() == 1:
+        _draw_run(figure, curves, index)
     else:
-        rows = math.ceil(len(methods) / COLUMNS)
-        grid, numbers = 0.35 + 1.5 * rows, max(3.0, 1.5 + ROW * (len(methods) + variants))
-        figure.set_size_inches(WIDTH, grid + numbers)
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-        panels = above.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
-        style.switch_off_rest(panels, len(methods))
-        diagrams = list(panels.flat)[: len(methods)]
-        left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
-        roc = left.subplots()
-        heights = [0.6 + ROW * len(methods), 0.75 + ROW * variants]
-        upper, lower = right.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
-        area, error = upper.subplots(1, 2, sharey=True)
-        indices = lower.subplots()
-    _draw_diagrams(diagrams, curves, looks)
+        _draw_runs(figure, curves, index)
+
+
+def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
+    """Draw a panel a method, and below the ROC curves and the numbers."""
+    looks, variants = _looks_of(curves), index["variant"].n_unique()
+    methods = list(looks.labels)
+    grid, numbers = 0.5 + 1.5 * math.ceil(len(methods) / COLUMNS), max(3.0, 1.5 + ROW * (len(methods) + variants))
+    figure.set_size_inches(WIDTH, grid + numbers)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
+    panels = style.panel_grid(above, list(looks.labels.values()), COLUMNS, sharex=True, sharey=True)
+    for panel, method in zip(panels, methods, strict=True):
+        bins = curves.filter(part="reliability", method=method)
+        _prepare(panel)
+        _draw_bins(panel, bins, method, looks)
+        # Into the corner that the points leave free.
+        taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
+        corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
+        panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
+    above.supxlabel("Score", fontsize=8)
+    above.supylabel("Share right", fontsize=8)
+    left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
+    roc = left.subplots()
     _draw_roc(roc, curves, looks)
     roc.set(title="ROC", xlabel="Wrong answers passed", ylabel="Right answers passed")
-    _draw_numbers(area, error, curves, looks)
-    _draw_indices(indices, index)
-
-
-def _draw_diagrams(panels: Sequence[Axes], curves: pl.DataFrame, looks: _Looks) -> None:
-    """Draw the reliability of each method in a panel of its own."""
-    for panel, (method, part) in zip(panels, _by_method(curves), strict=True):
-        _prepare(panel)
-        _draw_bins(panel, part.filter(part="reliability"), method, looks)
-        panel.set_title(looks.labels[method], fontsize=7.5)
-        _write_error(panel, part.filter(part="reliability"))
-    for place, panel in enumerate(panels):
-        grid = panel.get_subplotspec()
-        if grid is not None and grid.is_first_col():
-            panel.set_ylabel("Share right")
-        if len(panels) <= MOST_IN_ROW or place + COLUMNS >= len(panels):
-            panel.set_xlabel("Score")
-
-
-def _write_error(panel: Axes, bins: pl.DataFrame) -> None:
-    """Write the calibration error into the corner that the points leave free."""
-    taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
-    corner: dict[str, Any] = {"ha": "left", "va": "top"} if taken else {"ha": "right", "va": "bottom"}
-    x, y = (0, 1) if taken else (1, 0)
-    panel.text(x, y, f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
+    heights = [0.6 + ROW * len(methods), 0.75 + ROW * variants]
+    upper, lower = right.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    _draw_numbers(upper.subplots(1, 2, sharey=True), curves, looks)
+    _draw_indices(lower.subplots(), index)
 
 
 def _prepare(panel: Axes) -> None:
@@ -156,16 +133,9 @@ def _draw_bins(panel: Axes, bins: pl.DataFrame, method: str, looks: _Looks, *, a
     panel.plot(bins["x"], bins["y"], color=colour, linewidth=0.9, linestyle=looks.line(method), zorder=2)
     if alone:
         panel.vlines(bins["x"], bins["low"], bins["high"], color=colour, linewidth=0.9, zorder=2)
-        areas = 8 + 50 * bins["count"] / bins["questions"]
-        panel.scatter(
-            *(bins["x"], bins["y"]),
-            s=areas,
-            marker=looks.markers[method],
-            color=looks.face(method),
-            edgecolors=colour,
-            zorder=3,
-            clip_on=False,
-        )
+        face, areas = style.PAPER if looks.trained[method] else colour, 8 + 50 * bins["count"] / bins["questions"]
+        look: dict[str, Any] = {"marker": looks.markers[method], "color": face, "edgecolors": colour}
+        panel.scatter(bins["x"], bins["y"], s=areas, zorder=3, clip_on=False, **look)
 
 
 def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: _Looks) -> None:
@@ -178,25 +148,20 @@ def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: _Looks) -> None:
         panel.plot(roc["x"], roc["y"], color=colour, linestyle=looks.line(method), linewidth=1.2)
 
 
-def _draw_numbers(area: Axes, error: Axes, curves: pl.DataFrame, looks: _Looks) -> None:
+def _draw_numbers(panels: Sequence[Axes], curves: pl.DataFrame, looks: _Looks) -> None:
     """Draw AUROC and ECE with their intervals, a line a method."""
-    methods = [method for method, _ in _by_method(curves)]
-    for panel, name, title in ((area, "auroc", "AUROC"), (error, "ece", "ECE")):
-        for place, (method, part) in enumerate(_by_method(curves)):
-            _draw_number(panel, place, part.row(0, named=True), name, method, looks)
-        style.name_rows(panel, [looks.labels[method] for method in methods], 6.5)
+    area, error = panels
+    for place, row in enumerate(_first_rows(curves)):
+        looks.mark(area, place, row, "auroc")
+        looks.mark(error, place, row, "ece")
+    for panel, title in ((area, "AUROC"), (error, "ECE")):
+        style.name_rows(panel, list(looks.labels.values()), 6.5)
         panel.set_title(title)
     area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.set_xlim(left=0)
     error.tick_params(labelleft=False)
-    for text, method in zip(area.get_yticklabels(), methods, strict=True):
+    for text, method in zip(area.get_yticklabels(), looks.labels, strict=True):
         text.set_color(style.GREY if method == TOPIC else looks.colours[method])
-
-
-def _draw_number(panel: Axes, place: float, row: dict[str, Any], name: str, method: str, looks: _Looks) -> None:
-    colour = looks.colours[method]
-    style.interval_along_x(panel, place, row[f"{name}_low"], row[f"{name}_high"], colour, 1.1)
-    panel.plot(row[name], place, looks.markers[method], color=colour, markerfacecolor=looks.face(method), markersize=4)
 
 
 def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
@@ -213,64 +178,52 @@ def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
 
 def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> None:
     corrected = row["method"] == CORRECTED
-    style.interval_along_x(panel, place, row["low"], row["high"], colour, 0.7 if corrected else 1.1)
-    face = style.PAPER if corrected else colour
-    panel.plot(row["y"], place, "s" if corrected else "o", color=colour, markerfacecolor=face, markersize=3.5)
+    look: dict[str, Any] = {"face": style.PAPER, "width": 0.7} if corrected else {"width": 1.1}
+    style.mark(panel, row["y"], place, colour, "s" if corrected else "o", xs=style.ends(row), size=3.5, **look)
 
 
-def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
+def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
     """Draw a pair of panels a run, and below the numbers of all runs, a band a run."""
-    curves, index = frame.filter(pl.col("part") != "index"), frame.filter(part="index")
-    looks, models = _looks_of(curves), frame["model"].unique(maintain_order=True).to_list()
+    looks, models = _looks_of(curves), curves["model"].unique(maintain_order=True).to_list()
     rows = math.ceil(len(models) / 2)
     methods, variants = curves["method"].n_unique(), index["variant"].n_unique()
     band = max(0.24, 0.1 * max(methods, 2 * variants))
     grid, numbers = 0.3 + 1.72 * rows, 0.75 + band * len(models)
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-    panels = above.subplots(rows, 4, sharex=True, sharey=True, squeeze=False)
     names = style.short_names(models, 30)
-    for place, model in enumerate(models):
-        left, right = panels.flat[2 * place], panels.flat[2 * place + 1]
+    titles = [title for model in models for title in (names[model], "")]
+    panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
+    for model, left, right in zip(models, panels[::2], panels[1::2], strict=True):
         part = curves.filter(model=model)
         _prepare(left)
         for method, rows_of in _by_method(part):
             bins = rows_of.filter(part="reliability")
             _draw_bins(left, bins, method, looks, alone=part["method"].n_unique() == 1)
         _draw_roc(right, part, looks)
-        left.set_title(names[model], fontsize=7.5)
-    style.switch_off_rest(panels, 2 * len(models))
     above.supxlabel("Score; wrong answers passed", fontsize=8)
     above.supylabel("Share right; right passed", fontsize=8)
-    _draw_bands(below, curves, index, looks, models)
-    style.outside_legend(figure, [*_method_handles(looks), *_index_handles(index)])
-
-
-def _method_handles(looks: _Looks) -> Iterator[Line2D]:
-    for method, name in looks.labels.items():
-        look: dict[str, Any] = {"linestyle": looks.line(method), "marker": looks.markers[method], "markersize": 4}
-        face = looks.face(method)
-        yield Line2D([], [], color=looks.colours[method], markerfacecolor=face, label=name, **look)
-
-
-def _index_handles(index: pl.DataFrame) -> Iterator[Line2D]:
-    look: dict[str, Any] = {"linestyle": "none", "markersize": 4}
-    for variant, colour in style.variant_colours(index["variant"].unique(maintain_order=True).to_list()).items():
-        yield Line2D([], [], color=colour, marker="o", label=f"RI, {style.safe_text(variant, 12)}", **look)
-    yield Line2D([], [], color=style.GREY, marker="s", markerfacecolor=style.PAPER, label="corrected RI", **look)
+    colours = style.variant_colours(index["variant"].unique(maintain_order=True).to_list())
+    _draw_bands(below, curves, index, looks, models, colours)
+    figures = [style.handle(f"RI, {style.safe_text(name, 12)}", colour, "o") for name, colour in colours.items()]
+    figures.append(style.handle("corrected RI", style.GREY, "s", face=style.PAPER))
+    style.outside_legend(figure, [*method_handles(curves), *figures])
 
 
 def _draw_bands(
-    below: SubFigure, curves: pl.DataFrame, index: pl.DataFrame, looks: _Looks, models: Sequence[str]
+    below: SubFigure,
+    curves: pl.DataFrame,
+    index: pl.DataFrame,
+    looks: _Looks,
+    models: Sequence[str],
+    colours: Mapping[str | None, str],
 ) -> None:
     area, error, indices = below.subplots(1, 3, sharey=True)
-    variants = index["variant"].unique(maintain_order=True).to_list()
-    colours = style.variant_colours(variants)
     for place, model in enumerate(models):
-        found = [(method, part.row(0, named=True)) for method, part in _by_method(curves.filter(model=model))]
-        for height, (method, row) in zip(_spread(place, len(found)), found, strict=True):
-            _draw_number(area, height, row, "auroc", method, looks)
-            _draw_number(error, height, row, "ece", method, looks)
+        rows = _first_rows(curves.filter(model=model))
+        for height, row in zip(_spread(place, len(rows)), rows, strict=True):
+            looks.mark(area, height, row, "auroc")
+            looks.mark(error, height, row, "ece")
         of_model = index.filter(model=model).drop_nulls("y")
         for height, row in zip(_spread(place, of_model.height), of_model.iter_rows(named=True), strict=True):
             _draw_index(indices, height, row, colours[row["variant"]])
@@ -294,12 +247,7 @@ def _by_method(curves: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield str(method), part
 
 
-NAME = "calibrator_comparison"
-TITLE = "Comparison of calibrators"
-NEEDS = (
-    "a run with scores of confidence ('refusal-index confidence' makes them), or with repeated draws whose every "
-    "answer was forced too, with right and wrong answers"
-)
+NAME, TITLE, NEEDS = described("calibrator_comparison")
 N_BINS = 10
 FEW_VALUES = 10
 SCHEMA = {
@@ -330,7 +278,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if coarse:
         notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    curves = frame.filter(pl.col("part") != "index")
+    text = caption(NAME, options, bins=N_BINS, **score_texts(curves, "variant"))
+    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[ScoredRun]:
@@ -361,9 +311,7 @@ def _method_rows(
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
-        notes.append(
-            f"{scored.name}: {label(one.method)} is left out: the AUROC is undefined ({reason_text(area.reason)})."
-        )
+        notes.append(study_text(NAME, "undefined", name=scored.name, method=label(one.method), reason=area.reason))
         return
     where = {**_where(scored), "method": one.method, "variant": one.variant, "trained": one.is_trained}
     for row in curve_rows(one.score, one.right, options):
@@ -489,21 +437,6 @@ def _printed_index(model: str, variant: str, index: pl.DataFrame) -> dict[str, A
     }
 
 
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    level, curves = level_text(options), frame.filter(pl.col("part") != "index")
-    keys = curves.group_by("model", "dataset", maintain_order=True).agg(pl.col("questions").first())
-    each = abridged([f"{model}, {questions:,} questions" for model, _, questions in keys.iter_rows()])
-    whose = curves.drop_nulls("variant").unique(["model", "method"], maintain_order=True)
-    prompts = abridged([f"{label(row['method'])} {row['variant']}" for row in whose.iter_rows(named=True)])
-    return (
-        f"Scores of how likely an answer is right, against right answers under forced answering ({each}; of each run "
-        f"the same questions for all methods). Reliability: share right in {N_BINS} bins of equal width with {level} "
-        "Wilson intervals, areas by the number of questions; on the diagonal as many are right as the score says. ROC: "
-        "calling right what scores at least a threshold. ECE, the expected calibration error, which sampling keeps "
-        f"above 0, and AUROC have {level} intervals, that of ECE by inverting a test. Solid and filled: the model's "
-        "own scores; dashed and open: those of a predictor trained on its graded answers, each given by one that did "
-        "not see its fold; dotted: what the topic alone tells, by the mean of the other folds. Beside them the Refusal "
-        "Index of each prompt on the same questions, and the corrected one where there is one: both are of the "
-        "refusals, and need no score."
-        + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
-    )
+def _first_rows(curves: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return a row of each method, which has the numbers of its curves."""
+    return curves.unique("method", keep="first", maintain_order=True).to_dicts()

@@ -21,13 +21,11 @@ from refusal_index.findings.confidence_record import MethodRecord, recorded_meth
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import display_names, label, reference_variant
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.scores import caption, display_names, label, reference_variant
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
 from refusal_index.render.format import UNDEFINED, abridged, count, number
 
-NAME = "calibrator_cost"
-TITLE = "Cost of calibrators"
-NEEDS = "a run's folder with scores that 'refusal-index confidence' made, which measures what they rest on"
+NAME, TITLE, NEEDS = described("calibrator_cost")
 
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
 """What a score is an estimate of."""
@@ -49,7 +47,7 @@ ROW = 0.19
 """Inches of a line."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Add up what the scores of each run took; raises NotPossibleError if that was measured of none."""
     rows: list[dict[str, Any]] = []
     unmeasured: list[str] = []
@@ -66,10 +64,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.")
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
-    note = (
-        f"Not known of {abridged(unmeasured)}: 'refusal-index confidence RUN --method NAME' did not make these scores."
-    )
-    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
+    note = study_text(NAME, "unmeasured", methods=abridged(unmeasured))
+    return Study(NAME, TITLE, caption(NAME, options), frame, draw, (note,) if unmeasured else (), printed)
 
 
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
@@ -233,18 +229,3 @@ def _handles() -> list[Line2D]:
         Line2D([], [], marker=marker, color=colour, markerfacecolor=face, label=name, **look)
         for name, (marker, colour, face) in looks.items()
     ]
-
-
-def _caption() -> str:
-    """Say what is measured, and what the symbols are."""
-    return (
-        "What scores of confidence took, measured: replies of the model, requests and tokens of all that a score rests "
-        "on, whether the run asked for it or the method did, so that what methods share counts for each, and a request "
-        "that brought several draws counts whole; those of a model that grades are among them where grades enter the "
-        "score. The column cost says the same as the paper's table: N questions, S draws of each, N_train graded "
-        "answers to train on, states of d numbers. The Refusal Index (RI) needs two passes, the second of the refused "
-        "alone: so it is counted for one prompt and draw. Its other line has all prompts and draws of the run, which "
-        "share forced answers, and what they took. Seconds are those from requests to responses, added up over "
-        "requests that ran side by side. A predictor that was trained (open) gives its scores out of fold: it saw the "
-        "graded answers of the other folds alone."
-    )

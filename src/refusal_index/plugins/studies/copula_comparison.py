@@ -18,13 +18,11 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies import copulas, style
 from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, display_names
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.scores import caption, chosen_runs, defined_tables, display_names
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
 from refusal_index.render.format import number
 
-NAME = "copula_comparison"
-TITLE = "Copula comparison"
-NEEDS = "a run whose Refusal Index is defined; two prompt variants or more for the test that tells copulas apart"
+NAME, TITLE, NEEDS = described("copula_comparison")
 
 FAMILY_LABELS = {
     "gaussian": "Gaussian",
@@ -39,7 +37,7 @@ SMALLEST_PVALUE = 1e-4
 """Smaller p-values are drawn here, at the edge."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
@@ -49,7 +47,17 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     tests, said = _tests(chosen)
     rows = [_fit_row(row, len(tables)) for row in copulas.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")
-    return Study(NAME, TITLE, _caption(frame), frame, draw, (*notes, *said), printed)
+    rejected = (
+        frame.filter(pl.col("part") == "test_over_variants").filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
+    )
+    text = caption(
+        NAME,
+        options,
+        tables=len(tables),
+        tested=frame.filter(part="test_over_variants")["model"].n_unique(),
+        ruled_out="; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
+    )
+    return Study(NAME, TITLE, text, frame, draw, (*notes, *said), printed)
 
 
 _SCHEMA = {
@@ -199,29 +207,3 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     shifts = [spread * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]
     spots = [(max(p, SMALLEST_PVALUE), shift) for p, shift in zip(first["pvalue"], shifts, strict=True)]
     label_points(axes, spots, [short[m] for m in first["model"]], [colours[m] for m in first["model"]], size=6)
-
-
-def _caption(frame: pl.DataFrame) -> str:
-    tables = frame["tables"][0]
-    tested = frame.filter(part="test_over_variants")["model"].n_unique()
-    rejected = frame.filter((pl.col("part") == "test_over_variants") & (pl.col("pvalue_holm") < 0.05))[
-        "family"
-    ].to_list()
-    counted = "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES)
-    test = (
-        " Right: the test that can tell copulas apart. All variants of a model cut one dependence at several places, "
-        "if they share it, and a family predicts them all with one parameter; a small p-value speaks against the "
-        "family, or says that the prompts change the dependence; one test in twenty has p < .05 by chance. Number of "
-        f"models, of {tested}, for which a family is ruled out at 5 % after Holm's adjustment for all tests: "
-        f"{counted}. A "
-        "large p-value is weak support: the test has little power against Gumbel at high error rates."
-        if tested
-        else " The test that can tell copulas apart takes two prompt variants or more of a model."
-    )
-    return (
-        f"Copulas on 2x2 tables, {tables} in all, each of one model and prompt variant. Left, and in the frame with "
-        "AIC, BIC and the Gaussian's win rates (a tie counts one half; the degrees of freedom of t count as a second "
-        "parameter, as in the paper): mean log-likelihood of each family. It is the same wherever the family can reach "
-        "the table: with its margins given a table is saturated, so that a win of the Gaussian means a penalty for a "
-        f"parameter or a table of negative dependence, which Clayton and Gumbel cannot have.{test}"
-    )

@@ -13,13 +13,11 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.summary import recorded_usage
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.scores import ALL, caption
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
 from refusal_index.render.format import UNDEFINED, abridged, count, number
 
-NAME = "cost_table"
-TITLE = "Cost"
-NEEDS = "one run or more; tokens are known for runs' folders, not for outcome tables alone"
+NAME, TITLE, NEEDS = described("cost_table")
 
 SAMPLES = 100
 """Answers to each question that P(Answering) takes in the paper."""
@@ -35,7 +33,7 @@ SCHEMA = {
 _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
+def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Add up what each run took; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError(f"It needs {NEEDS}.")
@@ -43,7 +41,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
     note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
-    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
+    text = caption(NAME, options, samples=SAMPLES)
+    return Study(NAME, TITLE, text, frame, draw, (note,) if unmeasured else (), printed)
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
@@ -156,14 +155,3 @@ def _line_labels(lines: pl.DataFrame) -> list[str]:
     return [
         f"{names[model]}, {style.safe_text(variant, 10)}" for model, variant in lines.select("model", "variant").rows()
     ]
-
-
-def _caption() -> str:
-    """Say what is measured and what is computed."""
-    return (
-        "What each variant took. Requests and tokens are measured, both passes and a grader's together, and depend on "
-        "the run's draws; forced answers that variants share are counted under the variant that paid for them. Two "
-        "passes need one first answer a question and one forced answer a refused question, at most 2N; P(Answering) "
-        f"by sampling takes {SAMPLES} answers a question, as in the paper, and as many tokens as that many requests of "
-        "the measured mean length (column sampling_tokens)."
-    )

@@ -20,13 +20,11 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.scores import caption, chosen_runs, defined_tables, reference_variant
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
 from refusal_index.render.format import number, with_interval
 
-NAME = "grading_sensitivity"
-TITLE = "Sensitivity to grading"
-NEEDS = "a run whose Refusal Index is defined"
+NAME, TITLE, NEEDS = described("grading_sensitivity")
 
 LARGEST_RATE = 0.05
 RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
@@ -54,7 +52,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, (*notes, *_impossible(frame)), printed)
+    models = frame["model"].n_unique()
+    left_out = ["the intervals"] if models > style.MOST_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
+    text = caption(NAME, options, left_out=left_out)
+    return Study(NAME, TITLE, text, frame, draw, (*notes, *_impossible(frame)), printed)
 
 
 _SCHEMA = {
@@ -120,11 +122,7 @@ def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:
     """Say from which error rates on the grades could not have come about."""
     undefined = frame.filter(part="misgrading", name="both", status="undefined")
     first = undefined.group_by("model", "variant", maintain_order=True).first()
-    return tuple(
-        f"{row['model']}, {row['variant']}: errors of {row['rate']:.2%} each way or more are impossible "
-        f"({row['reason']}), and its curve ends there."
-        for row in first.iter_rows(named=True)
-    )
+    return tuple(study_text(NAME, "impossible", **row) for row in first.iter_rows(named=True))
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -226,20 +224,3 @@ def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     style.name_rows(axes, labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
     style.ticks_above_too(axes)
-
-
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    models = frame["model"].n_unique()
-    left_out = ["the intervals"] if models > style.MOST_BANDS else []
-    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
-    return (
-        "Left: the Refusal Index that a grader without errors would have given, if this one graded right answers as "
-        "wrong, wrong answers as right, or both, at the assumed rate; one prompt variant a model, with "
-        f"{level_text(options)} posterior intervals for both ways. A curve that ends early does so where the grades "
-        "could not have come about with such errors. Right: the reported index (point, refusals of the forced pass "
-        f"counted as wrong, questions without a grade left out) with its {level_text(options)} profile interval; the "
-        "index under every scoring rule (ticks); its sharp bounds over what the forced refusals, whose number is in "
-        "brackets, would have been (orange) and over everything that is missing (grey). Counting a forced refusal as "
-        "wrong, as the paper does, is the upper bound. Where nothing is missing the bounds are a point."
-        + (f" Of so many models {' and '.join(left_out)} at the left are in the frame only." if left_out else "")
-    )

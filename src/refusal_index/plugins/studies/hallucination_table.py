@@ -24,9 +24,9 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.plugins.studies import stability, style
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors
-from refusal_index.plugins.studies.scores import dataset_name, level_text, run_index
+from refusal_index.plugins.studies.scores import caption, dataset_name, run_index
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text, widened
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.intervals import normal_quantile
 
@@ -83,19 +83,19 @@ def contrast_note(frame: pl.DataFrame) -> tuple[str, ...]:
     """Say the average contrast, where there is one."""
     found = frame.filter(pl.col("statistic") == AVERAGE_CONTRAST)
     return tuple(
-        f"Truth available less unavailable: {with_interval(row['estimate'], row['low'], row['high'])} on average over "
-        f"{row['variants']} model{'s' if row['variants'] > 1 else ''}"
-        + (" (interval over models)." if row["low"] is not None else f"; an interval over models takes {FEWEST}.")
+        study_text(
+            NAME,
+            "contrast",
+            difference=with_interval(row["estimate"], row["low"], row["high"]),
+            models=row["variants"],
+            has_interval=row["low"] is not None,
+            fewest=FEWEST,
+        )
         for row in found.iter_rows(named=True)
     )
 
 
-NAME = "hallucination_table"
-TITLE = "Refusal Index over datasets"
-NEEDS = (
-    "runs on two datasets or more, such as precise_wiki and those of FaithEval; several models, for the agreement of "
-    "their rankings"
-)
+NAME, TITLE, NEEDS = described("hallucination_table")
 
 INDEX, AVERAGE = "refusal_index", "average"
 CEILING = "kendall_w_ceiling"
@@ -123,7 +123,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"), errors, level, options.seed)
     notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, notes, printed, _groups(frame))
+    text = caption(
+        NAME, options, contrast=CONTRAST in frame["statistic"], mixed=frame["within_source"].is_not_null().any()
+    )
+    return Study(NAME, TITLE, text, frame, draw, notes, printed, _groups(frame))
 
 
 def with_agreement(
@@ -291,25 +294,11 @@ def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     w, reason = found["kendall_w"]
     if w is None:
         return (f"The agreement of the datasets' rankings is undefined ({str(reason).replace('_', ' ')}).",)
+    ceilings = frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True)
     return (
-        f"Kendall's W {w:.4f} ({number(found['kendall_w_ties'][0], 4)} with the correction for ties; "
-        f"{number(found['kendall_w_random'][0], 4)} on average for random rankings), winner entropy "
-        f"{number(found['winner_entropy'][0], 4)} ({number(found['winner_entropy_random'][0], 4)} for random ones).",
-        *ceiling_note(frame),
+        study_text(NAME, "agreement", **{name: value for name, (value, _) in found.items()}),
+        *(study_text(NAME, "ceiling", **row) for row in ceilings),
     )
-
-
-def ceiling_note(frame: pl.DataFrame) -> Iterator[str]:
-    """Say what W would be if only sampling errors kept the rankings apart."""
-    for row in frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True):
-        if row["estimate"] is None:
-            yield f"What W could be with these sampling errors is not known ({row['reason'].replace('_', ' ')})."
-        else:
-            ends = f"{number(row['low'], 2)} to {number(row['high'], 2)}"
-            yield (
-                "If all datasets ranked the models alike, sampling errors would leave W at "
-                f"{number(row['estimate'], 2)} on average ({ends} in nine cases of ten)."
-            )
 
 
 def _groups(frame: pl.DataFrame) -> dict[str, str]:
@@ -326,25 +315,3 @@ def _cell(row: dict[str, Any]) -> str:
 
 def _wrapped(dataset: str) -> str:
     return style.safe_text(dataset).replace("faitheval_", "FaithEval\n").replace("+", "\n+ ").replace("_", " ")
-
-
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    """Say what is shown, and which part of it is telling sources apart."""
-    text = (
-        f"Refusal Index of each model on each dataset with {level_text(options)} intervals, jointly over prompt "
-        "variants where there are several. Grey lines are averages over the models. Kendall's W and winner entropy say "
-        "how far the datasets rank the models alike; W is to be compared with its average for random rankings, one "
-        "over the number of datasets, not with 0, and with what sampling errors leave of it where all rank alike, not "
-        "with 1."
-    )
-    if (frame["statistic"] == CONTRAST).any():
-        text += (
-            " The contrast of datasets in which the truth is to be had, in the context or from training, with those in "
-            "which it is not has an interval over questions for each model and Student's over models for the average."
-        )
-    if frame["within_source"].is_not_null().any():
-        text += (
-            " In a mix of datasets part of the index is telling the sources apart: hollow marks are the index within "
-            "the sources."
-        )
-    return text

@@ -22,43 +22,36 @@ from refusal_index.plugins.studies.sampling_error import (
 )
 from refusal_index.plugins.studies.scatter import (
     FEWEST,
-    HEADLINE,
     REGRESSION_SCHEMA,
-    SPARSE,
     draw_scatter,
     name_points,
     r_squared_text,
     regression_note,
     run_families,
+    scatter_texts,
     with_regression,
 )
-from refusal_index.plugins.studies.scores import (
-    INDEX,
-    dataset_name,
-    level_text,
-    mean_of,
-    of_one_dataset,
-    questions_text,
-    run_index,
-    variant_scores,
-)
+from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
 from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
+    Cell,
     NotPossibleError,
     Study,
     StudyOptions,
+    described,
     family_of,
+    fixed,
     known_models,
     name_in_tables,
     paper_context,
+    printed_table,
+    ranged,
 )
-from refusal_index.render.format import abridged, number, with_interval
+from refusal_index.render.format import abridged, with_interval
 
-NAME = "index_and_accuracy"
-TITLE = "Refusal Index, accuracy and refusal rate"
-NEEDS = "runs of three models or more on one dataset; on SimpleQA one is enough, among the paper's models"
+NAME, TITLE, NEEDS = described("index_and_accuracy")
 
 RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
 AXIS_LABELS = {
@@ -92,7 +85,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = regressed(frame, options.confidence_level, RunErrors(chosen, options))
     notes = (*notes, *_regression_notes(frame))
-    return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+    text = caption(NAME, options, chosen, resamples=f"{RESAMPLES:,}", **scatter_texts(frame))
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
 def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
@@ -134,18 +128,19 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the points of the runs and of the paper, with their place by the line."""
     side = {True: "above", False: "below", None: "-"}
-    rows = [
-        (
-            *(METRICS[row["metric"]].label, row["model"], row["family"]),
-            with_interval(row["value"], row["value_low"], row["value_high"]),
-            with_interval(row["refusal_index"], row["low"], row["high"]),
-            *(number(row["fitted"]), side[row["above_line"]], number(row["spearman"])),
-            *(number(row["r_squared"]), number(row["r_squared_ceiling"])),
-        )
-        for row in frame.iter_rows(named=True)
-    ]
-    columns = ["Against", "Model", "Family", "Rate", "RI", "Line", "Lies", "Rank correlation", "R squared", "Ceiling"]
-    return pl.DataFrame(rows, schema=columns, orient="row")
+    columns: dict[str, str | Cell] = {
+        "Against": lambda row: METRICS[row["metric"]].label,
+        "Model": "model",
+        "Family": "family",
+        "Rate": ranged("value"),
+        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+        "Line": fixed("fitted"),
+        "Lies": lambda row: side[row["above_line"]],
+        "Rank correlation": fixed("spearman"),
+        "R squared": fixed("r_squared"),
+        "Ceiling": fixed("r_squared_ceiling"),
+    }
+    return printed_table(frame, columns)
 
 
 def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
@@ -178,24 +173,3 @@ def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
     return tuple(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True))
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
-    """Say what is shown, and what the paper's two values of R squared are."""
-    text = (
-        "Refusal Index against the correct answer rate, C/A and the refusal rate on "
-        f"{dataset_name(runs[0].dataset)} ({questions_text(runs)}), one point a model, coloured by family. The index "
-        "is the joint one over a model's prompt variants (column mean_refusal_index holds the variants' mean, which "
-        "the paper takes), the rates are means over the variants, "
-        f"bars are {level_text(options)} intervals (of a mean over {RESAMPLES:,} resamples of the questions). Lines "
-        f"are least squares, with a pointwise band where there are more than three models. {HEADLINE}"
-    )
-    if frame.filter(pl.col("sparse")).height:
-        text += f" {SPARSE}"
-    if frame["source"].eq(PAPER).any():
-        text += (
-            " In grey the paper's 16 rows, as printed; their errors are taken from the printed intervals. Their R "
-            "squared is .010 against the correct answer rate and .232 against C/A; the paper prints .242 and .235 for "
-            "the former, which fit the latter."
-        )
-    return text

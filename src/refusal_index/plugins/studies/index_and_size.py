@@ -14,46 +14,36 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
 from refusal_index.plugins.studies.scatter import (
-    HEADLINE,
     REGRESSION_SCHEMA,
-    SPARSE,
     draw_scatter,
     name_points,
     r_squared_text,
     regression_note,
     run_families,
+    scatter_texts,
     with_regression,
 )
-from refusal_index.plugins.studies.scores import (
-    INDEX,
-    dataset_name,
-    level_text,
-    of_one_dataset,
-    questions_text,
-    run_index,
-    table_of,
-)
+from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset, run_index, table_of
 from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
+    Cell,
     NotPossibleError,
     Study,
     StudyOptions,
+    described,
     family_of,
     find_model,
+    fixed,
     known_models,
     name_in_tables,
     paper_context,
+    printed_table,
 )
-from refusal_index.render.format import abridged, number, with_interval
+from refusal_index.render.format import abridged, with_interval
 
-NAME = "index_and_size"
-TITLE = "Refusal Index and model size"
-NEEDS = (
-    "runs of two models or more on one dataset whose numbers of parameters are known, from a table of models "
-    "(columns model, family, parameters_billion); on SimpleQA one is enough, among the paper's models"
-)
+NAME, TITLE, NEEDS = described("index_and_size")
 
 SIZE = "parameters_billion"
 POINT_SCHEMA = {
@@ -90,7 +80,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         )
     frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
     notes = (*notes, *_regression_notes(frame))
-    return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+    text = caption(NAME, options, chosen, alike=frame[SIZE].is_duplicated().any(), **scatter_texts(frame))
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
 def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
@@ -154,14 +145,14 @@ def size_text(billions: float) -> str:
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the models with size and index."""
-    rows = [
-        (
-            *(row["model"], row["family"], size_text(row[SIZE])),
-            *(with_interval(row["refusal_index"], row["low"], row["high"]), number(row["fitted"])),
-        )
-        for row in frame.iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows, schema=["Model", "Family", "Parameters", "RI", "Line"], orient="row")
+    columns: dict[str, str | Cell] = {
+        "Model": "model",
+        "Family": "family",
+        "Parameters": lambda row: size_text(row[SIZE]),
+        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+        "Line": fixed("fitted"),
+    }
+    return printed_table(frame, columns)
 
 
 def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
@@ -183,20 +174,3 @@ def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
     return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
-    """Say what is shown."""
-    text = (
-        f"Refusal Index against the number of parameters on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), "
-        "one point a model, coloured by family; mixtures of experts by all their parameters. The index is the joint "
-        f"one over a model's prompt variants, with {level_text(options)} intervals. Lines are least squares on the "
-        f"logarithm, with a pointwise band where there are more than three models. {HEADLINE}"
-    )
-    if frame.filter(pl.col("sparse")).height:
-        text += f" {SPARSE}"
-    if frame[SIZE].is_duplicated().any():
-        text += " Models of the same size are drawn side by side around it, to be seen; the line takes the size itself."
-    if frame["source"].eq(PAPER).any():
-        text += " In grey those of the paper's 16 rows whose size is public, at their nominal size."
-    return text

@@ -5,7 +5,7 @@ Of many families each with few models any grouping explains much: shuffled over 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,33 +15,29 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
-from refusal_index.plugins.studies.scores import (
-    INDEX,
-    dataset_name,
-    mean_of,
-    of_one_dataset,
-    questions_text,
-    run_index,
-    variant_scores,
-)
+from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
+    Cell,
     NotPossibleError,
     Study,
     StudyOptions,
+    described,
     family_of,
     find_model,
+    fixed,
     known_models,
+    labelled,
     name_in_tables,
     paper_context,
+    printed_table,
+    study_text,
 )
-from refusal_index.render.format import abridged, number, pvalue
+from refusal_index.render.format import abridged, pvalue
 
-NAME = "index_predictors"
-TITLE = "What predicts the Refusal Index"
-NEEDS = "runs of four models or more on one dataset; on SimpleQA one is enough, among the paper's models"
+NAME, TITLE, NEEDS = described("index_predictors")
 
 FEWEST = 4
 SHUFFLES = 9_999
@@ -88,7 +84,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     ]
     frame = pl.DataFrame(rows, schema=SCHEMA)
     notes = (*notes, *_notes(frame))
-    return Study(NAME, TITLE, _caption(chosen, frame), frame, draw, notes, printed)
+    text = caption(NAME, options, chosen, shuffles=f"{SHUFFLES:,}", paper=PAPER in frame["source"])
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
 def _run_points(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[Any, ...]]:
@@ -207,52 +204,28 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.name_rows(panels[0], list(PREDICTORS.values()))
 
 
+PRINTED: Mapping[str, str | Cell] = {
+    "Of": labelled({RUN: "runs", PAPER: "paper"}, "source"),
+    "Predictor": labelled(PREDICTORS, "predictor"),
+    "Models": "models",
+    "Share": fixed("share", 2),
+    "Shuffled": fixed("shuffled", 2),
+    "up to": fixed("shuffled_high", 2),
+    "p": lambda row: pvalue(row["pvalue"]),
+    "Beyond chance": fixed("share_beyond_chance", 2),
+    "Ceiling": fixed("ceiling", 2),
+}
+
+
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a predictor."""
-    rows = [
-        {
-            "Of": "runs" if row["source"] == RUN else "paper",
-            "Predictor": PREDICTORS[row["predictor"]],
-            "Models": row["models"],
-            "Share": number(row["share"], 2),
-            "Shuffled": number(row["shuffled"], 2),
-            "up to": number(row["shuffled_high"], 2),
-            "p": pvalue(row["pvalue"]),
-            "Beyond chance": number(row["share_beyond_chance"], 2),
-            "Ceiling": number(row["ceiling"], 2),
-        }
-        for row in frame.iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows)
+    return printed_table(frame, PRINTED)
 
 
 def _notes(frame: pl.DataFrame) -> Iterator[str]:
     """Say of each source which predictor is beyond chance the most, and whether that is sure."""
-    for (source,), rows in frame.drop_nulls("share").group_by("source", maintain_order=True):
+    for _, rows in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
-        whose = "the runs" if source == RUN else "the paper's models"
-        yield (
-            f"Of {whose} the predictor {PREDICTORS[best['predictor']]} explains most beyond chance: a share of "
-            f"{number(best['share'], 2)} where shuffled indices give {number(best['shuffled'], 2)} on average and up "
-            f"to {number(best['shuffled_high'], 2)} in 95 of 100 (p {_equals(best['pvalue'])} for it alone, "
-            f"p {_equals(min(1.0, best['pvalue'] * rows.height))} for the best of {rows.height})."
-        )
-
-
-def _equals(value: float) -> str:
-    shown = pvalue(value)
-    return shown if shown.startswith("<") else f"= {shown}"
-
-
-def _caption(runs: Sequence[ComparedRun], frame: pl.DataFrame) -> str:
-    text = (
-        f"Share of the variance of the Refusal Index over models on {dataset_name(runs[0].dataset)} "
-        f"({questions_text(runs)}) that each predictor explains by itself: the groups of a family, or a straight line "
-        "(points). Grey: what it explains of indices shuffled over the models, the mean (tick) and up to the 95 % "
-        f"quantile ({SHUFFLES:,} shuffles); of many families with few models each, any grouping explains much. The "
-        "numbers of models of which it is known stand at the right. The table also has the share beyond that mean, "
-        "over what there is beyond it, and the ceiling: the share of the variance that is not sampling error."
-    )
-    if (frame["source"] == PAPER).any():
-        text += " The paper's models are those of its results table, as printed."
-    return text
+        adjusted = min(1.0, best["pvalue"] * rows.height)
+        label = PREDICTORS[best["predictor"]]
+        yield study_text(NAME, "best", **best, label=label, adjusted=adjusted, predictors=rows.height)

@@ -27,14 +27,12 @@ from refusal_index.plugins.studies.accuracy_refusal_plane import (
     printed,
 )
 from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import dataset_name, level_text, of_one_dataset, questions_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.scores import caption, of_one_dataset
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
 from refusal_index.render.format import number
 from refusal_index.stats import iso_refusal_index
 
-NAME = "iso_refusal_index"
-TITLE = "Curves of equal Refusal Index"
-NEEDS = "one run or more, on one dataset, best under several prompt variants"
+NAME, TITLE, NEEDS = described("iso_refusal_index")
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 COLUMNS = 3
@@ -48,7 +46,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
         raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
-    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
+    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -103,15 +101,3 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
         places = points.select("refusal_rate", "correct_rate").rows()
         avoid = frame.filter(pl.col("kind") != "point").select("refusal_rate", "correct_rate").rows()
         label_points(axes, places, labels, size=6.5, avoid=avoid)
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
-    """Say what is shown."""
-    return (
-        f"Correct answer rate against refusal rate on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), one "
-        f"panel a model and one point a prompt variant, with {level_text(options)} intervals of both rates. Grey "
-        "curves keep the Refusal Index at the value on them, at the model's mean error rate under forced answering; "
-        "all start at the share that the model has right when it answers everything, and end at 0. The dark curve is "
-        "that of the index over all variants, its band that of the index's interval. Points along one curve mean that "
-        "the index does not depend on how cautious the prompt makes the model."
-    )

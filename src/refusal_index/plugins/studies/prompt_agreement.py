@@ -15,16 +15,12 @@ from matplotlib.patches import Rectangle
 from refusal_index.data.outcome import Grade
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL, dataset_name, level_text, of_one_dataset, questions_text
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.plugins.studies.scores import ALL, caption, of_one_dataset
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, widened
 from refusal_index.render.format import with_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
-NAME = "prompt_agreement"
-TITLE = "Prompt agreement"
-NEEDS = (
-    "one run or more, on one dataset, under two prompt variants or more, or with forced answers to answered questions"
-)
+NAME, TITLE, NEEDS = described("prompt_agreement")
 
 FORCED = "forced"
 COLUMNS = 2
@@ -50,7 +46,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = with_ceiling(pl.DataFrame(rows, schema={name: SCHEMA[name] for name in columns}, orient="row"))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError(f"It needs {NEEDS}; no two prompts of these answered a question in common.")
-    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
+    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, printed)
 
 
 def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
@@ -169,15 +165,3 @@ def _draw_cell(axes: Axes, x: int, y: int, row: Mapping[str, Any]) -> None:
     ends = f"{row['low']:.2f}\u2013{row['high']:.2f}"
     axes.text(x, y + 0.1, ends, ha="center", va="center", fontsize=4.8, color=style.INK)
     axes.text(x, y + 0.32, f"n {row['both_answered']:,}", ha="center", va="center", fontsize=4.8, color=style.INK)
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
-    """Say what agrees with what."""
-    return (
-        f"Agreement of answers between prompts on {dataset_name(runs[0].dataset)} ({questions_text(runs)}): the share "
-        "of the questions answered under both that are right under both or wrong under both, with its "
-        f"{level_text(options)} Wilson interval and the number of such questions. On the diagonal two draws of the "
-        "same prompt, where questions were drawn repeatedly: what chance alone leaves. Forced answers that refuse "
-        "again are no answers. Where nearly everything is wrong, prompts agree by chance: the column kappa allows for "
-        "that, and kappa_ceiling says how large it could be if the prompts changed nothing, from repeated draws."
-    )

@@ -22,15 +22,13 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import stability
 from refusal_index.plugins.studies.sampling_error import RunErrors
-from refusal_index.plugins.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
+from refusal_index.plugins.studies.scores import ALL, COMPARED, caption, chosen_runs, model_name, table_of
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
 from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 from refusal_index.render.format import UNDEFINED, abridged, number
 
-NAME = "ranking_stability"
-TITLE = "Ranking stability"
-NEEDS = "two models or more, each under the same two settings or more; a setting is a dataset and a prompt variant"
+NAME, TITLE, NEEDS = described("ranking_stability")
 
 REMOVED_LABELS: Mapping[str, str] = {
     "nothing": "Default",
@@ -63,7 +61,16 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
     frame = with_ceiling(stability_frame(grid.scores, options.seed), grid, options)
-    return Study(NAME, TITLE, _caption(grid, options), frame, draw, grid.notes, paper_layout)
+    text = caption(
+        NAME,
+        options,
+        settings=grid.settings,
+        models=grid.models,
+        shown_settings=abridged(grid.settings),
+        shown_models=abridged(grid.models),
+        shuffles=N_RESAMPLES,
+    )
+    return Study(NAME, TITLE, text, frame, draw, grid.notes, paper_layout)
 
 
 def setting_name(setting: Setting) -> str:
@@ -260,19 +267,3 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
         colour = MODEL_COLOURS[1] if row["metric"] == "refusal_index" else INK
         axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
     axes.grid(visible=False, axis="y")
-
-
-def _caption(grid: Grid, options: StudyOptions) -> str:
-    return (
-        f"Agreement of {len(grid.settings)} settings ({abridged(grid.settings)}) on the ranking of "
-        f"{len(grid.models)} models ({abridged(grid.models)}): Kendall's W (without the correction for ties, as the "
-        "paper defines it; the frame has both) and winner entropy, for each metric as it is and after removing the "
-        "monotonic effects of correct rate, refusal rate and both by (additive) isotonic regression. Filled: one "
-        "function for all models; open: one for each model over its settings, as the paper's appendix words it, which "
-        "takes each model's mean away too. Grey: 5 to 95 % of random rankings, shuffled within each setting and put "
-        f"through the same regressions ({N_RESAMPLES} shuffles), with their mean. Without regression random W is "
-        "1/settings on average. Black ticks: what W would be on average if all settings ranked the models alike and "
-        "only sampling errors kept them apart, with nothing removed; not where a metric has no standard error. "
-        '"Nothing left" marks a metric that the removed effects explain completely, so that nothing can be ranked. '
-        f"The weighted score has a penalty of {options.penalty:g}."
-    )

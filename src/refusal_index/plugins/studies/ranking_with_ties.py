@@ -18,14 +18,20 @@ from refusal_index.data.runs import ComparedRun, shared_variants
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import chosen_runs, dataset_name, level_text, model_name
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import reason_text, with_interval
+from refusal_index.plugins.studies.scores import caption, chosen_runs, dataset_name, model_name
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    printed_table,
+    ranged,
+)
+from refusal_index.render.format import UNDEFINED, reason_text
 from refusal_index.stats import PairwiseDifference, RankedRun
 
-NAME = "ranking_with_ties"
-TITLE = "Ranking with ties"
-NEEDS = "runs of two models or more on the same dataset, with a prompt variant in common"
+NAME, TITLE, NEEDS = described("ranking_with_ties")
 
 MOST_PAIRS = 15
 """Up to so many pairs are all drawn; of more only those with the model that comes first."""
@@ -48,18 +54,20 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         notes = (*notes, *said)
     if not frames:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
-    return Study(NAME, TITLE, _caption(frames, options), pl.concat(frames), draw, notes, printed)
+    frame = pl.concat(frames)
+    data = "; ".join(
+        f"{dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, variants {part['variants'][0]}"
+        for part in frames
+    )
+    text = caption(NAME, options, data=data, all_drawn=frame["drawn"].all(), most_pairs=MOST_PAIRS)
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
 def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Rank the runs of one dataset, and say what is to be known about it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {model_name(runs[0])} only")
-    settings = CompareOptions(
-        penalty=options.penalty,
-        confidence_level=options.confidence_level,
-        seed=options.seed,
-    )
+    settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
     found = rank(runs, settings)
     names = [model_name(run) for run in runs]
     unranked = (
@@ -73,48 +81,36 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
         "questions": int(found.match.matrix.scored.any(axis=0).sum()),
     }
     rows = [
-        *({**common, **_run_row(run, place + 1, names)} for place, run in enumerate(found.ranking.runs)),
-        *({**common, **_run_row(run, None, names)} for run in found.ranking.unranked),
+        *({**common, "place": place, **_run_row(run, names)} for place, run in enumerate(found.ranking.runs, 1)),
+        *({**common, **_run_row(run, names)} for run in found.ranking.unranked),
         *({**common, **_pair_row(pair, found, names)} for pair in found.ranking.pairs),
     ]
-    return pl.DataFrame(rows, schema_overrides=_TYPES, infer_schema_length=None), (*unranked, *unpaired)
+    return pl.DataFrame(rows, schema=SCHEMA), (*unranked, *unpaired)
 
 
-_TYPES = {
-    "dataset": pl.String,
-    "place": pl.Int64,
-    "run": pl.Int64,
-    "other_model": pl.String,
-    **dict.fromkeys(("estimate", "low", "high", "pvalue", "pvalue_max_t"), pl.Float64),
-    "reason": pl.String,
+SCHEMA = {
+    **dict.fromkeys(("dataset", "variants"), pl.String),
+    "questions": pl.Int64,
+    "part": pl.String,
+    **dict.fromkeys(("place", "run"), pl.Int64),
+    **dict.fromkeys(("model", "other_model"), pl.String),
+    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
+    "letters": pl.String,
+    **dict.fromkeys(("pvalue", "pvalue_max_t"), pl.Float64),
+    "drawn": pl.Boolean,
+    **dict.fromkeys(("status", "reason"), pl.String),
 }
 
 
-def _run_row(run: RankedRun, place: int | None, names: Sequence[str]) -> dict[str, object]:
-    return {
-        "part": "model",
-        "place": place,
-        "run": run.row,
-        "model": names[run.row],
-        "other_model": None,
-        "estimate": run.estimate,
-        "low": run.low,
-        "high": run.high,
-        "letters": run.letters,
-        "pvalue": None,
-        "pvalue_max_t": None,
-        "drawn": True,
-        "status": run.status,
-        "reason": run.reason,
-    }
+def _run_row(run: RankedRun, names: Sequence[str]) -> dict[str, object]:
+    columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
+    return {"part": "model", "run": run.row, "model": names[run.row], "drawn": True, **columns}
 
 
 def _pair_row(pair: PairwiseDifference, found: RunRanking, names: Sequence[str]) -> dict[str, object]:
     best = found.ranking.runs[0].row
     return {
         "part": "difference",
-        "place": None,
-        "run": None,
         "model": names[pair.first],
         "other_model": names[pair.second],
         "estimate": pair.estimate,
@@ -125,23 +121,19 @@ def _pair_row(pair: PairwiseDifference, found: RunRanking, names: Sequence[str])
         "pvalue_max_t": pair.pvalue_max_t,
         "drawn": len(found.ranking.pairs) <= MOST_PAIRS or best in (pair.first, pair.second),
         "status": "ok",
-        "reason": None,
     }
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the models in order, each with its index and its letters."""
-    rows = [
-        {
-            "dataset": row["dataset"],
-            "place": "-" if row["place"] is None else str(row["place"]),
-            "model": row["model"],
-            "RI": with_interval(row["estimate"], row["low"], row["high"], row["reason"]),
-            "letters": row["letters"],
-        }
-        for row in frame.filter(part="model").iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows)
+    columns: dict[str, str | Cell] = {
+        "dataset": "dataset",
+        "place": lambda row: str(row["place"] or UNDEFINED),
+        "model": "model",
+        "RI": ranged("estimate"),
+        "letters": "letters",
+    }
+    return printed_table(frame.filter(part="model"), columns)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -157,7 +149,10 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     for (left, right), part in zip(axes, parts, strict=True):
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
         _draw_models(left, models)
-        _draw_pairs(right, pairs)
+        if pairs.height:
+            _draw_pairs(right, pairs)
+        else:
+            right.set_axis_off()
         several = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
         left.set_title(f"Refusal Index{several}")
         right.set_title("Differences")
@@ -179,7 +174,7 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
         axes.plot([x, x], [members[0], members[-1]], color=style.PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:
             axes.annotate(letter, (x, y), ha="center", va="center", fontsize=6.5)
-    _finish(axes, list(style.short_names(models["model"].to_list()).values()))
+    style.name_rows(axes, list(style.short_names(models["model"].to_list()).values()))
 
 
 def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
@@ -190,41 +185,12 @@ def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
     compared = zip(pairs["model"], pairs["other_model"], strict=True)
     names = style.short_names([*pairs["model"], *pairs["other_model"]], 18)
     labels = [f"{names[one]} \u2212 {names[other]}" for one, other in compared]
-    _finish(axes, labels)
+    style.name_rows(axes, labels)
     axes.tick_params(axis="y", labelsize=6.5)
 
 
 def _draw_interval(axes: Axes, y: float, row: dict[str, Any], colour: str) -> None:
-    if row["low"] is not None and row["high"] is not None:
-        axes.plot([row["low"], row["high"]], [y, y], color=colour)
+    face = None if row["status"] == "ok" else style.PAPER
+    style.mark(axes, row["estimate"], y, colour, xs=style.ends(row), face=face, size=5, width=1.4)
     if row["estimate"] is None:
         axes.annotate(f"{row['status']}: {row['reason']}", (0, y), fontsize=6.5, color=style.GREY, va="center")
-    else:
-        axes.plot(row["estimate"], y, "o", color=colour, markerfacecolor=colour if row["status"] == "ok" else "white")
-
-
-def _finish(axes: Axes, labels: Sequence[str]) -> None:
-    if not labels:
-        axes.set_axis_off()
-        return
-    style.name_rows(axes, labels)
-
-
-def _caption(frames: Sequence[pl.DataFrame], options: StudyOptions) -> str:
-    level = level_text(options)
-    rested = "; ".join(
-        f"{dataset_name(frame['dataset'][0])}, {frame['questions'][0]:,} questions, variants {frame['variants'][0]}"
-        for frame in frames
-    )
-    return (
-        f"Models ranked by the Refusal Index ({rested}), jointly over the variants where there are several. Left: each "
-        f"index with its own {level} interval; models that share a letter cannot be told apart (max-t over all pairs, "
-        "from the influence functions of the matched questions). A model can carry several letters, since not "
-        f"differing is not transitive. Right: differences with intervals that hold all at once with {level} "
-        "confidence; grey where they include 0."
-        + (
-            f" With more than {MOST_PAIRS} pairs only those with the first model are drawn; the frame has all."
-            if any(not drawn for frame in frames for drawn in frame["drawn"])
-            else ""
-        )
-    )

@@ -23,24 +23,28 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies import penalty_response, style
 from refusal_index.plugins.studies.scores import (
+    caption,
     chosen_runs,
     dataset_name,
     display_names,
     label,
-    level_text,
     method_colours,
     model_name,
     scored_run,
+    with_ends,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    ranged,
+    study_text,
+)
 from refusal_index.render.format import number, with_interval
 
-NAME = "response_to_penalty"
-TITLE = "Response to a stated penalty"
-NEEDS = (
-    "a run under two confidence targets or more, as 'refusal-index run --prompts confidence-targets' makes it; in an "
-    "outcome table without its run.json the variants are called t0, t50, t75 and so on"
-)
+NAME, TITLE, NEEDS = described("response_to_penalty")
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
 """How often a model refuses beside the best rate, by the interval of the difference; not known without a curve."""
@@ -71,10 +75,14 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     notes = list(left_out)
     for run, name in zip(chosen, display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
-        notes.append(f"{name}: {_sentence(found)}{_repeated(run)}")
+        repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
+        notes.append(study_text(NAME, "response", name=name, repeated=repeated, **_response_values(found)))
         rows += found
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    asked = sorted(frame.filter(part="target")["questions"].to_list())
+    questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (asked[0], asked[-1])))
+    text = caption(NAME, options, questions=questions, scores="threshold" in frame["part"])
+    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
@@ -83,13 +91,6 @@ def targets_of(run: ComparedRun) -> dict[str, float]:
     for name, target in _stated(run).items():
         first.setdefault(target, name)
     return {name: target for target, name in first.items()}
-
-
-def _repeated(run: ComparedRun) -> str:
-    """Say which variants state a target that another one states too: one target has one place on the curve."""
-    kept = targets_of(run)
-    others = [name for name in _stated(run) if name not in kept]
-    return f" Left out, as another variant states the same target: {', '.join(others)}." if others else ""
 
 
 def _stated(run: ComparedRun) -> dict[str, float]:
@@ -109,16 +110,14 @@ def _is_target(value: Any) -> bool:
 
 
 def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    targets = targets_of(run)
-    names, stated = zip(*sorted(targets.items(), key=itemgetter(1)), strict=True)
-    matrix = outcome_matrix([run.variants[name] for name in names])
-    refused, wrong, scored = matrix.arrays
+    names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
+    refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
+    level = options.confidence_level
     found = penalty_response.response_to_penalty(
-        refused, wrong, stated, scored, confidence_level=options.confidence_level, rng=options.seed
+        refused, wrong, stated, scored, confidence_level=level, rng=options.seed
     )
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
     for name, point in zip(names, found.points, strict=True):
-        numbers = (point.refusal_rate, point.best_refusal_rate, point.excess, point.utility, point.best_utility)
         yield {
             **where,
             "part": "target",
@@ -126,26 +125,14 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
             "target": point.target,
             "penalty": point.penalty,
             "questions": point.table.n,
-            **_columns(dict(zip(_NUMBERS, numbers, strict=True))),
+            **with_ends({column: getattr(point, column) for column in _NUMBERS}),
             "verdict": verdict(point.excess),
             "status": point.best_refusal_rate.status,
             "reason": point.best_refusal_rate.reason,
         }
     moves = {"refusal_rate": found.move, "best_refusal_rate": found.best_move, "excess": found.move_excess}
-    status, reason = found.move_excess.status, found.move_excess.reason
-    yield {
-        **where,
-        "part": "move",
-        **_columns(moves),
-        "verdict": verdict(found.move_excess),
-        "status": status,
-        "reason": reason,
-    }
-
-
-def _columns(numbers: Mapping[str, stats.Estimate]) -> dict[str, float | None]:
-    named = ((name, (found.estimate, found.low, found.high)) for name, found in numbers.items())
-    return {f"{name}{end}": v for name, vs in named for end, v in zip(("", "_low", "_high"), vs, strict=True)}
+    outcome = {"status": found.move_excess.status, "reason": found.move_excess.reason}
+    yield {**where, "part": "move", **with_ends(moves), "verdict": verdict(found.move_excess), **outcome}
 
 
 def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
@@ -182,60 +169,38 @@ def verdict(excess: stats.Estimate) -> str:
     return TOO_MUCH if excess.low > 0 else TOO_LITTLE if excess.high < 0 else NOT_TOLD
 
 
-def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say how far a model moves and what it earns, and how far it should and could."""
+def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the note of a run names: how far it moves and what it earns, and how far it should and could."""
     stated = [row for row in rows if row["part"] == "target"]
     move = next(row for row in rows if row["part"] == "move")
-    first, last = stated[0]["target"], stated[-1]["target"]
-    own = with_interval(move["refusal_rate"], move["refusal_rate_low"], move["refusal_rate_high"], digits=2)
-    told = f"from t = {first:g} to t = {last:g} the share refused changes by {own}"
-    if move["excess"] is None:
-        why = str(move["reason"] or "no questions").replace("_", " ")
-        return f"{told}; how far it should is undefined ({why}).{_earned(stated)}"
-    rate, low, high = (move[f"best_refusal_rate{end}"] for end in ("", "_low", "_high"))
-    best = with_interval(rate, low, high, digits=2)
     low, high = move["refusal_rate_low"], move["refusal_rate_high"]
-    still = " It is not shown to respond at all." if low is not None and low <= 0 <= high else ""
-    moved = {TOO_MUCH: "it moves too far", TOO_LITTLE: "it moves too little"}.get(
-        move["verdict"], "no difference is shown"
-    )
-    each = ", ".join(f"{row['verdict']} at {row['target']:g}" for row in stated)
-    return f"{told}, and by {best} at the best points of its curve: {moved}.{still} It refuses {each}.{_earned(stated)}"
-
-
-def _earned(stated: Sequence[Mapping[str, Any]]) -> str:
-    """Say the score at each stated rule: the command prints no table."""
-    own = ", ".join(f"{number(row['utility'], 2)} at {row['target']:g}" for row in stated)
-    best = ", ".join(number(row["best_utility"], 2) for row in stated)
-    could = "" if all(row["best_utility"] is None for row in stated) else f"; at best {best}"
-    return f" A question earns {own}{could}."
+    moves = {"own": (move["refusal_rate"], low, high)}
+    moves["best"] = tuple(move[f"best_refusal_rate{end}"] for end in ("", "_low", "_high"))
+    return {
+        **{name: with_interval(*numbers, None, 2) for name, numbers in moves.items()},
+        "first": f"{stated[0]['target']:g}",
+        "last": f"{stated[-1]['target']:g}",
+        "excess": move["excess"],
+        "why": str(move["reason"] or "no questions").replace("_", " "),
+        "verdict": move["verdict"],
+        "still": low is not None and low <= 0 <= high,
+        "each": [f"{row['verdict']} at {row['target']:g}" for row in stated],
+        "earned": [f"{number(row['utility'], 2)} at {row['target']:g}" for row in stated],
+        "could": [number(row["best_utility"], 2) for row in stated if row["best_utility"] is not None],
+    }
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a model, dataset and target: refusals and what they earn, beside the best of both."""
     rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
-        shown = {
-            name: with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], row["reason"], digits=2)
-            for name in _NUMBERS
-        }
         same = pl.col("dataset").eq_missing(row["dataset"])
         scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
-        cuts = {f"{label(one['method'])}: best": number(one["best_utility"], 2) for one in scores.iter_rows(named=True)}
-        rows.append(
-            {
-                "model": row["model"],
-                **({"dataset": dataset_name(row["dataset"])} if several else {}),
-                "t": f"{row['target']:g}",
-                "refused": shown["refusal_rate"],
-                "best": shown["best_refusal_rate"],
-                "difference": shown["excess"],
-                "refuses": row["verdict"],
-                "earns": shown["utility"],
-                "best earns": shown["best_utility"],
-                **cuts,
-            }
-        )
+        printed_row = {"model": row["model"], **({"dataset": dataset_name(row["dataset"])} if several else {})}
+        printed_row |= {heading: cell(row) for heading, cell in PRINTED.items()}
+        for cut in scores.iter_rows(named=True):
+            printed_row[f"{label(cut['method'])}: best"] = number(cut["best_utility"], 2)
+        rows.append(printed_row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -275,16 +240,25 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.outside_legend(figure, _handles(methods))
 
 
+PRINTED: Mapping[str, Cell] = {
+    "t": lambda row: f"{row['target']:g}",
+    "refused": ranged("refusal_rate", 2),
+    "best": ranged("best_refusal_rate", 2),
+    "difference": ranged("excess", 2),
+    "refuses": itemgetter("verdict"),
+    "earns": ranged("utility", 2),
+    "best earns": ranged("best_utility", 2),
+}
+
+
 def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
     """Draw what a model does and what would be best, side by side at each target."""
     for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (own, _OWN, "o", -0.012)):
-        rows = stated.drop_nulls(name)
-        places = rows["target"].to_numpy() + shift
-        face = _OWN if name == own else style.PAPER
-        axes.plot(places, rows[name], marker, color=colour, linestyle="-", linewidth=0.8, markersize=4,
-                  markerfacecolor=face, zorder=3)  # fmt: skip
-        for place, row in zip(places.tolist(), rows.iter_rows(named=True), strict=True):
-            style.interval_along_y(axes, place, row[f"{name}_low"], row[f"{name}_high"], colour, 0.9)
+        rows = stated.drop_nulls(name).with_columns(place=pl.col("target") + shift)
+        axes.plot(rows["place"], rows[name], color=colour, linewidth=0.8, zorder=3)
+        look: dict[str, Any] = {"face": _OWN if name == own else style.PAPER, "width": 0.9}
+        for row in rows.iter_rows(named=True):
+            style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **look)
 
 
 def _draw_scores(axes: Axes, cuts: pl.DataFrame, colours: Mapping[str, str]) -> None:
@@ -294,35 +268,10 @@ def _draw_scores(axes: Axes, cuts: pl.DataFrame, colours: Mapping[str, str]) -> 
 
 
 def _handles(methods: Sequence[str]) -> list[Line2D]:
-    looks: dict[str, Any] = {"markersize": 4, "linewidth": 0.8}
     colours = method_colours(methods)
+    line: dict[str, Any] = {"line": "-", "linewidth": 0.8}
     return [
-        Line2D([], [], color=_OWN, marker="o", label="the model", **looks),
-        Line2D([], [], color=_BEST, marker="D", markerfacecolor=style.PAPER, label="best on its curve", **looks),
-        *(
-            Line2D([], [], color=colours[one], linestyle=":", linewidth=1, label=f"best cut of {label(one)}")
-            for one in methods
-        ),
+        style.handle("the model", _OWN, "o", **line),
+        style.handle("best on its curve", _BEST, "D", face=style.PAPER, **line),
+        *(style.handle(f"best cut of {label(method)}", colours[method], line=":", linewidth=1) for method in methods),
     ]
-
-
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    level = level_text(options)
-    asked = sorted(set(frame.filter(part="target")["questions"].to_list()))
-    questions = f"{asked[0]:,}" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,}"
-    scores = (
-        " Dotted lines are what the best cut of each score of confidence would have earned; it is chosen on the very "
-        "questions it is shown on, which is optimistic."
-        if "threshold" in frame["part"]
-        else ""
-    )
-    return (
-        f"Prompts state a confidence target t over {questions} questions: a right answer earns 1, a wrong one loses "
-        f"t / (1 - t), UNANSWERED earns 0. Above: the share refused under each target (dots, with {level} Wilson "
-        "intervals), beside the share that would earn most (open diamonds) on the model's own curve: the "
-        "accuracy-refusal curve of one rho for all of these prompts, their joint estimate, and of its error rate under "
-        f"forced answering, with {level} intervals over resampled questions. Below: what a question earned at each "
-        f"target, with {level} score intervals, and what it would at the best point of the curve.{scores} A model that "
-        "refuses alike under every target does not respond to what is stated; one that follows it moves as the "
-        "diamonds do. Clusters and weights of questions are not allowed for."
-    )

@@ -13,7 +13,7 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import RESAMPLES, metric_draws, percentile_interval, resampled_tables
-from refusal_index.plugins.studies.scores import COMPARED, INDEX, level_text, questions_text, run_index, variant_scores
+from refusal_index.plugins.studies.scores import COMPARED, INDEX, caption, run_index, variant_scores
 from refusal_index.plugins.studies.study import (
     PAPER,
     RUN,
@@ -21,14 +21,13 @@ from refusal_index.plugins.studies.study import (
     NotPossibleError,
     Study,
     StudyOptions,
+    described,
     paper_context,
     widened,
 )
 from refusal_index.render.format import with_interval
 
-NAME = "results_table"
-TITLE = "Full results"
-NEEDS = "one run or more"
+NAME, TITLE, NEEDS = described("results_table")
 
 JOINT = "joint"
 """In the column `variant`: the index over all variants of a run."""
@@ -53,7 +52,16 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
     frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=SCHEMA, orient="row")
-    return Study(NAME, TITLE, _caption(runs, options, frame), frame, draw, printed=printed)
+    text = caption(
+        NAME,
+        options,
+        runs,
+        runs=len(runs),
+        resamples=f"{RESAMPLES:,}",
+        joint=JOINT in frame["variant"],
+        paper=PAPER in frame["source"],
+    )
+    return Study(NAME, TITLE, text, frame, draw, printed=printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -80,7 +88,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     The paper's own rows, whose intervals are of the bootstrap, and the joint index have no second row.
     """
     own = frame.with_columns(
-        pl.when(pl.col("source") == RUN).then(pl.lit("analytic")).otherwise(pl.lit(BOOTSTRAP)).alias("intervals"),
+        pl.when(pl.col("source") == RUN).then(pl.lit("analytic")).otherwise(pl.lit(BOOTSTRAP)).alias("intervals")
     )
     resampled = own.filter(pl.col("bootstrap_low").is_not_null().any().over(_LINE)).with_columns(
         pl.lit(BOOTSTRAP).alias("intervals"),
@@ -144,63 +152,21 @@ def _places(
 
 
 def _draw_estimate(axes: Axes, place: float, row: dict[str, Any]) -> None:
-    ours = row["source"] == RUN
-    colour = style.PALE if not ours else style.variant_colours([row["variant"]])[row["variant"]]
-    colour = style.INK if row["variant"] == JOINT else colour
+    colour = style.PALE if row["source"] == PAPER else style.variant_colours([row["variant"]])[row["variant"]]
     if row["estimate"] is None:
-        axes.text(
-            0.5,
-            place,
-            "undefined",
-            transform=axes.get_yaxis_transform(),
-            fontsize=6,
-            color=style.GREY,
-            ha="center",
-            va="center",
-        )
+        across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
+        axes.text(0.5, place, "undefined", fontsize=6, color=style.GREY, **across)
         return
-    style.interval_along_x(axes, place, row["low"], row["high"], colour)
-    filled = colour if row["status"] == "ok" else style.PAPER
-    axes.plot(
-        row["estimate"],
-        place,
-        "D" if row["variant"] == JOINT else "o",
-        color=colour,
-        markerfacecolor=filled,
-        markersize=4,
-    )
+    colour, marker = (style.INK, "D") if row["variant"] == JOINT else (colour, "o")
+    face = None if row["status"] == "ok" else style.PAPER
+    style.mark(axes, row["estimate"], place, colour, marker, xs=style.ends(row), face=face)
 
 
 def _name_lines(axes: Axes, places: dict[tuple[str, str | None, str], float], headings: dict[str, float]) -> None:
     axes.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
     names = style.short_names(list(headings), 36)
+    look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, place in headings.items():
-        axes.annotate(
-            names[heading],
-            (0, place),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(-4, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            weight="bold",
-            fontsize=7.5,
-        )
+        at: dict[str, Any] = {"xy": (0, place), "xytext": (-4, 0), "xycoords": axes.get_yaxis_transform()}
+        axes.annotate(names[heading], **at, fontsize=7.5, **look)
     axes.set_ylim(max(places.values()) + 0.7, -0.7)
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
-    """Say what is shown, and in which conventions."""
-    text = (
-        f"Every metric of {len(runs)} run{'s' if len(runs) > 1 else ''} ({questions_text(runs)}) under every prompt "
-        f"variant, with {level_text(options)} intervals: Wilson's for the rates, a score interval for F and the "
-        "weighted score, profile likelihood for the Refusal Index. The weighted score has a penalty of "
-        f"{options.penalty:g}; the paper's text names 0.2, and its printed scores are those of a penalty of 1. The "
-        f"table also has the percentile intervals of {RESAMPLES:,} resamples of the questions, as the paper has them; "
-        "of an index with small cells they cover too seldom."
-    )
-    if JOINT in frame["variant"]:
-        text += " Joint is the index over all variants, which allows for their sharing their questions."
-    if PAPER in frame["source"]:
-        text += " In grey the paper's 16 rows, as printed; the interval of its Gemma-3-12B misses its own estimate."
-    return text

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
@@ -24,21 +23,21 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.sampling_error import metrics_of_counts
 from refusal_index.plugins.studies.scores import (
     ALL,
+    DefinedTable,
+    caption,
     chosen_runs,
     display_names,
-    level_text,
     reference_variant,
     table_of,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, widened
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text, widened
 from refusal_index.render.format import abridged, number
 from refusal_index.stats.intervals import normal_quantile
 
-NAME = "sample_size"
-TITLE = "Number of questions"
-NEEDS = "a run of more than 50 graded questions with a defined Refusal Index"
+NAME, TITLE, NEEDS = described("sample_size")
 
 SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
@@ -50,46 +49,48 @@ _PANELS_A_ROW = 3
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Source:
-    """One variant of one run."""
-
-    model: str
-    dataset: str | None
-    variant: str
-    table: stats.ContingencyTable
-
-
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = chosen_runs(runs)
-    sources: list[_Source] = []
+    sources: list[DefinedTable] = []
     near_zero: list[str] = []
     for run, name in zip(chosen, display_names(chosen), strict=True):
         variant = reference_variant(run)
-        source = _Source(name, run.dataset, variant or ALL, table_of(run, variant))
+        source = DefinedTable(run, name, variant, table_of(run, variant))
         problem = _why_not(source.table)
         if problem:
-            notes = (*notes, f"{name}, {source.variant} is left out: {problem}.")
+            notes = (*notes, f"{name}, {variant or ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        if not _told_from_zero(source.table, options):
+        low, high = stats.refusal_index(source.table).confidence_interval(options.confidence_level)
+        if low <= 0 <= high:
             near_zero.append(name)
     if not sources:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     if near_zero:
-        said = (
-            f"RI cannot be told from 0 for {abridged(near_zero)}: what its scatter is of its size means little there."
-        )
-        notes = (*notes, said)
-    frame = pl.concat([spread_frame(source.table, options).select(*_named(source), pl.all()) for source in sources])
-    return Study(NAME, TITLE, _caption(sources, options), frame, draw, notes, printed)
+        notes = (*notes, study_text(NAME, "near_zero", models=abridged(near_zero)))
+    frames = []
+    for source in sources:
+        whose = (pl.lit(value, pl.String).alias(name) for name, value in source.where.items())
+        own = spread_frame(source.table, options)
+        frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
+    frame = pl.concat(frames)
+    text = caption(
+        NAME,
+        options,
+        subsets=N_SUBSETS,
+        wanted=f"{CV_WANTED:g}",
+        needed=abridged([_needed(source) for source in sources]),
+    )
+    return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
-def _named(source: _Source) -> list[pl.Expr]:
-    named = {"model": source.model, "dataset": source.dataset, "variant": source.variant}
-    texts = [pl.lit(value, pl.String).alias(name) for name, value in named.items()]
-    return [*texts, pl.lit(source.table.n).alias("questions")]
+def _needed(source: DefinedTable) -> str:
+    """Say how many questions the wanted coefficient of variation takes."""
+    scenario = stats.PlanningScenario.from_table(source.table)
+    plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
+    counts = (f"{METRICS[name].label} {n:,}" for name, n in plans.items() if n)
+    return f"{source.name} {', '.join(counts)}"
 
 
 def _why_not(table: stats.ContingencyTable) -> str | None:
@@ -97,11 +98,6 @@ def _why_not(table: stats.ContingencyTable) -> str | None:
         return f"it has {table.n} graded questions"
     found = stats.refusal_index(table)
     return None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
-
-
-def _told_from_zero(table: stats.ContingencyTable, options: StudyOptions) -> bool:
-    low, high = stats.refusal_index(table).confidence_interval(options.confidence_level)
-    return not low <= 0 <= high
 
 
 def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
@@ -123,14 +119,8 @@ def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.Dat
 
 def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
     """Compute the metrics of many tables, shape (k, 4); NaN where undefined."""
-    n11, n10, n01, n00 = np.asarray(counts, float).T
-    n = n11 + n10 + n01 + n00
-    correct, refused = n00 / n, (n11 + n10) / n
-    return {
-        "refusal_index": np.asarray(stats.refusal_index_many(n11, n10, n01, n00)),
-        "correct_given_attempted": np.asarray(stats.correct_given_attempted(correct, refused)),
-        "f_score": np.asarray(stats.f_score(correct, refused)),
-    }
+    found = metrics_of_counts(np.asarray(counts, float))
+    return {name: found[name] for name in COMPARED}
 
 
 def _row(
@@ -194,22 +184,18 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
     figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     names = style.short_names(keys["model"].to_list(), 20)
-    for panel, key in zip(axes.flat, keys.iter_rows(named=True), strict=False):
-        part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
-        _draw_run(panel, part)
-        panel.set_title(f"{names[key['model']]}, {style.safe_text(key['variant'], 12)}", fontsize=7)
-    style.switch_off_rest(axes, keys.height)
-    for panel in axes[:, 0]:
-        panel.set_ylabel("Coefficient of variation")
+    titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
+    panels = style.panel_grid(figure, titles, columns, sharex=True, sharey=True)
+    for panel, key in zip(panels, keys.iter_rows(named=True), strict=True):
+        _draw_run(panel, frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True))
     # One label for the whole figure would lie on the legend.
-    for place in range(max(0, keys.height - columns), keys.height):
-        axes.flat[place].set_xlabel("Questions")
-    lines = [
-        Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRICS[name].label) for name in COMPARED
-    ]
-    style.outside_legend(figure, lines)
+    for panel in panels[::columns]:
+        panel.set_ylabel("Coefficient of variation")
+    for panel in panels[-columns:]:
+        panel.set_xlabel("Questions")
+    lines = (style.handle(METRICS[name].label, _COLOURS[name], "o", "-", markersize=3) for name in COMPARED)
+    style.outside_legend(figure, list(lines))
 
 
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
@@ -221,26 +207,7 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
         axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
         axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)
         axes.plot(part["size"], part["cv"], "o", color=colour, markersize=3)
-    sizes = [size for size in (50, 100, 200, 500, 1000, 2000) if size <= max(rows["size"])]
-    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
-    axes.minorticks_off()
+    style.round_ticks(axes.xaxis, (50, 100, 200, 500, 1000, 2000), max(rows["size"]))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:g}")
     axes.tick_params(axis="both", colors=style.INK)
-
-
-def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
-    needed = []
-    for source in sources:
-        scenario = stats.PlanningScenario.from_table(source.table)
-        plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
-        counts = (f"{METRICS[name].label} {n:,}" for name, n in plans.items() if n)
-        needed.append(f"{source.model} {', '.join(counts)}")
-    return (
-        f"Scatter of RI, C/A and F over {N_SUBSETS} random subsets of the questions of one prompt variant: standard "
-        "deviation over the absolute value on all questions. Points: subsets, with "
-        f"{level_text(options)} intervals of their standard deviation; lines: the closed form from the run's own "
-        "table, with the correction for subsets of one finite set of questions, dashed for new questions. "
-        f"Dotted: {CV_WANTED:g}. New questions needed for that: {abridged(needed)}. The ratio of these "
-        "numbers depends on the rates and the index; the paper's 25 % more for RI is not a rule. Subsets without a "
-        "defined index are left out and counted in the frame."
-    )

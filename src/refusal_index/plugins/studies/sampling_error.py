@@ -225,11 +225,7 @@ def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
 
 
-NOISE_SCHEMA = {
-    "r_squared_ceiling": pl.Float64,
-    "r_squared_without_noise": pl.Float64,
-    "noise_reason": pl.String,
-}
+NOISE_SCHEMA = {"r_squared_ceiling": pl.Float64, "r_squared_without_noise": pl.Float64, "noise_reason": pl.String}
 """The columns of `noise_columns`."""
 
 

@@ -23,9 +23,9 @@ from scipy.stats import rankdata
 
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA
-from refusal_index.plugins.studies.study import PAPER, RUN
+from refusal_index.plugins.studies.study import PAPER, RUN, study_text
 from refusal_index.plugins.studies.style import GREY, INK, FloatArray
-from refusal_index.render.format import number, p_text
+from refusal_index.render.format import number
 
 
 def label_points(
@@ -180,18 +180,6 @@ REGRESSION_SCHEMA = {
 }
 """The columns that `with_regression` adds."""
 
-HEADLINE = (
-    "Titles give Spearman's rank correlation, and R squared of how much it could be: its noise ceiling, the share of "
-    "the variance of both sides that is not sampling error (from the influence of each question on each number, so "
-    "that errors which models share, being asked the same questions, count as shared). Chance, and errors that both "
-    "sides of a model share, can carry it beyond."
-)
-SPARSE = (
-    "Hollow points are at the boundary, or under no prompt have five questions in every cell; they are not in the line "
-    "and its numbers."
-)
-"""What captions say of scatter plots."""
-
 Noise = Callable[[pl.DataFrame], Mapping[str, float | str | None]]
 """Gives the columns of `NOISE_SCHEMA` for the rows of a regression."""
 
@@ -272,30 +260,15 @@ def regression_note(row: Mapping[str, Any], against: str) -> str:
     - `row`: any of its rows.
     - `against`: what the index was regressed on.
     """
-    whose = "The paper" if row["source"] == PAPER else "The runs"
-    apart = row["points_all"] - row["points"]
-    more = (
-        f" With {apart} more, at the boundary or with fewer than five questions in a cell: rank correlation "
-        f"{number(row['spearman_all'])}, R squared {number(row['r_squared_all'])}."
-    )
-    return (
-        f"{whose}, RI against {against}: rank correlation {number(row['spearman'])}, R squared "
-        f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
-        f"{_ceiling_text(row)}.{more if apart else ''}"
-    )
+    side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
+    names = {"side": "the index" if side == "first" else "the other side", "why": why.replace("_", " ")}
+    return study_text("shared", "regression", **row, **names, against=against)
 
 
-def _ceiling_text(row: Mapping[str, Any]) -> str:
-    ceiling, without = row["r_squared_ceiling"], row["r_squared_without_noise"]
-    if ceiling is None or without is None:
-        side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
-        whose = "the index" if side == "first" else "the other side"
-        return f"how much of it sampling errors leave is not known ({why.replace('_', ' ')} of {whose})"
-    beyond = ", beyond 1: too much of the spread is chance to say" if without > 1 else ""
-    leave = f"sampling errors leave at most about {number(ceiling)}"
-    if row["r_squared"] > ceiling:
-        leave += " where both sides err independently, which over the same questions they do not"
-    return f"{leave}; without them it would be {number(without)}{beyond}"
+def scatter_texts(frame: pl.DataFrame) -> dict[str, Any]:
+    """Return what captions say of a scatter plot of models: what its title is, hollow points, the paper's rows."""
+    sparse = study_text("shared", "sparse") if frame["sparse"].any() else ""
+    return {"headline": study_text("shared", "headline"), "sparse": sparse, "paper": PAPER in frame["source"]}
 
 
 def r_squared_text(rows: pl.DataFrame) -> str:

@@ -8,7 +8,7 @@ among as many refusals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,26 +25,31 @@ from refusal_index.plugins.studies.scores import (
     ALL,
     ScoredMethod,
     ScoredRun,
+    caption,
     display_names,
     label,
-    level_text,
     line_style,
     method_colours,
+    method_handles,
     same_answers,
+    score_texts,
     scored_run,
-    short_labels,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import abridged, number, with_interval
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    fixed,
+    printed_table,
+    ranged,
+)
+from refusal_index.render.format import abridged
 from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals, empirical_accuracy_refusal_curve
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
-NAME = "score_or_refusal"
-TITLE = "Score or refusal"
-NEEDS = (
-    "a run with scores of confidence, which 'refusal-index confidence' makes, with right and wrong answers and a "
-    "prompt that refuses some questions"
-)
+NAME, TITLE, NEEDS = described("score_or_refusal")
 
 BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
 """What becomes of a prompt's refusals beside a score."""
@@ -85,7 +90,17 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    compared = frame.filter(part="comparison")
+    text = caption(
+        NAME,
+        options,
+        comparisons=compared.height,
+        beaten=compared.filter(verdict=BEATEN).height,
+        beats=compared.filter(verdict=BEATS).height,
+        crowded=compared.height > MOST_INTERVALS,
+        **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
+    )
+    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -167,23 +182,22 @@ def verdict(difference: ScoreDifference, confidence_level: float) -> str:
     return BEATEN if low > 0 else BEATS if high < 0 else NOT_TOLD
 
 
+PRINTED: Mapping[str, str | Cell] = {
+    "model": "model",
+    "variant": "variant",
+    "score": lambda row: label(row["method"]) + (f", {row['scores_of']}" if row["scores_of"] else ""),
+    "questions": "questions",
+    "refused": fixed("refusal_rate"),
+    "right by refusals": fixed("correct_rate"),
+    "right by score": fixed("by_score"),
+    "difference": ranged("difference"),
+    "refusals are": "verdict",
+}
+
+
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a score and variant: right answers by the refusals and by the score, and what becomes of them."""
-    rows = [
-        {
-            "model": row["model"],
-            "variant": row["variant"],
-            "score": label(row["method"]) + (f", {row['scores_of']}" if row["scores_of"] else ""),
-            "questions": row["questions"],
-            "refused": number(row["refusal_rate"]),
-            "right by refusals": number(row["correct_rate"]),
-            "right by score": number(row["by_score"]),
-            "difference": with_interval(row["difference"], row["difference_low"], row["difference_high"]),
-            "refusals are": row["verdict"],
-        }
-        for row in frame.filter(part="comparison").iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows)
+    return printed_table(frame.filter(part="comparison"), PRINTED)
 
 
 _PANELS_A_ROW = 3
@@ -198,25 +212,21 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     bands = compared.select("model", "variant").unique(maintain_order=True)
     methods = compared["method"].unique(maintain_order=True).to_list()
     alone = len(models) == 1
-    rows = math.ceil(len(models) / _PANELS_A_ROW)
-    planes = 3.1 if alone else 2.1 * rows
+    planes = 3.1 if alone else 2.1 * math.ceil(len(models) / _PANELS_A_ROW)
     band = max(0.3, 0.1 * len(methods)) if compared.height <= MOST_INTERVALS else 0.27
-    below_height = 0.7 + band * bands.height
-    figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + below_height)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, below_height])[:, 0]
-    columns = min(len(models), _PANELS_A_ROW)
-    panels = above.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    gains = 0.7 + band * bands.height
+    figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
     colours, names = method_colours(methods), style.short_names(models, 22)
-    for panel, model in zip(panels.flat, models, strict=False):
+    titles = [""] if alone else [names[model] for model in models]
+    panels = style.panel_grid(above, titles, _PANELS_A_ROW, sharex=True, sharey=True)
+    for panel, model in zip(panels, models, strict=True):
         _draw_plane(panel, frame.filter(model=model), colours)
-        if not alone:
-            panel.set_title(names[model], fontsize=7)
-    panels[0, 0].set(xlim=(-0.02, 1.02), ylim=(0, None))
-    style.switch_off_rest(panels, len(models))
+    panels[0].set(xlim=(-0.02, 1.02), ylim=(0, None))
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_gains(below.subplots(), compared, bands, colours)
-    style.outside_legend(figure, [*_method_handles(compared, methods, colours), *_variant_handles(frame)])
+    style.outside_legend(figure, [*method_handles(compared), *_variant_handles(frame)])
 
 
 def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
@@ -230,9 +240,8 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
     points = part.filter(part="refusals")
     variants = style.variant_colours(points["variant"].to_list())
     for row in points.iter_rows(named=True):
-        style.interval_along_y(panel, row["refusal_rate"], row["low"], row["high"], style.INK, 0.9)
-        face: dict[str, Any] = {"markerfacecolor": variants[row["variant"]], "markersize": 6.5}
-        panel.plot(row["refusal_rate"], row["correct_rate"], "o", color=style.INK, zorder=5, **face)
+        point: dict[str, Any] = {"face": variants[row["variant"]], "size": 6.5, "width": 0.9, "zorder": 5}
+        style.mark(panel, row["refusal_rate"], row["correct_rate"], style.INK, ys=style.ends(row), **point)
     panel.grid(visible=False)
 
 
@@ -244,57 +253,21 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     for place, (model, variant) in enumerate(bands.iter_rows()):
         part = compared.filter(model=model, variant=variant)
         for turn, row in enumerate(part.iter_rows(named=True)):
-            height, colour = place + spread * ((turn + 0.5) / part.height - 0.5), colours[row["method"]]
-            if with_intervals:
-                style.interval_along_x(panel, height, row["difference_low"], row["difference_high"], colour, 1)
-            face = style.PAPER if row["verdict"] == NOT_TOLD else colour
-            look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 4}
-            panel.plot(row["difference"], height, markers[row["method"]], **look)
+            height, method = place + spread * ((turn + 0.5) / part.height - 0.5), row["method"]
+            xs = style.ends(row, "difference") if with_intervals else None
+            face = style.PAPER if row["verdict"] == NOT_TOLD else None
+            style.mark(panel, row["difference"], height, colours[method], markers[method], xs=xs, face=face, width=1)
     models = style.short_names(bands["model"].to_list(), 22)
     alone = bands["model"].n_unique() == 1
-    names = [
-        style.safe_text(variant, 12) if alone else f"{models[model]}, {style.safe_text(variant, 12)}"
-        for model, variant in bands.iter_rows()
-    ]
-    style.name_rows(panel, names, 6.5)
+    names = ((models[model], style.safe_text(variant, 12)) for model, variant in bands.iter_rows())
+    style.name_rows(panel, [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
     for place in range(1, bands.height):
         panel.axhline(place - 0.5, color="#ececec", linewidth=0.6, zorder=0)
     panel.set_title("Right answers by the score, less those by the refusals")
     panel.set_xlabel("share of all questions, with as many refused")
 
 
-def _method_handles(compared: pl.DataFrame, methods: Sequence[str], colours: dict[str, str]) -> Iterator[Line2D]:
-    trained = dict(compared.group_by("method").agg(pl.col("trained").any()).iter_rows())
-    names, markers = short_labels(methods), style.model_markers(methods)
-    for method in methods:
-        look: dict[str, Any] = {"linestyle": line_style(method, is_trained=trained[method]), "markersize": 4}
-        look["marker"] = markers[method]
-        yield Line2D([], [], color=colours[method], label=names[method], **look)
-
-
 def _variant_handles(frame: pl.DataFrame) -> Iterator[Line2D]:
     variants = frame.filter(part="refusals")["variant"].unique(maintain_order=True).to_list()
-    look: dict[str, Any] = {"linestyle": "none", "marker": "o", "color": style.INK, "markersize": 5}
     for variant, colour in style.variant_colours(variants).items():
-        yield Line2D([], [], markerfacecolor=colour, label=f"refusals, {style.safe_text(variant, 12)}", **look)
-
-
-def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    level, compared = level_text(options), frame.filter(part="comparison")
-    keys = frame.filter(part="curve").unique("model", maintain_order=True).select("model", "questions")
-    each = abridged([f"{model}, {questions:,} questions" for model, questions in keys.iter_rows()])
-    whose = compared.drop_nulls("scores_of").unique(["model", "method"], maintain_order=True)
-    prompts = abridged([f"{label(row['method'])} {row['scores_of']}" for row in whose.iter_rows(named=True)])
-    beaten = compared.filter(verdict=BEATEN)
-    return (
-        f"Above: the share of all questions answered right when those with the lowest scores are refused ({each}), "
-        "every answer the forced one; dashed lines are of predictors that were trained, dotted is the topic alone. "
-        f"Circles: each prompt's own refusals, first draws, on the same questions and answers, with {level} Wilson "
-        "intervals. Grey: what the best order and, dashed, a random one would give. A circle below a curve is beaten "
-        "by a threshold. Below: right answers by the score less those by the refusals, as many refused, paired by "
-        f"question, with {level} intervals, each by itself; filled where the interval leaves 0 out. So "
-        f"{beaten.height:,} of {compared.height:,} comparisons have the refusals beaten, "
-        f"{compared.filter(verdict=BEATS).height:,} the score."
-        + (" The intervals of so many are in the frame." if compared.height > MOST_INTERVALS else "")
-        + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
-    )
+        yield style.handle(f"refusals, {style.safe_text(variant, 12)}", style.INK, "o", face=colour, markersize=5)

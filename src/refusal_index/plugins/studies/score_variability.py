@@ -31,18 +31,17 @@ from refusal_index.plugins.studies.sampling_error import (
     resampled_metrics,
     resampled_together,
 )
-from refusal_index.plugins.studies.scores import (
-    COMPARED,
-    INDEX,
-    VariantScores,
-    dataset_name,
-    level_text,
-    of_one_dataset,
-    questions_text,
-    variant_scores,
-)
+from refusal_index.plugins.studies.scores import COMPARED, INDEX, VariantScores, caption, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
-from refusal_index.plugins.studies.study import PAPER_PENALTY, NotPossibleError, Study, StudyOptions, widened
+from refusal_index.plugins.studies.study import (
+    PAPER_PENALTY,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    study_text,
+    widened,
+)
 from refusal_index.render.format import abridged, number, signed
 from refusal_index.stats import weighted_score
 
@@ -106,12 +105,7 @@ def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     said = [f"{_label(row['metric'])} {_shown(row)}" for row in frame.filter(model=RATIO).iter_rows(named=True)]
     if not said:
         return ()
-    return (
-        f"Coefficient of variation of RI over that of each metric, both averaged over the models: {'; '.join(said)}. "
-        "Below 1 RI varies less; the paper says about 70 % less, and its table gives 0.32 against the three together. "
-        "RI is the noisiest of them, so that sampling errors make the ratio larger; the brackets hold it without them, "
-        "and begin at 0 where they may account for all.",
-    )
+    return (study_text(NAME, "ratio", ratios="; ".join(said)),)
 
 
 def _shown(row: Mapping[str, Any]) -> str:
@@ -124,9 +118,7 @@ def _label(metric: str) -> str:
     return "the three together" if metric == ALL_HEURISTIC else METRICS[metric].label
 
 
-NAME = "score_variability"
-TITLE = "Score variability over prompts"
-NEEDS = "one run or more, on one dataset, with two prompt variants or more"
+NAME, TITLE, NEEDS = described("score_variability")
 
 AVERAGE = "Average"
 PENALTIES = (1.0, 0.2)
@@ -162,13 +154,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
     rows = [row for run in several for row in _run_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
-    notes = (
-        *notes,
-        *_undefined_notes(frame),
-        *ratio_notes(ratios := _ratios(several, frame, options)),
-    )
+    notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    return Study(NAME, TITLE, _caption(several, options), frame, draw, notes, printed)
+    return Study(NAME, TITLE, caption(NAME, options, several, resamples=f"{RESAMPLES:,}"), frame, draw, notes, printed)
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
@@ -365,30 +353,11 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {abridged(models)}: what is divided by "
-            "it means nothing, and is not in the average."
+            study_text(NAME, "near_zero", metric=_named(metric, penalty), models=abridged(models))
             for metric, penalty, models in near
         ),
         *(
             f"{model}: the variability of {METRICS[metric].label} is undefined ({reason.replace('_', ' ')})."
             for model, metric, reason in undefined
         ),
-    )
-
-
-def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
-    """Say what is shown, and both conventions wherever the paper has two."""
-    return (
-        f"Variability of each metric over the prompt variants of each model on {dataset_name(runs[0].dataset)} "
-        f"({questions_text(runs)}). Left the metric under the prompt with the most refusals less that under the prompt "
-        "with the fewest, over the absolute value of its mean over the prompts (column delta_absolute), so that its "
-        "sign says whether the metric rises with caution. Right the coefficient of variation, with the population's "
-        "standard deviation. The table also has the difference over the signed mean (delta_signed), which turns the "
-        "sign round for a metric with a negative mean, as in four of the paper's five weighted scores, and the "
-        "largest less the smallest value over the absolute mean (range_absolute), which the paper's formula says and "
-        "its numbers are not. The weighted score has a penalty of 1 as in the paper's printed results and of 0.2 as in "
-        f"its text. Bars are {level_text(options)} percentile intervals over {RESAMPLES:,} resamples of the questions, "
-        "the same for all variants; a coefficient of variation is never negative, so that chance alone keeps it above "
-        "0 (column cv_chance: by how much, from the same resamples). Black lines are averages over the models; arrows "
-        "are values beyond the axis, whose mean is near 0."
     )

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from refusal_index.data.confidence import is_trained, scores_by_method
@@ -23,7 +25,7 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import joint_index, p_answering, usable_questions
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
 from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from refusal_index.stats.baseline import Payoffs
@@ -92,10 +94,7 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     counted = Counter(run.dataset for run in runs)
     chosen = max(counted, key=lambda dataset: counted[dataset])
     left_out = [run.label for run in runs if run.dataset != chosen]
-    note = (
-        f"Runs on one dataset are compared, here {dataset_name(chosen)}; left out, since on another dataset: "
-        f"{abridged(left_out)}."
-    )
+    note = study_text("shared", "one_dataset", dataset=dataset_name(chosen), left_out=abridged(left_out))
     kept = [run for run in runs if run.dataset == chosen]
     models = Counter(run.model for run in kept)
     named = (replace(run, label=run.model) if run.model and models[run.model] == 1 else run for run in kept)
@@ -116,6 +115,17 @@ def questions_text(runs: Sequence[ComparedRun]) -> str:
     """Say how many questions the runs asked, ``1,000 questions``."""
     asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
     return f"{asked[0]:,} questions" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,} questions"
+
+
+def caption(name: str, options: StudyOptions, runs: Sequence[ComparedRun] = (), /, **values: Any) -> str:
+    """Fill in the caption of a study.
+
+    - `runs`: whose dataset and number of questions the caption names.
+    - `values`: what it names besides these, the confidence level and the penalty.
+    """
+    if runs:
+        values |= {"dataset": dataset_name(runs[0].dataset), "questions": questions_text(runs)}
+    return study_text(name, level=level_text(options), penalty=f"{options.penalty:g}", **values)
 
 
 def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
@@ -351,6 +361,22 @@ def label(method: str) -> str:
     return LABELS.get(method, method)
 
 
+def score_texts(frame: pl.DataFrame, variant: str) -> dict[str, str]:
+    """Return what captions say of scores: questions by model, and whose prompts the scores are of.
+
+    - `frame`: one or more rows of each method.
+    - `variant`: the column of the prompt that scores are of; null where they belong to all prompts.
+    """
+    models = frame.unique(["model", "dataset"], maintain_order=True)
+    whose = frame.drop_nulls(variant).unique(["model", "method"], maintain_order=True)
+    return {
+        "data": abridged(
+            [f"{model}, {questions:,} questions" for model, questions in models["model", "questions"].rows()]
+        ),
+        "prompts": abridged([f"{label(method)} {prompt}" for method, prompt in whose["method", variant].rows()]),
+    }
+
+
 def short_labels(methods: Sequence[str], longest: int = 20) -> dict[str, str]:
     """Give every method a label that fits, as Matplotlib shows it."""
     named = {method: label(method) for method in methods}
@@ -368,3 +394,24 @@ def method_colours(methods: Iterable[str]) -> dict[str, str]:
 def line_style(method: str, *, is_trained: bool) -> str:
     """Return the line of a method: dashed where it was trained, dotted for the topic-only baseline."""
     return ":" if method == TOPIC else "--" if is_trained else "-"
+
+
+def method_handles(frame: pl.DataFrame) -> list[Line2D]:
+    """Return what a legend shows of the methods in a frame: open where a predictor was trained."""
+    trained = dict(frame.group_by("method", maintain_order=True).agg(pl.col("trained").any()).iter_rows())
+    names, colours, markers = short_labels(list(trained)), method_colours(trained), style.model_markers(list(trained))
+    return [
+        style.handle(
+            *(names[method], colours[method], markers[method], line_style(method, is_trained=is_open)),
+            face=style.PAPER if is_open else None,
+        )
+        for method, is_open in trained.items()
+    ]
+
+
+def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
+    """Return the columns of some estimates: ``NAME``, ``NAME_low`` and ``NAME_high``."""
+    columns: dict[str, float | None] = {}
+    for name, found in estimates.items():
+        columns |= {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    return columns

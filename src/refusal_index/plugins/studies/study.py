@@ -27,11 +27,13 @@ from __future__ import annotations
 
 import io
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,7 +49,8 @@ from refusal_index.data.table_files import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.blocks import escape
-from refusal_index.render.format import UNDEFINED, abridged, number
+from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
+from refusal_index.render.sentences import fill
 
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
@@ -163,6 +166,23 @@ def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
     return sum(part.asked for part in counted), sum(part.unscored for part in counted)
 
 
+def described(name: str) -> tuple[str, str, str]:
+    """Return name, title and needs of a study of this package, from ``captions.toml``."""
+    texts = _texts()[name]
+    return name, texts["title"], texts["needs"]
+
+
+def study_text(study: str, code: str = "caption", /, **values: Any) -> str:
+    """Fill in a text of a study from ``captions.toml``: its caption, or a note."""
+    return fill(_texts()[study][code], values)
+
+
+@cache
+def _texts() -> Mapping[str, Mapping[str, str]]:
+    text = (files("refusal_index.plugins.studies") / "captions.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
 STUDY_NAMES = (
     "results_table",
     "accuracy_refusal_plane",
@@ -260,6 +280,39 @@ def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
         except ValueError as error:
             made = error
         yield spec, made
+
+
+Cell = Callable[[Mapping[str, Any]], Any]
+
+
+def printed_table(frame: pl.DataFrame, columns: Mapping[str, str | Cell]) -> pl.DataFrame:
+    """Return a table for print.
+
+    - `frame`: one row a row of the table.
+    - `columns`: by heading the column to show as it is, or what makes the cell of a row, as `fixed` and `ranged` do.
+    """
+    cells = {heading: itemgetter(cell) if isinstance(cell, str) else cell for heading, cell in columns.items()}
+    rows = [{heading: cell(row) for heading, cell in cells.items()} for row in frame.iter_rows(named=True)]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def fixed(name: str, digits: int = 3) -> Cell:
+    """Return what formats the number in a column."""
+    return lambda row: number(row[name], digits)
+
+
+def ranged(name: str, digits: int = 3) -> Cell:
+    """Return what formats a number with its interval, or why it is undefined.
+
+    - `name`: its column; the ends are in ``NAME_low`` and ``NAME_high``, those of `estimate` in ``low`` and ``high``.
+    """
+    ends = ("low", "high") if name == "estimate" else (f"{name}_low", f"{name}_high")
+    return lambda row: with_interval(row[name], row[ends[0]], row[ends[1]], row.get("reason"), digits)
+
+
+def labelled(labels: Mapping[str, str], name: str) -> Cell:
+    """Return what replaces the code in a column by its label."""
+    return lambda row: labels[row[name]]
 
 
 def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.DataFrame:

@@ -26,16 +26,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from refusal_index.render.blocks import OBEYED
 
 FloatArray = NDArray[np.float64]
+Ends = tuple[Any, Any]
 
 WIDTH = 5.5
 """Inches: the width of a page's text in the usual conference styles."""
@@ -262,22 +263,16 @@ def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None
     """Make what a legend lists of models: their colours and markers."""
     colours, markers = model_colours(models), model_markers(models)
     labels = short_names(models, 32) if labels is None else labels
-    return [
-        Line2D([], [], color=colours[model], marker=markers[model], markersize=4, linestyle="none", label=labels[model])
-        for model in colours
-    ]
+    return [handle(labels[model], colour, markers[model]) for model, colour in colours.items()]
 
 
 def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
     """Say below a figure what numbers at points stand for: each with its name, in its colour."""
     handles = [
-        Line2D([], [], color=colour, marker=f"${number}$", markersize=3 + len(number), label=name, **_GLYPH)
+        handle(name, colour, f"${number}$", markersize=3 + len(number), markeredgewidth=0.0)
         for number, name, colour in lines
     ]
     outside_legend(figure, handles)
-
-
-_GLYPH: dict[str, Any] = {"markeredgewidth": 0.0, "linestyle": "none"}
 
 
 def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
@@ -314,10 +309,7 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
     """Write above a panel its title, and below that which mark is what: its marker, its colour and its filling."""
-    handles = [
-        Line2D([], [], marker=marker, color=colour, markerfacecolor=face, markersize=4, linestyle="none", label=name)
-        for name, (marker, colour, face) in looks.items()
-    ]
+    handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
     place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
     axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
     axes.set_title(title, pad=16)
@@ -348,3 +340,75 @@ def switch_off_rest(panels: NDArray[Any], used: int) -> None:
         panels.flat[place].set_axis_off()
         if place >= columns:
             panels.flat[place - columns].tick_params(labelbottom=True)
+
+
+def mark(
+    axes: Axes,
+    x: float | None,
+    y: float | None,
+    colour: str,
+    marker: str = "o",
+    *,
+    xs: Ends | None = None,
+    ys: Ends | None = None,
+    face: str | None = None,
+    size: float = 4.0,
+    width: float = 1.3,
+    **look: Any,
+) -> None:
+    """Draw a point, and its intervals where they have ends.
+
+    Unlike `Axes.errorbar` this takes intervals that miss their own estimate, as one of the paper's does.
+
+    - `x`, `y`: its place; without one of them no point is drawn.
+    - `xs`, `ys`: the ends of its intervals from left to right and from below to above.
+    - `face`: the colour that fills it; None for its own.
+    - `size`, `width`: of the point and of the lines, in points.
+    - `look`: what else `Axes.plot` takes for the point.
+    """
+    line: dict[str, Any] = {"color": colour, "linewidth": width, "solid_capstyle": "butt", "zorder": 2}
+    if xs is not None and y is not None and None not in xs:
+        axes.plot(xs, [y, y], **line)
+    if ys is not None and x is not None and None not in ys:
+        axes.plot([x, x], ys, **line)
+    if x is not None and y is not None:
+        own: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face}
+        axes.plot(x, y, marker, **own | {"markersize": size, "zorder": 3} | look)
+
+
+def ends(row: Mapping[str, Any], name: str = "") -> Ends:
+    """Return the ends of the interval of a column of a row; without a name its columns ``low`` and ``high``."""
+    return (row[f"{name}_low"], row[f"{name}_high"]) if name else (row["low"], row["high"])
+
+
+def handle(
+    label: str, colour: str, marker: str = "", line: str = "none", *, face: str | None = None, **look: Any
+) -> Line2D:
+    """Return what a legend shows of a mark or a line."""
+    own: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face, "linestyle": line}
+    return Line2D([], [], label=label, **own | {"marker": marker, "markersize": 4.0} | look)
+
+
+def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, **shared: Any) -> list[Axes]:
+    """Return a panel for each title, so many in a row; what is left of the last row stays empty.
+
+    - `shared`: what `Figure.subplots` takes.
+    """
+    columns = min(columns, len(titles))
+    panels = figure.subplots(math.ceil(len(titles) / columns), columns, squeeze=False, **shared)
+    for axes, title in zip(panels.flat, titles, strict=False):
+        axes.set_title(title, fontsize=7.5)
+    switch_off_rest(panels, len(titles))
+    return list(panels.flat)[: len(titles)]
+
+
+def shifts(names: Sequence[str], reach: float) -> dict[str, float]:
+    """Return by how much to move each of some marks that share a place, evenly from -reach to reach."""
+    return dict(zip(names, np.linspace(-reach, reach, len(names)) if len(names) > 1 else [0.0], strict=True))
+
+
+def round_ticks(axis: Axis, ticks: Sequence[int], most: float) -> None:
+    """Give a logarithmic axis of counts some of these ticks, up to the largest count."""
+    shown = [tick for tick in ticks if tick <= most]
+    axis.set_ticks(shown, [f"{tick:,}" for tick in shown])
+    axis.set_minor_locator(NullLocator())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,20 +17,27 @@ from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.scores import (
     COMPARED,
     INDEX,
+    caption,
     dataset_name,
-    level_text,
     mean_of,
     run_index,
     variant_scores,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.render.format import number, pvalue, with_interval
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    fixed,
+    printed_table,
+    ranged,
+)
+from refusal_index.render.format import pvalue
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
-NAME = "thinking"
-TITLE = "Thinking against not thinking"
-NEEDS = "two runs or more of one model on one dataset that differ in --think or --reasoning-effort and in nothing else"
+NAME, TITLE, NEEDS = described("thinking")
 
 ROUNDING = 1e-12
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -53,7 +60,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}; these hold no such pair.")
     rows = [row for pair in pairs for row in _rows(*pair, options)]
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(len(pairs), options), frame, draw, printed=printed)
+    return Study(NAME, TITLE, caption(NAME, options, pairs=len(pairs)), frame, draw, printed=printed)
 
 
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
@@ -133,8 +140,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         axes.axvline(0, color=style.GREY, linewidth=0.7)
         for row in frame.filter(metric=metric).drop_nulls("estimate").iter_rows(named=True):
             place = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
-            style.interval_along_x(axes, place, row["low"], row["high"], colours[row["model"]])
-            axes.plot(row["estimate"], place, "o", color=colours[row["model"]], markersize=4)
+            style.mark(axes, row["estimate"], place, colours[row["model"]], xs=style.ends(row))
         axes.set_title(METRICS[metric].label, loc="center")
         axes.margins(x=0.15)
         style.few_ticks(axes.xaxis, 2)
@@ -145,33 +151,20 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 
+PRINTED: Mapping[str, str | Cell] = {
+    "Model": "model",
+    "Dataset": "dataset",
+    "Less": "less",
+    "More": "more",
+    "Metric": lambda row: METRICS[row["metric"]].label,
+    "with less": fixed("value_less"),
+    "with more": fixed("value_more"),
+    "difference": ranged("estimate"),
+    "p": lambda row: pvalue(row["pvalue"]),
+    "questions": "questions",
+}
+
+
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a pair and metric."""
-    rows = [
-        {
-            "Model": row["model"],
-            "Dataset": row["dataset"],
-            "Less": row["less"],
-            "More": row["more"],
-            "Metric": METRICS[row["metric"]].label,
-            "with less": number(row["value_less"]),
-            "with more": number(row["value_more"]),
-            "difference": with_interval(row["estimate"], row["low"], row["high"], row["reason"]),
-            "p": pvalue(row["pvalue"]),
-            "questions": row["questions"],
-        }
-        for row in frame.iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows)
-
-
-def _caption(pairs: int, options: StudyOptions) -> str:
-    return (
-        f"By how much each metric is higher with more thinking, over {pairs} pair{'s' if pairs > 1 else ''} of runs of "
-        "the same model on the same dataset that differ in the switch for thinking or the reasoning effort (and, where "
-        "it was raised, in the limit on tokens). The index is the joint one over the prompt variants that both have, "
-        f"the others are means over these. Bars are {level_text(options)} intervals from the influence of each "
-        "question, so that questions which both answered are compared with themselves. RI is what the study is about; "
-        "p-values are not adjusted for the other metrics. The weighted score has a penalty of "
-        f"{options.penalty:g}."
-    )
+    return printed_table(frame, PRINTED)

@@ -37,22 +37,22 @@ def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
             "model": run.model,
             "dataset": run.dataset,
             "variant": variant.name,
-            "metric": one.name,
-            **{name: getattr(one, name) for name in ("estimate", "low", "high", "reason")},
-            "status": variant.status_of(one),
+            "metric": metric.name,
+            **{name: getattr(metric, name) for name in ("estimate", "low", "high", "reason")},
+            "status": variant.status_of(metric),
             "n": variant.n,
             "missing": variant.missing,
             "missing_further_draws": variant.further_missing,
         }
         for run in runs
         for variant in run.variants
-        for one in variant.metrics
+        for metric in variant.metrics
     ]
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write the table as CSV, and return what must be said."""
+    """Write the table as CSV, and return a line about it."""
     table = metrics_table(runs)
     write_atomically(out, csv_text(table).encode())
     return [f"{out}: {table.height:,} rows"]

@@ -1,8 +1,8 @@
-"""``every-eval-ever``: the schema of that name, version 0.3.0, an aggregate file and one of samples for each run.
+"""``every-eval-ever``: the schema of that name, version 0.3.0, an aggregate file and a file of samples for each run.
 
-The schema takes defined scores only: what is undefined is left out, and stands with its reason among the details of
-the source. Its files lie below `data/` as in its own store of results, under names that stay the same from one export
-to the next.
+The schema takes defined scores only: an undefined metric is left out, and its reason is among the details of the
+source. The files lie below `data/` as in the schema's own store of results, under names that stay the same from one
+export to the next.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from refusal_index.version import __version__
 
 SUFFIX = ""  # a folder
 SCHEMA_VERSION = "0.3.0"
-NOT_SAID = "unspecified"
+UNSPECIFIED = "unspecified"
 UNSAFE = re.compile(r"[^A-Za-z0-9._ -]+")
 RESERVED = re.compile(r"(?i)(?:data|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|\.*")
-"""Names that the store of results, or some system, keeps for itself."""
+"""Names that the store of results, or some system, reserves."""
+
+Document = dict[str, Any]
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write two files for every run into a folder, and return what must be said."""
+    """Write two files for every run into a folder, and return a line about each."""
     now = str(int(time.time()))
     return [line for run in runs for line in _export(run, out, now)]
 
@@ -44,7 +46,7 @@ def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
     place = PurePosixPath("data", *place_of(run))
     uuid = UUID(bytes=hashlib.sha256(run.key.encode()).digest()[:16], version=4)
     document = aggregate(run, now)
-    rows, left_out = samples(run, document["evaluation_id"], SCHEMA_VERSION)
+    rows, left_out = samples(run, document["evaluation_id"])
     lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
     aggregate_path, path = place / f"{uuid}.json", place / f"{uuid}_samples.jsonl"
     (out / place).mkdir(parents=True, exist_ok=True)
@@ -65,127 +67,108 @@ def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
         yield f"{out / path}: {len(rows):,} samples, {left_out:,} unscored left out"
 
 
-def place_of(run: ExportedRun) -> tuple[str, str, str]:
-    """Return the folders of a run's files: those of its dataset, of who made the model, and of the model."""
+def place_of(run: ExportedRun) -> tuple[str, ...]:
+    """Return the folders of a run's files: those of its dataset, of the model's developer, and of the model."""
     developer, slash, model = (run.model or UNNAMED).partition("/")
-    if not slash:
-        developer, model = NOT_SAID, developer
-    return _folder(run.dataset or NOT_SAID), _folder(developer), _folder(model)
+    names = (run.dataset or UNSPECIFIED, *((developer, model) if slash else (UNSPECIFIED, developer)))
+    safe = (UNSAFE.sub("_", name).strip(". ")[:100].rstrip(". ") for name in names)
+    return tuple(f"_{name}" if RESERVED.fullmatch(name) else name for name in safe)
 
 
-def _folder(name: str) -> str:
-    safe = UNSAFE.sub("_", name).strip(". ")[:100].rstrip(". ")
-    return f"_{safe}" if RESERVED.fullmatch(safe) else safe
-
-
-def aggregate(run: ExportedRun, now: str) -> dict[str, Any]:
+def aggregate(run: ExportedRun, now: str) -> Document:
     """Return the aggregate document of a run, without its samples."""
-    model = run.model or UNNAMED
+    model, generation = run.model or UNNAMED, _generation_config(run)
+    metrics = [(variant, metric) for variant in run.variants for metric in variant.metrics]
     return {
         "schema_version": SCHEMA_VERSION,
-        "evaluation_id": f"{run.dataset or NOT_SAID}/{model}/{run.key}",
+        "evaluation_id": f"{run.dataset or UNSPECIFIED}/{model}/{run.key}",
         "retrieved_timestamp": now,
         "source_metadata": {
             "source_name": "refusal-index",
             "source_type": "evaluation_run",
-            "source_organization_name": NOT_SAID,
+            "source_organization_name": UNSPECIFIED,
             "evaluator_relationship": "other",
-            "additional_details": _undefined(run),
+            "additional_details": {
+                f"{_result_id(variant, metric)} undefined": metric.reason or metric.status
+                for variant, metric in metrics
+                if metric.estimate is None
+            },
         },
         "eval_library": {"name": "refusal-index", "version": __version__},
         "model_info": {
             "name": model,
             "id": model,
-            **({} if "/" in model else {"developer": NOT_SAID}),
+            **({} if "/" in model else {"developer": UNSPECIFIED}),
             "additional_details": {"deployment_type": "unknown", "model_availability": "unknown"},
         },
         "evaluation_results": [
-            _result(run, variant, one, one.estimate)
-            for variant in run.variants
-            for one in variant.metrics
-            if one.estimate is not None
+            {
+                "evaluation_result_id": _result_id(variant, metric),
+                "evaluation_name": f"{run.dataset or UNSPECIFIED} ({variant.name})",
+                "source_data": _source_data(run),
+                "metric_config": _metric_config(run, metric),
+                "score_details": _score_details(run, variant, metric),
+                "generation_config": generation,
+            }
+            for variant, metric in metrics
+            if metric.estimate is not None
         ],
     }
 
 
-def _undefined(run: ExportedRun) -> dict[str, str]:
-    """Say why metrics have no score, each by its name."""
-    return {
-        f"{_named(variant, one)} undefined": one.reason or one.status
-        for variant in run.variants
-        for one in variant.metrics
-        if one.estimate is None
-    }
+def _result_id(variant: VariantResults, metric: Estimate) -> str:
+    return f"{name_part(variant.name)}/{metric.name}"
 
 
-def _named(variant: VariantResults, one: Estimate) -> str:
-    return f"{name_part(variant.name)}/{one.name}"
+def _score_details(run: ExportedRun, variant: VariantResults, metric: Estimate) -> Document:
+    details = {"variant": variant.name, "status": variant.status_of(metric)}
+    details |= {"reason": metric.reason} if metric.reason else {}
+    details |= {"incomplete": variant.lacks} if variant.lacks else {}
+    uncertainty: Document = {} if variant.n is None else {"num_samples": variant.n}
+    if metric.low is not None and metric.high is not None:
+        interval = {"lower": metric.low, "upper": metric.high, "confidence_level": run.level}
+        uncertainty["confidence_interval"] = interval | ({"method": metric.method} if metric.method else {})
+    return {"score": metric.estimate, "details": details, "uncertainty": uncertainty}
 
 
-def _result(run: ExportedRun, variant: VariantResults, one: Estimate, score: float) -> dict[str, Any]:
-    details = {
-        "variant": variant.name,
-        "status": variant.status_of(one),
-        **({"reason": one.reason} if one.reason else {}),
-        **({"incomplete": variant.lacks} if variant.lacks else {}),
-    }
-    return {
-        "evaluation_result_id": _named(variant, one),
-        "evaluation_name": f"{run.dataset or NOT_SAID} ({variant.name})",
-        "source_data": _source_data(run),
-        "metric_config": _metric_config(run, one),
-        "score_details": {"score": score, "details": details, "uncertainty": _uncertainty(run, variant, one)},
-        "generation_config": _generation_config(run),
-    }
-
-
-def _uncertainty(run: ExportedRun, variant: VariantResults, one: Estimate) -> dict[str, Any]:
-    found: dict[str, Any] = {} if variant.n is None else {"num_samples": variant.n}
-    if one.low is not None and one.high is not None:
-        interval = {"lower": one.low, "upper": one.high, "confidence_level": run.level}
-        found["confidence_interval"] = interval | ({"method": one.method} if one.method else {})
-    return found
-
-
-def _metric_config(run: ExportedRun, one: Estimate) -> dict[str, Any]:
-    known, given = METRICS.get(one.name), payoffs_of(run.document)
-    named = {"metric_id": f"refusal_index.{one.name}", "metric_name": one.name, "score_type": "continuous"}
-    if known is None or (known.setting is not None and given is None):
+def _metric_config(run: ExportedRun, estimate: Estimate) -> Document:
+    metric, payoffs = METRICS.get(estimate.name), payoffs_of(run.document)
+    named = {"metric_id": f"refusal_index.{estimate.name}", "metric_name": estimate.name, "score_type": "continuous"}
+    if metric is None or (metric.setting is not None and payoffs is None):
         return {**named, "lower_is_better": False, "min_score": "-Infinity", "max_score": "Infinity"}
-    payoffs = given or Payoffs()
-    low, high = known.range(payoffs)
+    payoffs = payoffs or Payoffs()
+    low, high = metric.range(payoffs)
     return {
         **named,
-        "evaluation_description": description(known.name, payoffs),
-        "metric_unit": known.unit,
-        "lower_is_better": known.lower_is_better,
+        "evaluation_description": description(metric.name, payoffs),
+        "metric_unit": metric.unit,
+        "lower_is_better": metric.lower_is_better,
         "min_score": low,
         "max_score": high,
     }
 
 
-def _source_data(run: ExportedRun) -> dict[str, Any]:
-    about, asked = run.about.get("dataset"), run.settings.get("dataset")
+def _source_data(run: ExportedRun) -> Document:
+    about, settings = run.about.get("dataset"), run.settings.get("dataset")
     source = about.get("source") if isinstance(about, Mapping) else None
-    named = {"dataset_name": run.dataset or NOT_SAID}
-    details = {"additional_details": _texts(asked)} if isinstance(asked, Mapping) else {}
-    if isinstance(source, str) and source.startswith("https://"):
-        return {**named, "source_type": "url", "url": [source], **details}
-    return {**named, "source_type": "other", **details}
+    is_url = isinstance(source, str) and source.startswith("https://")
+    return {
+        "dataset_name": run.dataset or UNSPECIFIED,
+        **({"source_type": "url", "url": [source]} if is_url else {"source_type": "other"}),
+        **({"additional_details": _texts(settings)} if isinstance(settings, Mapping) else {}),
+    }
 
 
-def _generation_config(run: ExportedRun) -> dict[str, Any]:
+def _generation_config(run: ExportedRun) -> Document:
     decoding = run.settings.get("decoding")
-    known = decoding if isinstance(decoding, Mapping) else {}
+    decoding = decoding if isinstance(decoding, Mapping) else {}
     kinds = {"temperature": (int, float), "top_p": (int, float), "max_tokens": (int,)}
     arguments = {
-        name: known[name]
+        name: decoding[name]
         for name, kind in kinds.items()
-        if isinstance(known.get(name), kind) and not isinstance(known[name], bool)
+        if isinstance(decoding.get(name), kind) and not isinstance(decoding[name], bool)
     }
-    others = {
-        key: run.settings[key] for key in ("prompts", "placement", "think", "seed", "grader") if key in run.settings
-    }
+    others = {name: run.settings.get(name) for name in ("prompts", "placement", "think", "seed", "grader")}
     return {"generation_args": arguments, "additional_details": _texts(others)}
 
 
@@ -199,74 +182,59 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 FIRST, FORCED = "first", "forced"
-RIGHT = "correct"
-
-Row = dict[str, Any]
 
 
-def samples(run: ExportedRun, evaluation_id: str, version: str) -> tuple[list[Row], int]:
-    """Return the samples of a run, and how many passes are left out since nobody knows whether they were right.
+def samples(run: ExportedRun, evaluation_id: str) -> tuple[list[Document], int]:
+    """Return the samples of a run, and the number of passes that are left out as it is unknown whether they were right.
 
     The first pass of a first draw belongs to the correct rate of its variant, which is the mean of their scores; no
     aggregate is the mean of the others.
     """
-    found: list[Row] = []
+    rows: list[Document] = []
     left_out = 0
-    fixed = {"schema_version": version, "evaluation_id": evaluation_id, "model_id": run.model or UNNAMED}
+    fixed = {"schema_version": SCHEMA_VERSION, "evaluation_id": evaluation_id, "model_id": run.model or UNNAMED}
     for row in run.outcomes.iter_rows(named=True):
-        for one in _passes(row):
-            if one["right"] is None:
+        for name, is_right in _passes(row):
+            if is_right is None:
                 left_out += 1
             else:
-                found.append(redacted_in(fixed | _sample(run, row, one)))
-    return found, left_out
+                rows.append(redacted_in(fixed | _sample(run.dataset or UNNAMED, row, name, is_right=is_right)))
+    return rows, left_out
 
 
-def _passes(row: Row) -> Iterator[Row]:
-    """Yield the passes over a question, each with its reply and whether it was right; None where that is not known."""
-    refused, wrong, first = row["refused"], row["wrong"], row["first_grade"]
-    right = None if refused is None else False if refused else None if wrong is None else not wrong
-    yield {"pass": FIRST, "right": right, "reply": row["first_reply"], "grade": first}
-    if refused or row["forced_grade"] is not None:
-        forced = row["forced_grade"]
-        known = forced == RIGHT if forced in (RIGHT, "incorrect", "refused") else None
-        settled = not wrong if refused and wrong is not None else None
-        right = known if known is not None else settled
-        yield {"pass": FORCED, "right": right, "reply": row["forced_reply"], "grade": forced}
+def _passes(row: Document) -> Iterator[tuple[str, bool | None]]:
+    """Yield the passes over a question, each with whether it was right; None where that is unknown."""
+    refused, wrong, forced = row["refused"], row["wrong"], row["forced_grade"]
+    answered_right = None if wrong is None else not wrong
+    yield FIRST, None if refused is None else False if refused else answered_right
+    if forced in ("correct", "incorrect", "refused"):
+        yield FORCED, forced == "correct"
+    elif refused or forced is not None:
+        yield FORCED, answered_right if refused else None
 
 
-def _sample(run: ExportedRun, row: Row, one: Row) -> Row:
-    variant = row["variant"] or UNNAMED
-    question, gold = row["question"] or "", [] if row["gold"] is None else [row["gold"]]
-    counts = one["pass"] == FIRST and row["draw"] == 0 and row["refused"] is not None and row["wrong"] is not None
-    named = {"evaluation_result_id": f"{name_part(variant)}/correct_rate"} if counts else {}
-    return {
-        "evaluation_name": f"{run.dataset or UNNAMED} ({variant}, {one['pass']} pass)",
-        **named,
-        "sample_id": str(row["question_id"]),
-        "sample_hash": _hash(question, gold),
-        "interaction_type": "single_turn",
-        "input": {"raw": question, "reference": gold},
-        "output": {"raw": [] if one["reply"] is None else [one["reply"]]},
-        "answer_attribution": [],  # the whole reply is graded
-        "evaluation": {"score": float(one["right"]), "is_correct": one["right"]},
-        "metadata": _metadata(row, one, variant),
-    }
-
-
-def _metadata(row: Row, one: Row, variant: str) -> dict[str, str]:
-    known = {
-        "pass": one["pass"],
-        "refused": None if row["refused"] is None else str(row["refused"]).lower(),
+def _sample(dataset: str, row: Document, name: str, *, is_right: bool) -> Document:
+    variant, reply, refused = row["variant"] or UNNAMED, row[f"{name}_reply"], row["refused"]
+    question = {"raw": row["question"] or "", "reference": [] if row["gold"] is None else [row["gold"]]}
+    counts = name == FIRST and row["draw"] == 0 and refused is not None and row["wrong"] is not None
+    metadata = {
+        "pass": name,
+        "refused": None if refused is None else str(refused).lower(),
         "variant": variant,
         "draw": str(row["draw"]),
-        "grade": one["grade"],
+        "grade": row[f"{name}_grade"],
         "topic": row["topic"],
         "unscored_reason": row["unscored_reason"],
     }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _hash(raw: str, reference: list[str]) -> str:
-    """Tell a sample by what is asked and what is right, whatever its id."""
-    return hashlib.sha256(json.dumps({"raw": raw, "reference": reference}, sort_keys=True).encode()).hexdigest()
+    return {
+        "evaluation_name": f"{dataset} ({variant}, {name} pass)",
+        **({"evaluation_result_id": f"{name_part(variant)}/correct_rate"} if counts else {}),
+        "sample_id": str(row["question_id"]),
+        "sample_hash": hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest(),
+        "interaction_type": "single_turn",
+        "input": question,
+        "output": {"raw": [] if reply is None else [reply]},
+        "answer_attribution": [],  # the whole reply is graded
+        "evaluation": {"score": float(is_right), "is_correct": is_right},
+        "metadata": {key: value for key, value in metadata.items() if value is not None},
+    }

@@ -6,7 +6,7 @@ its benchmarks, and the older `model-index` of a model card, which takes any dat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,55 +24,60 @@ TASK = "question-answering"
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write two files for every run into a folder, and return what must be said."""
+    """Write two files for every run into a folder, and return a line about each."""
     try:
         import yaml  # noqa: PLC0415 - of the extra eval
     except ImportError:
         raise ExportError("to", "PyYAML is not installed; pip install 'refusal-index[eval]'") from None
-    said, names = [], _names(runs)
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
-    for run, name in zip(runs, names, strict=True):
+    lines: list[str] = []
+    names: set[str] = set()
+    for run in runs:
+        name = _file_name(run, with_model=len(runs) > 1)
+        name = name if name not in names else f"{name}-{run.key}"
+        names.add(name)
+        metrics = [(variant, metric) for variant in run.variants for metric in variant.metrics]
+        defined = [(variant, metric) for variant, metric in metrics if metric.estimate is not None]
         for path, content in (
-            (out / FOLDER / f"{name}.yaml", list(_entries(run))),
-            (out / f"{name}.model-index.yaml", _model_index(run)),
+            (out / FOLDER / f"{name}.yaml", [_entry(run, variant, metric) for variant, metric in defined]),
+            (out / f"{name}.model-index.yaml", _model_index(run, defined)),
         ):
             write_atomically(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
-            said.append(f"{path}: {len(_defined(run))} results")
-    return said
+            lines.append(f"{path}: {len(defined)} results")
+    return lines
 
 
-def _names(runs: Sequence[ExportedRun]) -> list[str]:
-    """Name a run's files: by the dataset, and by the model too where several go into one folder."""
-    found: list[str] = []
-    for run in runs:
-        parts = [run.model, run.dataset] if len(runs) > 1 else [run.dataset]
-        name = "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
-        found.append(name if name not in found else f"{name}-{run.key}")
-    return found
+def _file_name(run: ExportedRun, *, with_model: bool) -> str:
+    """Name a run's files by the dataset, and by the model too where several runs go into one folder."""
+    parts = [run.model, run.dataset] if with_model else [run.dataset]
+    return "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
 
 
-def _defined(run: ExportedRun) -> list[tuple[VariantResults, Estimate, float]]:
-    return [
-        (variant, one, one.estimate) for variant in run.variants for one in variant.metrics if one.estimate is not None
-    ]
+def _entry(run: ExportedRun, variant: VariantResults, metric: Estimate) -> dict[str, Any]:
+    """Return an entry of `.eval_results`: a dataset and one of its tasks, which here is a metric under a variant."""
+    payoffs, has_interval = payoffs_of(run.document), metric.low is not None and metric.high is not None
+    title = description(metric.name, payoffs) if metric.name in METRICS and payoffs else metric.name.replace("_", " ")
+    prompts = "all prompts jointly" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
+    interval = f", {run.level * 100:g} % interval {metric.low:g} to {metric.high:g}" if has_interval else ""
+    lacks = f"; incomplete: {variant.lacks}" if variant.lacks else ""
+    return {
+        "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant.name)}/{metric.name}"},
+        "value": metric.estimate,
+        "notes": f"{title} ({' '.join(prompts.split())}{interval}{lacks})",
+    }
 
 
-def _entries(run: ExportedRun) -> Iterator[dict[str, Any]]:
-    """Yield what `.eval_results` takes: a dataset and one of its tasks, which here is a metric under a variant."""
-    for variant, one, value in _defined(run):
-        yield {
-            "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant.name)}/{one.name}"},
-            "value": value,
-            "notes": _note(run, variant, one),
-        }
-
-
-def _model_index(run: ExportedRun) -> dict[str, Any]:
-    """Return what stands under `model-index` in the metadata of a model card."""
+def _model_index(run: ExportedRun, defined: Sequence[tuple[VariantResults, Estimate]]) -> dict[str, Any]:
+    """Return `model-index` in the metadata of a model card; the name of a number says what it lacks."""
     dataset = run.dataset or "unknown"
     metrics = [
-        {"type": one.name, "value": value, "name": _shown(variant, one), "verified": False}
-        for variant, one, value in _defined(run)
+        {
+            "type": metric.name,
+            "value": metric.estimate,
+            "name": f"{variant.name}/{metric.name}" + (f" (incomplete: {variant.lacks})" if variant.lacks else ""),
+            "verified": False,
+        }
+        for variant, metric in defined
     ]
     result = {
         "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {__version__}"},
@@ -80,19 +85,3 @@ def _model_index(run: ExportedRun) -> dict[str, Any]:
         "metrics": metrics,
     }
     return {"model-index": [{"name": run.model or "unknown", "results": [result]}]}
-
-
-def _shown(variant: VariantResults, one: Estimate) -> str:
-    """Return what the card calls a number; there is no other field that would say what it lacks."""
-    return f"{variant.name}/{one.name}" + (f" (incomplete: {variant.lacks})" if variant.lacks else "")
-
-
-def _note(run: ExportedRun, variant: VariantResults, one: Estimate) -> str:
-    payoffs = payoffs_of(run.document)
-    title = description(one.name, payoffs) if one.name in METRICS and payoffs else one.name.replace("_", " ")
-    asked = "all prompts jointly" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
-    ends = (
-        "" if one.low is None or one.high is None else f", {run.level * 100:g} % interval {one.low:g} to {one.high:g}"
-    )
-    lacks = f"; incomplete: {variant.lacks}" if variant.lacks else ""
-    return f"{title} ({' '.join(asked.split())}{ends}{lacks})"

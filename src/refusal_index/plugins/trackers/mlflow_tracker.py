@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -30,12 +29,12 @@ KEY = "refusal_index.run"
 COMPLETENESS = "refusal_index.status"
 """The tag that says whether the metrics are of all questions."""
 
-MOST_METRICS, MOST_PARAMS, LONGEST_PARAM, LONGEST_TAG = 1000, 100, 6000, 5000
-"""What MLflow takes at once, and of one parameter or tag."""
+MAX_METRICS, MAX_PARAMS, MAX_PARAM_LENGTH, MAX_TAG_LENGTH = 1000, 100, 6000, 5000
+"""Most items that MLflow accepts at once, and characters of a parameter or tag."""
 
 TABLE = "outcomes.json"
 
-SOON = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 """How long to try a server that does not answer; MLflow by itself is silent for four minutes, or for many more."""
 
 
@@ -50,25 +49,25 @@ class MlflowTracker(RunTracker):
 
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
-        params = [mlflow.entities.Param(key, value[:LONGEST_PARAM]) for key, value in _params(subject.config, ())]
-        with _giving_up_soon():
-            begun = self._begun(subject)
-            self._run_id, self._since = str(begun.run_id), int(begun.start_time)
-            for some in _batches(params, MOST_PARAMS):
-                self._client.log_batch(self._run_id, params=some)
+        params = [mlflow.entities.Param(key, value[:MAX_PARAM_LENGTH]) for key, value in _params(subject.config, ())]
+        with _short_timeouts():
+            info = self._begin(subject)
+            self._run_id, self._started = str(info.run_id), int(info.start_time)
+            for batch in _batches(params, MAX_PARAMS):
+                self._client.log_batch(self._run_id, params=batch)
 
-    def count(self, found: Mapping[str, float]) -> None:
-        """Log how far the run has come."""
-        with _giving_up_soon():
-            self._log(found)
+    def count(self, counts: Mapping[str, float]) -> None:
+        """Log the progress of the run."""
+        with _short_timeouts():
+            self._log(counts)
 
     def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end it there, and return where it is to be seen."""
-        found = numbers(run.document)
-        with _giving_up_soon():
+        """Log all results of a run, end it there, and return where it can be seen."""
+        named = numbers(run.document)
+        with _short_timeouts():
             before = self._client.get_run(self._run_id).data.metrics
-            self._log({**dict.fromkeys(withdrawn(before, found), math.nan), **found})  # it deletes no metric
-            self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:LONGEST_TAG])
+            self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # it deletes no metric
+            self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:MAX_TAG_LENGTH])
         columns, rows = table_of(run)
         self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
         shown = json.dumps([{"path": TABLE, "type": "table"}])
@@ -79,38 +78,38 @@ class MlflowTracker(RunTracker):
         return f"{self._mlflow.get_tracking_uri()}, experiment {self._experiment}, run {self._run_id}"
 
     def abandon(self) -> None:
-        """Bring the run to its end as one that failed."""
-        with _giving_up_soon():
+        """End the run as failed."""
+        with _short_timeouts():
             self._client.set_terminated(self._run_id, "FAILED")
 
     def wait(self) -> None:
-        """Leave the run as one that goes on later."""
-        with _giving_up_soon():
+        """Leave the run to be continued later."""
+        with _short_timeouts():
             self._client.update_run(self._run_id, status="SCHEDULED")
 
-    def _begun(self, subject: Subject) -> Any:
-        """Return what is known of the run that was logged before, or of a new one."""
-        known = self._client.get_experiment_by_name(self._experiment)
-        experiment = known.experiment_id if known else self._client.create_experiment(self._experiment)
-        found = self._client.search_runs([experiment], f"tags.`{KEY}` = '{subject.key}'", max_results=1)
-        if found:
-            self._client.update_run(found[0].info.run_id, status="RUNNING")
-            return found[0].info
+    def _begin(self, subject: Subject) -> Any:
+        """Return the description of the run that was logged before, or of a new run."""
+        existing = self._client.get_experiment_by_name(self._experiment)
+        experiment = existing.experiment_id if existing else self._client.create_experiment(self._experiment)
+        earlier = self._client.search_runs([experiment], f"tags.`{KEY}` = '{subject.key}'", max_results=1)
+        if earlier:
+            self._client.update_run(earlier[0].info.run_id, status="RUNNING")
+            return earlier[0].info
         return self._client.create_run(experiment, tags={KEY: subject.key}, run_name=subject.title).info
 
-    def _log(self, found: Mapping[str, float]) -> None:
+    def _log(self, values: Mapping[str, float]) -> None:
         # It shows what has the highest step: seconds since the run began rise from one command to the next.
         now = int(time.time() * 1000)
-        step = max(now - self._since, 0) // 1000
-        metrics = [self._mlflow.entities.Metric(*one, now, step) for one in found.items()]
-        for some in _batches(metrics, MOST_METRICS):
-            self._client.log_batch(self._run_id, metrics=some)
+        step = max(now - self._started, 0) // 1000
+        metrics = [self._mlflow.entities.Metric(name, value, now, step) for name, value in values.items()]
+        for batch in _batches(metrics, MAX_METRICS):
+            self._client.log_batch(self._run_id, metrics=batch)
 
 
 @contextmanager
-def _giving_up_soon() -> Iterator[None]:
-    """Have MLflow's client give up soon unless its user says otherwise; not while files are on their way."""
-    ours = {name: value for name, value in SOON.items() if name not in os.environ}
+def _short_timeouts() -> Iterator[None]:
+    """Have MLflow's client give up soon unless its user set other limits; not while files are sent."""
+    ours = {name: value for name, value in TIMEOUTS.items() if name not in os.environ}
     os.environ.update(ours)
     try:
         yield
@@ -130,6 +129,4 @@ def _params(config: Mapping[str, Any], within: tuple[str, ...]) -> Iterator[tupl
 
 
 def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
-    each = iter(items)
-    while some := list(islice(each, size)):
-        yield some
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,15 +26,13 @@ from refusal_index.stats.baseline import Payoffs
 JOINT = ("refusal_index", "corrected_refusal_index")
 """The joint estimates of a model over its variants that are metrics."""
 
-ENDS = ("estimate", "low", "high")
-
 
 class ExportError(RefusalIndexError, ValueError):
-    """An argument of an export that cannot be used as given; `said` is the message without its name."""
+    """An argument of an export that cannot be used as given; `message` does not name it."""
 
-    def __init__(self, argument: str, said: str) -> None:
-        super().__init__(f"{argument}: {said}")
-        self.argument, self.said = argument, said
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(f"{argument}: {message}")
+        self.argument, self.message = argument, message
 
 
 class TrackerError(RefusalIndexError, RuntimeError):
@@ -43,7 +41,7 @@ class TrackerError(RefusalIndexError, RuntimeError):
 
 @dataclass(frozen=True)
 class VariantResults:
-    """What one variant of a run comes to, or all of them jointly."""
+    """The results of one variant of a run, or of all variants jointly."""
 
     name: str
     n: int | None  # scored questions; None for a joint estimate
@@ -53,7 +51,7 @@ class VariantResults:
     missing: int = 0
     # no more of them, nor of their further draws, are missing than is tolerated, under any of its variants
     is_complete: bool = True
-    # further_asked, further_missing: draws of questions behind the first, and those of them that are not scored
+    # further_asked, further_missing: draws of questions after the first, and those of them that are not scored
     further_asked: int = 0
     further_missing: int = 0
 
@@ -62,16 +60,16 @@ class VariantResults:
         """Whether it is joint over all variants; a variant of that name is not."""
         return self.n is None
 
-    def status_of(self, one: Estimate) -> str:
-        """Return the status of a metric, which is "incomplete" for a number that is not to be taken as sound."""
-        return one.status if self.is_complete or one.estimate is None else INCOMPLETE
+    def status_of(self, metric: Estimate) -> str:
+        """Return the status of a metric, which is "incomplete" for a number that is not sound."""
+        return metric.status if self.is_complete or metric.estimate is None else INCOMPLETE
 
     @property
     def lacks(self) -> str | None:
         """What is missing, in a few words; None where it is complete."""
         parts = (self.missing, self.asked, "questions"), (self.further_missing, self.further_asked, "further draws")
-        told = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
-        return None if self.is_complete else f"{told} not scored"
+        missing = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
+        return None if self.is_complete else f"{missing} not scored"
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,16 @@ class ExportedRun:
 
     @property
     def title(self) -> str:
-        """What to call it, on one line."""
-        named = f"{self.model or self.source.stem} on {self.dataset}" if self.dataset else self.model
-        return " ".join((named or self.source.stem).split())
+        """A title, on one line."""
+        name = self.model or self.source.stem
+        return " ".join((f"{name} on {self.dataset}" if self.dataset else name).split())
 
     @property
     def key(self) -> str:
-        """Tells it from every other run, and stays the same: exporting again replaces what was there.
+        """Distinguishes it from every other run, and stays the same: exporting again replaces what was there.
 
-        A folder has it from `run.json`, wherever it is moved and however far it has come; a table from what it holds.
+        The key of a folder is in `run.json`, and so does not change when it is moved or continued; the key of a table
+        depends on its content.
         """
         if self.folder is not None:
             return key_of(self.folder)
@@ -116,7 +115,9 @@ class ExportedRun:
     @property
     def lacks(self) -> str | None:
         """Which variants lack too many of their questions, on one line; None where none does."""
-        lacking = (f"{one.name}, {one.lacks}" for one in self.variants if one.lacks and not one.is_joint)
+        lacking = (
+            f"{variant.name}, {variant.lacks}" for variant in self.variants if variant.lacks and not variant.is_joint
+        )
         return " ".join("; ".join(lacking).split()) or None
 
     @property
@@ -141,7 +142,11 @@ def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
     A folder's results are those of its `summary.json`, as they are; those of a table are computed. Raises
     RunFolderError if a folder is not a run's or has no results yet, and OutcomeTableError if a file cannot be used.
     """
-    return tuple(run for path in paths for place in _members(path) for run in _read(place))
+    exported: list[ExportedRun] = []
+    for path in paths:
+        for place in [member.folder for member in set_members(path)] or [path]:
+            exported += [read_folder(place)] if place.is_dir() else map(_from_table, read_runs([place]))
+    return tuple(exported)
 
 
 def read_folder(path: Path) -> ExportedRun:
@@ -163,18 +168,7 @@ def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
     return ExportedRun(source, first.get("model"), first.get("dataset"), document, variants_of(document), **more)
 
 
-def _members(path: Path) -> Iterable[Path]:
-    return [member.folder for member in set_members(path)] or [path]
-
-
-def _read(path: Path) -> Iterator[ExportedRun]:
-    if path.is_dir():
-        yield read_folder(path)
-    else:
-        yield from map(_of_table, read_runs([path]))
-
-
-def _of_table(run: ComparedRun) -> ExportedRun:
+def _from_table(run: ComparedRun) -> ExportedRun:
     outcomes = pl.concat(run.variants.values())
     summary = with_sections(summarise(outcomes), outcomes, run.source)
     return _run(run.source, summary_document(summary), table=outcomes)
@@ -201,61 +195,53 @@ def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
 
 def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
     """Return the metrics of a summary; raises ValueError and the like where it is none."""
-    own = [
+    variants = document["variants"]
+    results = [
         VariantResults(
-            _text(one["variant"]) or UNNAMED,
-            _count(one["n"]),
-            tuple(_estimate(*item) for item in one["metrics"].items()),
-            *_completeness([one]),
+            _text(variant["variant"]) or UNNAMED,
+            _count(variant["n"]),
+            tuple(_estimate(name, value) for name, value in variant["metrics"].items()),
+            *_completeness([variant]),
         )
-        for one in document["variants"]
+        for variant in variants
     ]
-    joint = [
-        VariantResults(
-            POOLED,
-            None,
-            tuple(_estimate(name, one[name]) for name in JOINT if one[name] is not None),
-            *_completeness([each for each in document["variants"] if each["variant"] in one["variants"]]),
-        )
-        for one in document["pooled"]
-    ]
-    for one in document["variants"]:
-        _text(one["model"]), _text(one["dataset"])
-    return (*own, *joint)
+    for pooled in document["pooled"]:
+        metrics = tuple(_estimate(name, pooled[name]) for name in JOINT if pooled[name] is not None)
+        members = [variant for variant in variants if variant["variant"] in pooled["variants"]]
+        results.append(VariantResults(POOLED, None, metrics, *_completeness(members)))
+    for variant in variants:
+        _text(variant["model"]), _text(variant["dataset"])
+    return tuple(results)
 
 
 def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
-    """Return what some variants together asked, what of it is not scored, whether all are complete, and further draws.
+    """Return the fields of `VariantResults` after the metrics, for some variants together.
 
     A variant without further draws does not say what is missing of these.
     """
-    further = _counted(found for one in variants if (found := one["further_draws"]))
-    whole = all(one["status"] != INCOMPLETE for one in variants)
-    return *_counted(one["completeness"] for one in variants), whole, *further
+    further = [variant["further_draws"] for variant in variants if variant["further_draws"]]
+    is_complete = all(variant["status"] != INCOMPLETE for variant in variants)
+    return *_total([variant["completeness"] for variant in variants]), is_complete, *_total(further)
 
 
-def _counted(parts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    counts = [(_count(one["asked"]), _count(one["unscored"])) for one in parts]
-    return sum(asked for asked, _ in counts), sum(unscored for _, unscored in counts)
+def _total(parts: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    return sum(_count(part["asked"]) for part in parts), sum(_count(part["unscored"]) for part in parts)
 
 
 def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
-    estimate, low, high = (_number(value[end]) for end in ENDS)
-    status = value["status"]
+    estimate, low, high = (_number(value[end]) for end in ("estimate", "low", "high"))
+    status, method = value["status"], value.get("method")
     if status not in ("ok", "boundary", "undefined", "not_identified"):
         raise ValueError(f"status is {shortened(status)}")
-    method = value.get("method")
     if method not in (None, "wilson", "score", "profile"):
         raise ValueError(f"method is {shortened(method)}")
     return Estimate(estimate, low, high, status=status, reason=_text(value["reason"]), name=name, method=method)
 
 
 def _number(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise TypeError(f"{shortened(value)} is no number")
-    return float(value)
+    return None if value is None else float(value)
 
 
 def _count(value: object) -> int:
@@ -271,7 +257,7 @@ def _text(value: object) -> str | None:
 
 
 def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
-    """Return what answers are worth in a summary; None where the document does not say so."""
+    """Return the payoffs of a summary; None where the document does not state them."""
     weights = document.get("truthfulness_weights")
     payoffs = [document.get("penalty"), *(weights if isinstance(weights, list | tuple) else ())]
     match [finite_number(payoff) for payoff in payoffs]:

@@ -27,16 +27,15 @@ QUIET = {
     "x_disable_machine_info": True,
     "x_save_requirements": False,
 }
-"""What keeps it from sending more than the run, and from speaking between the lines of a command."""
+"""Settings with which it sends nothing but the run, and prints nothing."""
 
 COMPLETENESS = "status"
 """The entry of the summary that says whether the numbers beside it are of all questions."""
 
-PATIENCE = 120.0
-"""Seconds to wait for the server at the end; what it did not take by then lies on the disk for ``wandb sync``."""
+FINISH_TIMEOUT = 120.0
+"""Seconds to wait for the server at the end; what it has not received by then lies on the disk for ``wandb sync``."""
 
-
-SOON = {"init_timeout": 15.0}
+INIT_TIMEOUT = {"init_timeout": 15.0}
 """Seconds to try a server that does not answer at the beginning, unless WANDB_INIT_TIMEOUT says otherwise."""
 
 
@@ -50,7 +49,7 @@ class WandbTracker(RunTracker):
         import wandb  # noqa: PLC0415 - a package that only this needs
 
         self._wandb, self._is_ended = wandb, False
-        soon = {} if "WANDB_INIT_TIMEOUT" in os.environ else SOON
+        timeout = {} if "WANDB_INIT_TIMEOUT" in os.environ else INIT_TIMEOUT
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=subject.key,
@@ -59,21 +58,21 @@ class WandbTracker(RunTracker):
             job_type="evaluation",
             config=dict(subject.config),
             reinit="create_new",
-            settings=wandb.Settings(**QUIET, **soon, finish_timeout=PATIENCE, finish_timeout_raises=True),
+            settings=wandb.Settings(**QUIET, **timeout, finish_timeout=FINISH_TIMEOUT, finish_timeout_raises=True),
         )
         if self._run.disabled:
             raise TrackerError("nothing is logged, since WANDB_MODE is disabled; unset it, or set it to offline")
 
-    def count(self, found: Mapping[str, float]) -> None:
-        """Log how far the run has come."""
-        self._run.log(dict(found))
+    def count(self, counts: Mapping[str, float]) -> None:
+        """Log the progress of the run."""
+        self._run.log(dict(counts))
 
     def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end it there, and return where it is to be seen."""
-        found = numbers(run.document)
-        for name in withdrawn(self._run.summary.keys(), found):
+        """Log all results of a run, end it there, and return where it can be seen."""
+        named = numbers(run.document)
+        for name in withdrawn(self._run.summary.keys(), named):
             del self._run.summary[name]
-        self._run.summary.update({**found, COMPLETENESS: completeness_of(run)})
+        self._run.summary.update({**named, COMPLETENESS: completeness_of(run)})
         columns, rows = table_of(run)
         self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
         artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")
@@ -85,12 +84,12 @@ class WandbTracker(RunTracker):
         return f"{place}, offline: 'wandb sync' sends it" if self._run.offline else str(place)
 
     def abandon(self) -> None:
-        """Bring the run to its end as one that failed."""
+        """End the run as failed."""
         if not self._is_ended:  # else it waited for the server already, and what it has lies on the disk
             self._end(exit_code=1)
 
     def wait(self) -> None:
-        """Leave the run as one that goes on later."""
+        """Leave the run to be continued later."""
         self._end()
 
     def _end(self, exit_code: int = 0) -> None:
