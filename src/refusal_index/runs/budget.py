@@ -162,7 +162,9 @@ class Budget:
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
-        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+        # What is in flight, and the next request, will cost as much as those before did on average.
+        expected = (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + expected > limits.max_cost):
             spent = f"{_dollars(self._cost)}{' and what is in flight' if self._in_flight else ''}"
             return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
         left = self.seconds_left()
@@ -186,10 +188,6 @@ class Budget:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.is_over:
             await asyncio.sleep(min(POLL, left))
-
-    def _expected(self) -> float:
-        """Return what the requests in flight and the next one will cost, as those before did on average."""
-        return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
 
 
 def _dollars(amount: float) -> str:

@@ -101,6 +101,12 @@ def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
             f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
             "file, or evaluate into another folder"
         )
+    second = folder.path / "confidence" / folder.replies.name
+    if second.exists():
+        raise StoreError(
+            f"{second}: expected what confidence asked for in {folder.replies}, got a store of its own; run "
+            "into another folder"
+        )
     return ReplyStore(folder.replies if made or folder.replies.exists() else None)
 
 

@@ -38,7 +38,7 @@ from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, check_sends, unwatched
-from refusal_index.runs.plan import Plan, grader_before, make_plan, open_store, prompts_before, settings_before
+from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -151,18 +151,9 @@ def _plan(
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     prompting = settings.prompting
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
-    plan = make_plan(
-        settings,
-        dataset,
-        {FORCED: ForcedPass(kind, wording)},
-        {},
-        graders,
-        made_of=before,
-        about={},
-        folder=folder,
-        objects=objects,
-        imports=False,  # a check would import what the folder names
-    )
+    title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
+    plan = Plan(settings, dataset, graders, folder, before, {}, passes, {}, objects, title)
+    checked(plan, imports=False)  # a check of functions would import what the folder names
     return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
 
 
