@@ -83,10 +83,12 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     """Draw a panel a method, and below the ROC curves and the numbers."""
     looks, variants = _looks_of(curves), index["variant"].n_unique()
     methods = list(looks.labels)
-    grid, numbers = 0.5 + 1.5 * math.ceil(len(methods) / COLUMNS), max(3.0, 1.5 + ROW * (len(methods) + variants))
+    columns = min(COLUMNS, len(methods))
+    grid = 0.5 + math.ceil(len(methods) / columns) * WIDTH / max(3, columns)
+    numbers = max(3.0, 1.5 + ROW * (len(methods) + variants))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-    panels = style.panel_grid(above, list(looks.labels.values()), COLUMNS, sharex=True, sharey=True)
+    panels = style.panel_grid(above, list(looks.labels.values()), columns, sharex=True, sharey=True)
     for panel, method in zip(panels, methods, strict=True):
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
@@ -95,8 +97,10 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
         panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
-    above.supxlabel("Score", fontsize=8)
-    above.supylabel("Share right", fontsize=8)
+    for panel in panels[::columns]:
+        panel.set_ylabel("Share right")
+    for panel in panels[-columns:]:
+        panel.set_xlabel("Score")
     left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
     roc = left.subplots()
     _draw_roc(roc, curves, looks)
