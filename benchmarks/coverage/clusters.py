@@ -217,12 +217,13 @@ def true_cells(refusal_rate: float, error_rate: float, rho: float) -> Floats:
 def true_metrics(scenario: Scenario) -> tuple[float, ...]:
     """Every metric, in the order of `METRIC_NAMES`."""
     r, mu = scenario.refusal_rate, scenario.error_rate
-    c = float(true_cells(r, mu, scenario.rho)[3])
+    refused_wrong, refused_right, _, c = true_cells(r, mu, scenario.rho).tolist()
     scores: tuple[Callable[..., Floats], ...] = (correct_given_attempted, f_score)
     found = (float(score(c, r)) for score in scores)
     i = 1 - c - r
     weighted = float(weighted_score(c, r, penalty=1))
-    return c, r, *found, weighted, i / (1 - c), 100 * (c - i), c - i, mu, spearman(scenario.rho)
+    of_refusals = refused_wrong / r, refused_wrong / mu, refused_right / (1 - mu)
+    return c, r, *found, weighted, i / (1 - c), 100 * (c - i), c - i, mu, *of_refusals, spearman(scenario.rho)
 
 
 if __name__ == "__main__":

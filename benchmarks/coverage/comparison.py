@@ -167,6 +167,9 @@ def true_metrics(cells: Floats) -> Floats:
             100 * (correct_rate - cells[2]),
             correct_rate - cells[2],
             error_rate,
+            cells[0] / refusal_rate,
+            cells[0] / error_rate,
+            cells[1] / (1 - error_rate),
             # The probabilities are multiples of 1 / (2 LATENT_DRAWS), so that these are exact counts.
             refusal_index_many(*np.round(cells * 2 * LATENT_DRAWS)),
         ]

@@ -70,7 +70,7 @@ def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(run
     frame = found.to_frame()
     adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
     assert adjusted[0] is None
-    primary = {"metric": "refusal_index", "variant": "jointly", "has_pvalue": True, "others": 20}
+    primary = {"metric": "refusal_index", "variant": "jointly", "has_pvalue": True, "others": 26}
     assert codes(found)["primary"] == primary
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:

@@ -16,7 +16,7 @@ from refusal_index.plugins.training.section import SECTION, Chart, panel_values,
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence
-from refusal_index.stats import Estimate
+from refusal_index.stats import METRIC_NAMES, Estimate
 from tests.render.making import HOSTILE, report_run, rows
 
 
@@ -153,7 +153,7 @@ def test_the_page_has_every_step_as_point_and_row_and_nothing_is_obeyed(tmp_path
     ]
     page = write_report(hostile, tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
-    assert section.count('class="step"') == 3 * 10
+    assert section.count('class="step"') == 3 * len(METRIC_NAMES)
     assert section.count('<tr><th scope="row">') == 3
     assert "<script>document" not in section
     assert "<img src=x" not in section

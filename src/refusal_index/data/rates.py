@@ -281,7 +281,7 @@ def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
     return ForcedRefusals(asked, refused, refused / asked if asked else None)
 
 
-NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_index"})
+NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_precision", "refusal_recall", "over_refusal", "refusal_index"})
 """The metrics that no first pass alone decides."""
 
 NEED_NO_GRADES = frozenset({"refusal_rate"})

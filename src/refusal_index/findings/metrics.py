@@ -72,6 +72,9 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 table="errors",
             ),
             Metric("error_rate", "Error", lower_is_better=True),
+            Metric("refusal_precision", "Refusal precision", table="errors"),
+            Metric("refusal_recall", "Refusal recall", table="errors"),
+            Metric("over_refusal", "Over-refusal", lower_is_better=True, table="errors"),
             Metric(INDEX, "RI", -1, unit="correlation"),
             Metric(CORRECTED, "Corrected RI", -1, unit="correlation"),
         )

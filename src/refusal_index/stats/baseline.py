@@ -12,7 +12,13 @@ With i = 1 - c - r the share answered wrong, and three weights that are stated:
 - Omniscience Index, 100 (c - i);
 - truthfulness score, w1 c + w2 r - w3 i.
 
-All six change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
+From the forced pass as well, of refusals as predictions of a wrong answer:
+
+- refusal precision, the share of the refused questions that are wrong when forced;
+- refusal recall, the share of what it gets wrong that it refused;
+- over-refusal, the share of what it gets right that it refused.
+
+All change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
 """
 
 import math
@@ -37,6 +43,9 @@ METRIC_NAMES = (
     "omniscience_index",
     "truthfulness_score",
     "error_rate",
+    "refusal_precision",
+    "refusal_recall",
+    "over_refusal",
     "refusal_index",
 )
 
@@ -260,6 +269,9 @@ def metrics(
     omniscience_index        -16.000 [-19.043, -13.025]
     truthfulness_score       -0.160 [-0.190, -0.130]
     error_rate                0.920 [0.902, 0.935]
+    refusal_precision         0.959 [0.943, 0.971]
+    refusal_recall            0.772 [0.744, 0.798]
+    over_refusal              0.375 [0.277, 0.485]
     refusal_index             0.482 [0.360, 0.592]
     """
     normal_quantile(confidence_level)
@@ -284,19 +296,30 @@ def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
         "omniscience_index": ((0, 0, -100, 100), every),
         "truthfulness_score": ((refused, refused, -wrong, right), every),
         "error_rate": ((1, 0, 1, 0), every),
+        "refusal_precision": ((1, 0, 0, 0), (1, 1, 0, 0)),
+        "refusal_recall": ((1, 0, 0, 0), (1, 0, 1, 0)),
+        "over_refusal": ((0, 1, 0, 0), (0, 1, 0, 1)),
     }
     return weights[metric]
+
+
+EMPTY_DENOMINATORS = {
+    "correct_given_attempted": "everybody_refused",
+    "hallucination_rate": "all_right",
+    "refusal_precision": "nobody_refused",
+    "refusal_recall": "all_right",
+    "over_refusal": "all_wrong",
+}
+"""Why a metric is undefined where there is no question in its denominator."""
 
 
 def why_undefined(metric: str, table: AnyTable) -> str | None:
     """Return the reason why a rate or score of a table does not exist; None where it does."""
     if table.n == 0:
         return "no_questions"
-    if metric in {"correct_given_attempted", "f_score"} and table.n_answered == 0:
-        return "everybody_refused"
-    if metric == "hallucination_rate" and table.n_refused == table.answered_wrong == 0:
-        return "all_right"
-    return None
+    metric = "correct_given_attempted" if metric == "f_score" else metric  # F is a mean with C/A
+    _, denominator = ratio_weights(metric, DEFAULT_PAYOFFS)
+    return EMPTY_DENOMINATORS.get(metric) if _weighted_sum(table.counts, denominator) == 0 else None
 
 
 def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
@@ -338,5 +361,8 @@ def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undef
         "correct_given_attempted": (right, answered),
         "hallucination_rate": (wrong, wrong + refused),
         "error_rate": (refused_wrong + wrong, n),
+        "refusal_precision": (refused_wrong, refused),
+        "refusal_recall": (refused_wrong, refused_wrong + wrong),
+        "over_refusal": (refused_right, refused_right + right),
     }[name]
     return proportion(name, successes, of, quantile, undefined)

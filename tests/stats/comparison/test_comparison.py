@@ -221,5 +221,5 @@ def test_errors_say_what_is_wrong() -> None:
 @others_nightly("scenario", [simulation.SCENARIOS[i] for i in (0, 6, 9, 15)], ids=str)
 def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     rows = list(simulation.scenario_rows(scenario, 400, np.random.default_rng(7)))
-    assert len(rows) == {0: 20, 6: 10, 9: 11, 15: 10}[simulation.SCENARIOS.index(scenario)]
+    assert len(rows) == {0: 26, 6: 13, 9: 14, 15: 13}[simulation.SCENARIOS.index(scenario)]
     assert [row for row in rows if not row.holds] == []

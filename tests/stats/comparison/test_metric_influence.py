@@ -32,6 +32,9 @@ def metric_of(name: str, cells) -> np.ndarray:
         "omniscience_index": lambda: 100 * (c - (1 - c - r)),
         "truthfulness_score": lambda: WEIGHTS[0] * c + WEIGHTS[1] * r - WEIGHTS[2] * (1 - c - r),
         "error_rate": lambda: refused_wrong + answered_wrong,
+        "refusal_precision": lambda: refused_wrong / r,
+        "refusal_recall": lambda: refused_wrong / (refused_wrong + answered_wrong),
+        "over_refusal": lambda: refused_right / (refused_right + answered_right),
         "refusal_index": lambda: 6 / math.pi * np.arcsin(tetrachoric(*cells) / 2),
     }[name]()
 

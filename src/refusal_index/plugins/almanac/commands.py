@@ -16,20 +16,20 @@ SHOWN, LONGEST = 3, 200  # reasons of failures, and their characters
 
 
 def serve(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; one of another network needs --let-other-machines-in.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    let_other_machines_in: Annotated[
-        bool,
-        typer.Option("--let-other-machines-in", help="Listen beyond this machine: whoever reaches it needs no key."),
-    ] = False,
-    log: Annotated[Path | None, output("Append a line of JSON for each request to this file.")] = None,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    let_other_machines_in: bool = False,
+    log: Annotated[Path | None, output()] = None,
 ) -> None:
     """Serve the embedded models over the OpenAI chat API.
 
     Until Ctrl-C. They know the almanac's made-up world and nothing else: what they say about anything else is worth
     nothing. OpenAI's files and batches are there as well; they lie in a temporary folder and end with the server.
+
+    - `host`: Address to listen on; one of another network needs --let-other-machines-in.
+    - `port`: Port to listen on; 0 takes a free one.
+    - `let_other_machines_in`: Listen beyond this machine: whoever reaches it needs no key.
+    - `log`: Append a line of JSON for each request to this file.
     """
     import asyncio
 
@@ -57,22 +57,21 @@ def _announce(url: str) -> None:
 
 
 def run_batch(
-    input_file: Annotated[
-        Path, typer.Option("--input-file", "-i", help="Requests in OpenAI's batch format, one a line.")
-    ],
-    output_file: Annotated[
-        Path, output("What came of them, in the same order.", "--output-file", "-o", own="waves")  # --engine command
-    ],
-    model: Annotated[str, typer.Option(help="The embedded model that answers, as 'ls' names it.")],
-    output_tmp_dir: Annotated[
-        Path | None, typer.Option(help="Accepted as vLLM does, which needs it for results that it uploads only.")
-    ] = None,
+    input_file: Annotated[Path, typer.Option("-i")],
+    output_file: Annotated[Path, output("", "-o", own="waves")],
+    model: str,
+    output_tmp_dir: Path | None = None,
 ) -> None:
     """Answer a file of requests as vllm run-batch does.
 
     For trying what drives vLLM without a GPU. Takes /v1/chat/completions only. Requests that fail stand in the same
     file with their status and error. The file is written at the end, whole or not at all.
     Exit status: 0 done, even if requests failed, 1 the file cannot be written, 2 bad input.
+
+    - `input_file`: Requests in OpenAI's batch format, one a line.
+    - `output_file`: What came of them, in the same order.
+    - `model`: The embedded model that answers, as 'ls' names it.
+    - `output_tmp_dir`: Accepted as vLLM does, which needs it for results that it uploads only.
     """
     from refusal_index.plugins.almanac.errors import BatchLineError
 

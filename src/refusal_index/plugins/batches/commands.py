@@ -18,22 +18,11 @@ if TYPE_CHECKING:
 
 @takes_settings("max_choices", "logprobs")
 def requests(
-    run: Annotated[Path, typer.Argument(help="The folder of a run; 'run --engine files' begins one.", metavar="RUN")],
-    out: Annotated[
-        Path,
-        output("Where to write them; further files are called alike, with numbers.", metavar="FILE"),
-    ],
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="openai, compatible (as vLLM and other servers take it) or anthropic. "
-            "[default: what the provider of the model takes]",
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
-    ] = None,
+    run: Path,
+    /,
+    out: Annotated[Path, output()],
+    format_: str | None = None,
+    prompts: str | None = None,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -43,6 +32,12 @@ def requests(
     grades. Hand each file to its provider's batches, to 'vllm run-batch' or to 'refusal-index run-batch', and its
     results to 'refusal-index replies'; then write the next round. A file holds requests to one model, and as many as
     the format allows. Exit status: 0 done, 2 bad input.
+
+    - `run` RUN: The folder of a run; 'run --engine files' begins one.
+    - `out` FILE: Where to write them; further files are called alike, with numbers.
+    - `format_`: openai, compatible (as vLLM and other servers take it) or anthropic. [default: what the provider of the
+      model takes]
+    - `prompts` FILE: The run's prompt set, where it is a file of yours.
     """
     from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
@@ -75,14 +70,10 @@ def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
 
 
 def replies(
-    run: Annotated[Path, typer.Argument(help="The folder of the run whose requests they answer.", metavar="RUN")],
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="Results as OpenAI, Anthropic or vLLM write them.", metavar="FILE"),
-    ],
-    prompts: Annotated[
-        str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
-    ] = None,
+    run: Path,
+    files: list[Path],
+    /,
+    prompts: str | None = None,
 ) -> None:
     """Read the results of request files into their run.
 
@@ -91,6 +82,10 @@ def replies(
     What failed stays pending, and goes with the next round. A result whose request is not this run's, or that
     contradicts a stored reply, is named and left out. Once no request is pending the results are written and printed.
     Exit status: 0 done, 1 something is still pending or was left out, 2 bad input.
+
+    - `run` RUN: The folder of the run whose requests they answer.
+    - `files` FILE: Results as OpenAI, Anthropic or vLLM write them.
+    - `prompts` FILE: The run's prompt set, where it is a file of yours.
     """
     from refusal_index.cli.runs import show_run
     from refusal_index.plugins.batches.request_files import reopened, take_replies
@@ -111,7 +106,7 @@ def _show_received(received: Received, run: Path) -> None:
     stored = f", {counts.stored:,} {'was' if counts.stored == 1 else 'were'} stored before" if counts.stored else ""
     console.say(f"{run}: {_number(counts.replies, 'new reply', 'new replies')}{stored}")
     for path in received.empty:
-        console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
+        console.note(f"{path} is empty: no result has been written into it, or not yet")
     for message, count in received.failures.most_common(5):
         console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
     if received.unknown_failures:

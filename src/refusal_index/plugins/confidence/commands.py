@@ -89,40 +89,21 @@ def _check(add: Path | None, column: Sequence[str], name: str | None, out: Path 
     max_cost="End in order before these requests cost more dollars than this; needs --price.",
 )
 def confidence(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
-    method: Annotated[
-        str | None,
-        typer.Option(help="Methods, separated by commas, or 'all' that this run allows; --list names them."),
-    ] = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="Say what each method needs, and which this run allows; send nothing.")
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(help="The run's own, where that is a function: one that a folder names is asked only if named."),
-    ] = None,
-    grader: Annotated[str | None, typer.Option(help="The same of those that grade.")] = None,
-    prompts: Annotated[
-        str | None, typer.Option(help="The file of the run's prompt set, where it is none of the package's.")
-    ] = None,
-    group: Annotated[
-        str,
-        typer.Option(
-            help="What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' "
-            "(how well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the "
-            "first of these that is known."
-        ),
-    ] = "auto",
-    layer: Annotated[
-        int | None,
-        typer.Option(min=0, help="The hidden states that p-ik reads, 0 before the first layer. [default: middle]"),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing; say what would be sent.")] = False,
+    run: Path,
+    /,
+    method: str | None = None,
+    list_: bool = False,
+    model: str | None = None,
+    grader: str | None = None,
+    prompts: str | None = None,
+    group: str = "auto",
+    layer: Annotated[int | None, typer.Option(min=0)] = None,
+    dry_run: bool = False,
     add: Add = None,
     column: ScoreColumn = None,
     name: Name = None,
     out: Out = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    json: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -132,6 +113,19 @@ def confidence(
     command again resumes and pays for no reply twice. The scores lie in the run's folder, in confidence.parquet; score,
     report and compare show them. --add puts scores of others beside them, --out writes all of them. Exit status: 0
     done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `run` RUN: The folder of a finished run.
+    - `method`: Methods, separated by commas, or 'all' that this run allows; --list names them.
+    - `list_`: Say what each method needs, and which this run allows; send nothing.
+    - `model`: The run's own, where that is a function: one that a folder names is asked only if named.
+    - `grader`: The same of those that grade.
+    - `prompts`: The file of the run's prompt set, where it is none of the package's.
+    - `group`: What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' (how
+      well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the first of these
+      that is known.
+    - `layer`: The hidden states that p-ik reads, 0 before the first layer. [default: middle]
+    - `dry_run`: Send nothing; say what would be sent.
+    - `json`: Print the numbers as JSON and nothing else.
     """
     from functools import partial
 
@@ -175,44 +169,18 @@ def confidence(
 
 
 def threshold(
-    run: Annotated[
-        Path,
-        typer.Argument(help="A run's folder with scores, or an outcome table with a column confidence.", metavar="RUN"),
-    ],
-    method: Annotated[
-        str | None, typer.Option(help="Whose scores, as 'refusal-index confidence' calls them. [default: the only one]")
-    ] = None,
-    penalty: Annotated[
-        float | None,
-        typer.Option(help="Choose the cut that is worth most where a wrong answer costs so many right ones.", min=0),
-    ] = None,
-    max_error: Annotated[
-        float | None,
-        typer.Option(
-            help="Choose the cut that answers most with no larger share of the answers wrong.", min=0.0001, max=0.9999
-        ),
-    ] = None,
-    confidence_level: Annotated[
-        float | None,
-        typer.Option(
-            help="Of the bound of --max-error, and of every interval. [default: 0.9 and 0.95]", min=0.5, max=0.9999
-        ),
-    ] = None,
-    variant: Annotated[
-        str | None, typer.Option(help="Of which prompt variant, where scores differ between variants.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        output(
-            "Write the other half as a run that refuses below the cut, an outcome table (.parquet, .csv, .jsonl) "
-            "for compare, report, study and score.",
-            metavar="FILE",
-        ),
-    ] = None,
+    run: Path,
+    /,
+    method: str | None = None,
+    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    max_error: Annotated[float | None, typer.Option(min=0.0001, max=0.9999)] = None,
+    confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
+    variant: str | None = None,
+    out: Annotated[Path | None, output()] = None,
     cluster: str | None = None,
     weight: str | None = None,
-    seed: Annotated[int, typer.Option(help="Of the split into halves.", min=0)] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    json: bool = False,
 ) -> None:
     """Choose from which score on to answer.
 
@@ -223,6 +191,17 @@ def threshold(
     questions like these. Where no cut is known to hold, that is said and nothing is written.
 
     Exit status: 0 done, 1 no cut does what is asked, 2 bad input.
+
+    - `run` RUN: A run's folder with scores, or an outcome table with a column confidence.
+    - `method`: Whose scores, as 'refusal-index confidence' calls them. [default: the only one]
+    - `penalty`: Choose the cut that is worth most where a wrong answer costs so many right ones.
+    - `max_error`: Choose the cut that answers most with no larger share of the answers wrong.
+    - `confidence_level`: Of the bound of --max-error, and of every interval. [default: 0.9 and 0.95]
+    - `variant`: Of which prompt variant, where scores differ between variants.
+    - `out` FILE: Write the other half as a run that refuses below the cut, an outcome table (.parquet, .csv, .jsonl)
+      for compare, report, study and score.
+    - `seed`: Of the split into halves.
+    - `json`: Print everything as JSON and nothing else.
     """
     from refusal_index.data.errors import listed
     from refusal_index.data.runs import read_runs

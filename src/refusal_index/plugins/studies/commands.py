@@ -11,7 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs, tell_missing
-from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty, Runs, output
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs, output
 
 if TYPE_CHECKING:
     from refusal_index.plugins.studies.study import Study
@@ -26,11 +26,10 @@ Models = Annotated[
 
 
 def study(
-    name: Annotated[
-        str | None, typer.Argument(help="Which study; without a name all are listed.", metavar="NAME")
-    ] = None,
-    runs: Annotated[list[Path] | None, typer.Argument(help=RUNS_HELP, metavar="RUN...")] = None,
-    out: Annotated[Path, output("Folder to write into.", metavar="DIR")] = Path("studies"),
+    name: str | None = None,
+    runs: list[Path] | None = None,
+    /,
+    out: Annotated[Path, output()] = Path("studies"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,
@@ -41,6 +40,10 @@ def study(
 
     Its table, also as LaTeX, and its figure; without a name, lists all of them. Exit status: 0 done, 1 done without a
     run that could not be read, 2 bad input, no run that could be read, or not possible with these runs.
+
+    - `name` NAME: Which study; without a name all are listed.
+    - `runs` RUN...: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `out` DIR: Folder to write into.
     """
     from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
@@ -76,7 +79,7 @@ def _print_studies() -> None:
 
 def paper(
     runs: Runs,
-    out: Annotated[Path, output("Folder to write into.", metavar="DIR")] = Path("paper"),
+    out: Annotated[Path, output()] = Path("paper"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,
@@ -88,6 +91,8 @@ def paper(
     With a page (README.md) that shows them. Studies that need other runs are listed with what they need. Exit status: 0
     done, whatever these runs do not allow; 1 done without a run that could not be read, or a study failed; 2 bad input,
     or no run that could be read.
+
+    - `out` DIR: Folder to write into.
     """
     from refusal_index.data.files import write_atomically
     from refusal_index.plugins.studies.study import (

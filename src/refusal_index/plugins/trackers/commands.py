@@ -18,18 +18,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def export(
     runs: Runs,
-    to: Annotated[
-        str,
-        typer.Option(
-            help="csv, every-eval-ever, hf-eval-results, inspect (files), mlflow, wandb (trackers, as they are set up)."
-        ),
-    ],
-    out: Annotated[Path | None, output("The file (csv) or folder to write; a tracker takes none.")] = None,
+    to: str,
+    out: Annotated[Path | None, output()] = None,
 ) -> None:
     """Write runs for another tool, or log them in a tracker.
 
     Every number has the name that it has in summary.json, with the variant before: normal/refusal_index/low. Exporting
     again replaces what was there. Exit status: 0 done, 1 a tracker did not take them or the disk is full, 2 bad input.
+
+    - `to`: csv, every-eval-ever, hf-eval-results, inspect (files), mlflow, wandb (trackers, as they are set up).
+    - `out`: The file (csv) or folder to write; a tracker takes none.
     """
     from refusal_index.data.errors import NotWrittenError
     from refusal_index.plugins.trackers.registry import export_runs

@@ -27,20 +27,13 @@ EXPECTED = "; expected folders in it, each with a config.json and weights, such 
 
 @takes_settings(*OF_RUNS)
 def watch(
-    folder: Annotated[Path, typer.Argument(help="Where a training writes its checkpoints.", metavar="DIR")],
-    model_template: Annotated[
-        str,
-        typer.Option(help="The model that a checkpoint is, as in vllm/{path}; also {name} and {step}, of the folder."),
-    ],
-    out: Annotated[Path | None, output("The folder of all runs. [default: runs/DIR-panel]", metavar="FOLDER")] = None,
-    every: Annotated[
-        float,
-        typer.Option(help="Seconds between looks; a checkpoint counts as written once unchanged for as long.", min=0.1),
-    ] = 30.0,
-    once: Annotated[bool, typer.Option("--once", help="Evaluate what is there, and end.")] = False,
-    until_idle: Annotated[
-        float | None, typer.Option(help="End after so many seconds without a new checkpoint.", min=0)
-    ] = None,
+    folder: Path,
+    /,
+    model_template: str,
+    out: Annotated[Path | None, output()] = None,
+    every: Annotated[float, typer.Option(min=0.1)] = 30.0,
+    once: bool = False,
+    until_idle: Annotated[float | None, typer.Option(min=0)] = None,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -50,6 +43,13 @@ def watch(
     the options of 'run'. Half-written ones wait. The same command resumes. It goes on until Ctrl-C unless told
     otherwise; 'refusal-index report' then draws every metric over the steps. Exit status: 0 done, 1 a checkpoint failed
     or is incomplete, or there was none, 2 bad input, 130 interrupted.
+
+    - `folder` DIR: Where a training writes its checkpoints.
+    - `model_template`: The model that a checkpoint is, as in vllm/{path}; also {name} and {step}, of the folder.
+    - `out` FOLDER: The folder of all runs. [default: runs/DIR-panel]
+    - `every`: Seconds between looks; a checkpoint counts as written once unchanged for as long.
+    - `once`: Evaluate what is there, and end.
+    - `until_idle`: End after so many seconds without a new checkpoint.
     """
     from refusal_index.cli.runs import asking
     from refusal_index.data.folder import set_members

@@ -34,38 +34,21 @@ def _build() -> None:
     "engine_option",
 )
 def precise_wiki(
-    pages: Annotated[
-        Path,
-        typer.Argument(
-            help="Wikipedia's text: the GoodWiki dump, or any .parquet, .jsonl or .csv file with the columns title, "
-            "text and perhaps section.",
-            metavar="PAGES",
-        ),
-    ],
-    out: Annotated[Path, output("The file of questions, in JSON Lines; its record is written beside it.")],
-    writer: Annotated[
-        str, typer.Option(help="The model that writes questions, as PROVIDER/NAME.")
-    ] = "openai/gpt-4o-mini",
-    answerer: Annotated[
-        str | None, typer.Option(help="The model that answers them from the text. [default: the writer]")
-    ] = None,
-    questions: Annotated[int, typer.Option(help="How many questions.", min=1)] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of the draw of sections and of every request.")] = 0,
-    difficulty: Annotated[
-        str | None,
-        typer.Option(
-            help="Column whose levels get equal shares of the questions. [default: difficulty or h_score_cat, if there]"
-        ),
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option(help="Which revision of the source this is, in words of yours; for the record.")
-    ] = None,
-    shortest: Annotated[int, typer.Option(help="Shortest section to ask about, in characters.", min=1)] = 600,
-    longest: Annotated[int, typer.Option(help="Longest piece of a section to show, in characters.", min=1)] = 2400,
-    temperature: Annotated[float, typer.Option(help="Sampling temperature of the writer.", min=0)] = 0.7,
-    answer_temperature: Annotated[float, typer.Option(help="Sampling temperature of the answerer.", min=0)] = 0.3,
-    top_p: Annotated[float, typer.Option(help="Nucleus of the sampling of both.", min=0, max=1)] = 0.9,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and send nothing.")] = False,
+    pages: Path,
+    /,
+    out: Annotated[Path, output()],
+    writer: str = "openai/gpt-4o-mini",
+    answerer: str | None = None,
+    questions: Annotated[int, typer.Option(min=1)] = 2000,
+    seed: int = 0,
+    difficulty: str | None = None,
+    revision: str | None = None,
+    shortest: Annotated[int, typer.Option(min=1)] = 600,
+    longest: Annotated[int, typer.Option(min=1)] = 2400,
+    temperature: Annotated[float, typer.Option(min=0)] = 0.7,
+    answer_temperature: Annotated[float, typer.Option(min=0)] = 0.3,
+    top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.9,
+    dry_run: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -75,6 +58,23 @@ def precise_wiki(
     is thrown out, and further sections are drawn until there are enough questions. The same command again resumes a
     build that was interrupted and pays for no reply twice. Exit status: 0 done, 1 fewer questions than wanted or
     failed, 2 bad input, 130 interrupted.
+
+    - `pages` PAGES: Wikipedia's text: the GoodWiki dump, or any .parquet, .jsonl or .csv file with the columns title,
+      text and perhaps section.
+    - `out`: The file of questions, in JSON Lines; its record is written beside it.
+    - `writer`: The model that writes questions, as PROVIDER/NAME.
+    - `answerer`: The model that answers them from the text. [default: the writer]
+    - `questions`: How many questions.
+    - `seed`: Seed of the draw of sections and of every request.
+    - `difficulty`: Column whose levels get equal shares of the questions. [default: difficulty or h_score_cat, if
+      there]
+    - `revision`: Which revision of the source this is, in words of yours; for the record.
+    - `shortest`: Shortest section to ask about, in characters.
+    - `longest`: Longest piece of a section to show, in characters.
+    - `temperature`: Sampling temperature of the writer.
+    - `answer_temperature`: Sampling temperature of the answerer.
+    - `top_p`: Nucleus of the sampling of both.
+    - `dry_run`: Say what would be asked, and send nothing.
     """
     from refusal_index.cli.runs import asking
     from refusal_index.models.settings import Decoding
