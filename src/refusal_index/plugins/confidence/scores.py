@@ -23,7 +23,7 @@ from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
-from refusal_index.plugins.confidence.registry import METHODS, method_of, methods_of
+from refusal_index.plugins.confidence.registry import METHODS, all_methods, method_of, methods_of
 from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
 from refusal_index.plugins.confidence.score_files import read_score_table
 from refusal_index.plugins.confidence.score_table import (
@@ -53,7 +53,7 @@ def allowed(
 ) -> dict[Method, str | None]:
     """Return what a run lacks for each method, None for nothing; it raises as `prepare_confidence` does."""
     plan = _plan(run, settings, prompts, {}, group)
-    return {method: unmet(plan, method) for method in METHODS.values()}
+    return {method: unmet(plan, method) for method in all_methods()}
 
 
 def prepare_confidence(
@@ -97,7 +97,8 @@ def prepare_confidence(
     methods = () if ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
     plan = replace(plan, methods=methods, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
-    usable = [one for one in METHODS.values() if unmet(plan, one) is None]
+    known = all_methods() if ALL in names else METHODS.values()
+    usable = [one for one in known if unmet(plan, one) is None]
     if ALL in names:
         # Weights that are downloaded, and trained for hours, are used only where the method is named.
         plan = replace(plan, methods=tuple(one for one in usable if Need.WEIGHTS not in one.needs))
