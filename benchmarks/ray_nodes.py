@@ -24,9 +24,9 @@ import ray.data
 from ray.cluster_utils import Cluster
 
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.plugins.batches.pending import Pending, question_states
 from refusal_index.plugins.batches.ray_executor import QUIET, answered, cluster, new_desk, shards_of
 from refusal_index.plugins.batches.ray_nodes import EmbeddedAsker, Shards
+from refusal_index.plugins.batches.rounds import Pending, question_states
 from refusal_index.protocol import Conversation, GraderKind, Protocol, Role, TwoPass, load_prompt_set
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore

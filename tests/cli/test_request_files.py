@@ -109,7 +109,7 @@ def begun(wide):
     write_sums("q.csv", 6)
     done = wide(*FAKE, "--out", "r")
     assert done.exit_code == 1
-    assert "12 requests are due, and nothing was sent" in done.stdout
+    assert "12 requests are pending, and nothing was sent" in done.stdout
     assert "refusal-index requests r --out FILE" in done.stdout
     assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
     return "w.jsonl"
@@ -218,7 +218,7 @@ def test_as_many_requests_are_said_to_be_due_as_are_written(wide, monkeypatch):
     write_sums("q.csv", 3)
     arguments = [one.replace("openai-api/fake/any", "anthropic/one") for one in FAKE]
     done = wide(*arguments, "--draws", "2", "--out", "r")
-    assert "18 requests are due" in done.stdout, "one of each draw of two first passes and a forced one"
+    assert "18 requests are pending" in done.stdout, "one of each draw of two first passes and a forced one"
     assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
     written = lines_in("w.jsonl")
     assert len(written) == 18
@@ -584,7 +584,7 @@ def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wi
     wide("requests", "r", "--out", "w.jsonl")
     done = wide("replies", "r", "w.jsonl")
     assert done.exit_code == 2
-    assert "w.jsonl: expected results, got requests: hand this file to whoever answers it" in done.stderr
+    assert "w.jsonl: expected results, got requests: have this file answered" in done.stderr
     Path("e.jsonl").touch()
     done = wide("replies", "r", "e.jsonl")
     assert done.exit_code == 1
@@ -611,7 +611,7 @@ def test_in_a_set_a_run_by_files_waits_and_says_what_is_to_be_done(wide):
     )
     done = wide("run", "--config", "set.toml")
     assert done.exit_code == 1
-    assert "5 requests are due, and nothing was sent: 'refusal-index requests runs/set/" in done.stdout
+    assert "5 requests are pending, and nothing was sent: 'refusal-index requests runs/set/" in done.stdout
     assert "the same command goes on" not in done.stdout
     (run,) = json.loads(Path("runs/set/summary.json").read_text())["runs"]
     assert (run["status"], run["error"]) == ("waiting", None)

@@ -112,7 +112,7 @@ def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twic
 
 
 def test_files_hold_the_requests_of_the_look_that_is_due():
-    with pytest.raises(WaitingError, match=r"^50 requests are due"):
+    with pytest.raises(WaitingError, match=r"^50 requests are pending"):
         measure(until="half-width=.25", looks=6, out="run", engine="files")
 
 

@@ -181,6 +181,9 @@ def test_metrics_of_a_table() -> None:
     assert found["f_score"].estimate == pytest.approx(float(f_score(0.05, 0.74)), rel=1e-15)
     assert found["weighted_score"].estimate == pytest.approx(float(weighted_score(0.05, 0.74, 0.2)), rel=1e-12)
     assert found["hallucination_rate"].estimate == 210 / 950
+    assert found["refusal_precision"].estimate == 710 / 740
+    assert found["refusal_recall"].estimate == 710 / 920
+    assert found["over_refusal"].estimate == 30 / 80
     assert found["omniscience_index"] == omniscience_index(table, confidence_level=0.9)
     assert found["omniscience_index"].estimate == pytest.approx(-16)
     result = refusal_index(table)
@@ -227,6 +230,21 @@ def test_undefined_metrics_say_why() -> None:
     right = {metric.name: metric for metric in metrics(ContingencyTable(0, 0, 0, 5))}
     assert (right["hallucination_rate"].status, right["hallucination_rate"].reason) == ("undefined", "all_right")
     assert refused["weighted_score"].estimate == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "counts", "reason"),
+    [
+        ("refusal_precision", (0, 0, 3, 4), "nobody_refused"),
+        ("refusal_recall", (0, 3, 0, 4), "all_right"),
+        ("over_refusal", (3, 0, 4, 0), "all_wrong"),
+        ("over_refusal", (0, 0, 0, 0), "no_questions"),
+    ],
+)
+def test_by_definition_a_rate_of_refusals_is_undefined_where_it_is_a_share_of_nothing(name, counts, reason) -> None:
+    found = next(metric for metric in metrics(ContingencyTable(*counts)) if metric.name == name)
+    assert (found.estimate, found.low, found.high) == (None, None, None)
+    assert (found.status, found.reason) == ("undefined", reason)
 
 
 def test_a_refusal_index_at_the_boundary_is_passed_on() -> None:

@@ -169,10 +169,10 @@ def _unscored_refusals(
     if missing is None:
         return
     failed = missing.refused - completeness.reasons.get(FORCED_NOT_ASKED, 0)
-    found = failures_by_refusal(table, failed, missing.answered)
-    if found is not None:
-        ends = missing_bounds(table, unknown_refused=found.refused_failed)
-        values = {**asdict(found), "level": LEVEL, "low": ends.low, "high": ends.high}
+    failures = failures_by_refusal(table, failed, missing.answered)
+    if failures is not None:
+        ends = missing_bounds(table, unknown_refused=failures.refused_failed)
+        values = {**asdict(failures), "level": LEVEL, "low": ends.low, "high": ends.high}
         yield Statement("unscored_refusals", "grave", values)
 
 

@@ -40,8 +40,8 @@ class VariantComparison:
 
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric."""
-        found: dict[str, Difference] = {one.name: one for one in self.comparison.differences}
-        return found if self.corrected is None else {**found, CORRECTED: self.corrected}
+        differences: dict[str, Difference] = {each.name: each for each in self.comparison.differences}
+        return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +114,7 @@ class PairComparison(MatchedRuns):
         return (
             self._conclusion(),
             *missing_statements(self.runs),
-            *(self.match_statement(one.match, one.name if named else None) for one in self.variants),
+            *(self.match_statement(variant.match, variant.name if named else None) for variant in self.variants),
             *self.sampling_statements(self.variants[0].match),
             self._primary(),
             *self._about_corrected(),
@@ -134,9 +134,11 @@ class PairComparison(MatchedRuns):
         for name, joint, over in indices[:1] if self.is_ri_corrected else indices:
             if joint is not None:
                 yield name, self._place(over), joint
-            yield from ((name, one.name, found) for one in self.variants if (found := one.differences().get(name)))
-        for name in [one.name for one in self.variants[0].comparison.differences if one.name != INDEX]:
-            yield from ((name, one.name, one.comparison[name]) for one in self.variants)
+            for variant in self.variants:
+                if (difference := variant.differences().get(name)) is not None:
+                    yield name, variant.name, difference
+        for name in [each.name for each in self.variants[0].comparison.differences if each.name != INDEX]:
+            yield from ((name, variant.name, variant.comparison[name]) for variant in self.variants)
 
     @property
     def has_primary(self) -> bool:
@@ -150,7 +152,7 @@ class PairComparison(MatchedRuns):
         of twenty. The primary one is decided on by itself, and all others share one family-wise error.
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
-        family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
+        family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
         adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
         return tuple(map(adjusted.get, given))
 
@@ -170,10 +172,8 @@ class PairComparison(MatchedRuns):
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
         level = self.options.confidence_level
-        first, second = self.labels
         return {
-            "first": first,
-            "second": second,
+            **dict(zip(("first", "second"), self.labels, strict=True)),
             "confidence_level": level,
             "joint": {
                 INDEX: _document(self.joint, level) if self.joint else None,
@@ -184,33 +184,33 @@ class PairComparison(MatchedRuns):
                 {
                     "variant": variant.name,
                     **self.match_document(variant.match),
-                    "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
+                    "metrics": {name: _document(each, level) for name, each in variant.differences().items()},
                 }
                 for variant in self.variants
             ],
-            **{name: plain(found) for name, found in self.sections.items()},
+            **{name: plain(numbers) for name, numbers in self.sections.items()},
             **self.shared_document(),
         }
 
     def _conclusion(self) -> Statement:
         """Decide whether one run is ahead: at a boundary the p-value alone does not, as the interval may hold 0."""
-        level, found = self.options.confidence_level, self.headline
-        at_boundary, leads = found.status == "boundary", ahead(found, 1 - level)
-        if found.estimate is None or found.pvalue is None:
-            return Statement("difference_unknown", "conclusion", {"reason": found.reason})
-        turned = found.estimate < 0
+        level, difference = self.options.confidence_level, self.headline
+        at_boundary, leads = difference.status == "boundary", ahead(difference, 1 - level)
+        if difference.estimate is None or difference.pvalue is None:
+            return Statement("difference_unknown", "conclusion", {"reason": difference.reason})
+        turned = difference.estimate < 0
         first, second = self.labels[::-1] if turned else self.labels
-        low, high = found.confidence_interval(level).or_none()
+        low, high = difference.confidence_interval(level).or_none()
         if turned and low is not None and high is not None:
             low, high = -high, -low
         values = {
             "first": first,
             "second": second,
-            "size": None if at_boundary else abs(found.estimate),
+            "size": None if at_boundary else abs(difference.estimate),
             "low": low,
             "high": high,
-            "pvalue": found.pvalue,
-            "reason": found.reason,
+            "pvalue": difference.pvalue,
+            "reason": difference.reason,
         }
         if leads and at_boundary and (low is None or low <= 0):
             return Statement("difference_not_settled", "conclusion", values)
@@ -218,12 +218,12 @@ class PairComparison(MatchedRuns):
 
     def _primary(self) -> Statement:
         """Say which p-value stands as it is, and that the others are adjusted."""
-        others = sum(one is not None for one in self.adjusted_pvalues())
+        others = sum(pvalue is not None for pvalue in self.adjusted_pvalues())
         if not self.has_primary:
             return Statement("no_primary", "scope", {"others": others})
         metric, variant, difference = next(self.rows())
-        shown = variant if len(self.variants) > 1 else None
-        values = {"metric": metric, "variant": shown, "has_pvalue": difference.pvalue is not None, "others": others}
+        only = variant if len(self.variants) > 1 else None
+        values = {"metric": metric, "variant": only, "has_pvalue": difference.pvalue is not None, "others": others}
         return Statement("primary", "scope", values)
 
     def _about_corrected(self) -> Iterator[Statement]:
@@ -259,24 +259,26 @@ class PairComparison(MatchedRuns):
             yield Statement("models_differ_in_randomness", values=values)
 
     def _reasons(self) -> Iterator[Statement]:
-        """Say why a difference is no plain number, once for each reason."""
-        grouped: dict[tuple[str, str | None], dict[str, None]] = {}
-        for variant in self.variants:
-            for name, one in variant.differences().items():
-                if one.status != "ok":
-                    grouped.setdefault((one.status, one.reason), {})[name] = None
-        without_error = any(
-            one.status != "ok" and one.method == "power_divergence"
+        """State why a difference is no plain number, once for each reason."""
+        unusual = [
+            (name, difference)
             for variant in self.variants
-            for one in variant.comparison.differences
+            for name, difference in variant.differences().items()
+            if difference.status != "ok"
+        ]
+        grouped: dict[tuple[str, str | None], dict[str, None]] = {}
+        for name, difference in unusual:
+            grouped.setdefault((difference.status, difference.reason), {})[name] = None
+        without_error = any(
+            isinstance(difference, stats.MetricDifference) and difference.method == "power_divergence"
+            for _, difference in unusual
         )
-        first, second = self.labels
+        values: dict[str, Any] = dict(zip(("first", "second"), self.labels, strict=True))
         for (status, reason), names in grouped.items():
-            values: dict[str, Any] = {"metrics": list(names), "reason": reason or "", "first": first, "second": second}
-            values["power_divergence"] = without_error and INDEX in names
-            yield Statement(
-                "difference_at_boundary" if status == "boundary" else "difference_undefined", "grave", values
-            )
+            values |= {"metrics": list(names), "reason": reason or ""}
+            values |= {"power_divergence": without_error and INDEX in names}
+            code = "difference_at_boundary" if status == "boundary" else "difference_undefined"
+            yield Statement(code, "grave", dict(values))
 
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""
@@ -310,26 +312,17 @@ def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
 
 
 def _document(difference: Difference, level: float) -> dict[str, Any]:
-    if isinstance(difference, stats.CorrectedDifference):
-        questions = {
-            "questions_first": difference.first.n_repeated,
-            "questions_second": difference.second.n_repeated,
-            "questions_shared": difference.n_shared,
-        }
-        return {**_compared(difference, level), **questions}
-    return {**_compared(difference, level), "standard_error": difference.standard_error}
+    document = _compared(difference, level)
+    if not isinstance(difference, stats.CorrectedDifference):
+        return {**document, "standard_error": difference.standard_error}
+    questions = difference.first.n_repeated, difference.second.n_repeated, difference.n_shared
+    names = ("questions_first", "questions_second", "questions_shared")
+    return {**document, **dict(zip(names, questions, strict=True))}
 
 
 def _compared(difference: Difference, level: float) -> dict[str, Any]:
     (first, second), (low, high) = both_numbers(difference), difference.confidence_interval(level).or_none()
-    return {
-        "first": first,
-        "second": second,
-        "estimate": difference.estimate,
-        "low": low,
-        "high": high,
-        "pvalue": difference.pvalue,
-        "test": difference.method if isinstance(difference, stats.MetricDifference) else None,
-        "status": difference.status,
-        "reason": difference.reason,
-    }
+    of_pair = {"first": first, "second": second, "estimate": difference.estimate, "low": low, "high": high}
+    test = difference.method if isinstance(difference, stats.MetricDifference) else None
+    of_test = {"pvalue": difference.pvalue, "test": test, "status": difference.status, "reason": difference.reason}
+    return {**of_pair, **of_test}

@@ -74,10 +74,10 @@ def _name(summary: Summary, variant: VariantSummary) -> str:
     return "" if len(summary.variants) == 1 and variant.variant is None else summary.label(variant)
 
 
-def indices(summary: Summary, found: Mapping[str, Estimate] | None = None) -> tuple[Statement, ...]:
+def indices(summary: Summary, corrected_by_name: Mapping[str, Estimate] | None = None) -> tuple[Statement, ...]:
     """State what RI is, and the corrected index where there is one.
 
-    - `found`: the corrected index by name; None for that of each variant.
+    - `corrected_by_name`: the corrected index by name; None for that of each variant.
     """
     corrected = [(one, one.corrected) for one in summary.variants if one.corrected is not None]
     what = Statement("what_ri_is", "scope")
@@ -85,7 +85,7 @@ def indices(summary: Summary, found: Mapping[str, Estimate] | None = None) -> tu
         return (what,)
     if {one.repeats_ri for one, index in corrected if index.estimate is not None} == {True}:
         return what, Statement("corrected_repeats_ri", "scope")
-    each = found or {_name(summary, one): index for one, index in corrected}
+    each = corrected_by_name or {_name(summary, one): index for one, index in corrected}
     return what, Statement("corrected_index", "conclusion", {"each": each})
 
 
@@ -122,16 +122,16 @@ def remarks(variant: VariantSummary) -> Iterator[Statement]:
         yield Statement("corrected_status", "grave", values)
     topics = variant.sensitivity.topics
     if topics is not None and MIX_SIGN in (variant.dataset or ""):
-        each = {one.topic: one.refusal_index for one in topics.each}
+        each = {topic.topic: topic.refusal_index for topic in topics.each}
         yield Statement("within_sources", "conclusion", {"within": topics.within, "each": each})
     yield from variant.warnings
 
 
 def sampling(variant: VariantSummary) -> Iterator[Statement]:
     """State how the questions of a variant were sampled, if they have clusters or weights."""
-    if (found := variant.sampling) is not None:
-        known = None if found.few else found.effective_questions  # too few clusters to tell
-        yield Statement("sampling", "note", {**asdict(found), "effective_questions": known, "n": variant.table.n})
+    if (summary := variant.sampling) is not None:
+        known = None if summary.few else summary.effective_questions  # too few clusters to tell
+        yield Statement("sampling", "note", {**asdict(summary), "effective_questions": known, "n": variant.table.n})
 
 
 def usage(summary: Summary) -> Statement | None:
@@ -140,7 +140,7 @@ def usage(summary: Summary) -> Statement | None:
     if not used:
         return None
     return Statement(
-        "usage", "note", {**asdict(summary.usage), "partly_priced": any(one.cost is not None for one in used)}
+        "usage", "note", {**asdict(summary.usage), "partly_priced": any(used_by.cost is not None for used_by in used)}
     )
 
 
@@ -187,7 +187,9 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
     """
     index = summary.index or Estimate(None, status="undefined")
     rates = [variant.table.error_rate for variant in summary.variants if variant.table.n]
-    shared = frozenset.intersection(*(frozenset(one.code for one in each.warnings) for each in summary.variants))
+    shared = frozenset.intersection(
+        *(frozenset(warning.code for warning in each.warnings) for each in summary.variants)
+    )
     meaningless = bool(shared & MEANINGLESS)
     return Headline(
         index=index,
@@ -258,8 +260,8 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
         yield Statement("rests_on", "scope", {**rests, "more_would_help": not is_joint})
     if (stop := Stop.read(about)) is not None:
         yield stopped(stop)
-    if (told := goal(about, summary)) is not None and told.code == "unmet_goal":
-        yield told
+    if (unmet := goal(about, summary)) is not None and unmet.code == "unmet_goal":
+        yield unmet
     for variant in summary.variants:
         if (missing := variant.missing) is not None and missing.low is not None:
             values: dict[str, Any] = {"missing": missing.questions, "asked": variant.completeness.asked}

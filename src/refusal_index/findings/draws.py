@@ -108,10 +108,10 @@ def joint_corrected_index(
     """Estimate one corrected index from all variants of a model; None where one has none."""
     if not is_deterministic and any(map(drawn_once, tables)):
         return None
-    found = corrected_indices(tables, [is_deterministic] * len(tables))
-    if not all(map(is_defined, found)):
+    indices = corrected_indices(tables, [is_deterministic] * len(tables))
+    if not all(map(is_defined, indices)):
         return None
-    return _named(stats.joint_corrected_refusal_index(found), confidence_level)
+    return _named(stats.joint_corrected_refusal_index(indices), confidence_level)
 
 
 def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
@@ -134,9 +134,9 @@ def repeats_ri(tables: Sequence[pl.DataFrame], *, is_deterministic: bool) -> boo
 
 def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:
     return any(
-        bool(((part & one.scored).any(axis=0) & (~part & one.scored).any(axis=0)).any())
-        for one in repeated
-        for part in (one.refused, one.wrong)
+        bool(((part & matrix.scored).any(axis=0) & (~part & matrix.scored).any(axis=0)).any())
+        for matrix in repeated
+        for part in (matrix.refused, matrix.wrong)
     )
 
 
@@ -224,8 +224,8 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
         return None
     matrix = outcome_matrix(tables)
     joint = stats.joint_refusal_index(*matrix.arrays, **matrix.design)
-    found = replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
-    return JointIndex(found, joint, matrix)
+    index = replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
+    return JointIndex(index, joint, matrix)
 
 
 def pool(

@@ -409,7 +409,7 @@ def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
     """Raise OutcomeTableError where a run, the candidate or the baseline, has not got the variant to judge by."""
     if name is None or run.has_no_variants or name in run.variants:
         return
-    known = [str(one) for one in run.variants]
+    known = [str(variant) for variant in run.variants]
     raise OutcomeTableError(
         f"{which}: {run.source} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
     )

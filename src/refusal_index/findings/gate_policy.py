@@ -95,7 +95,7 @@ class Policy:
     @classmethod
     def of(cls, document: Mapping[str, Any], source: str) -> Self:
         """Take a policy from a document such as ``gate.toml`` holds; errors name its source."""
-        known = [one.name for one in fields(cls)]
+        known = [field_.name for field_ in fields(cls)]
         for key in document:
             if key not in known:
                 raise PolicyError(
@@ -120,8 +120,8 @@ class Policy:
     def to_document(self) -> dict[str, Any]:
         """Give it as JSON holds it."""
         return {
-            one.name: dict(value) if isinstance(value := getattr(self, one.name), Mapping) else value
-            for one in fields(self)
+            field_.name: dict(value) if isinstance(value := getattr(self, field_.name), Mapping) else value
+            for field_ in fields(self)
         }
 
 

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +151,13 @@ def labelled_arrays(outcomes: pl.DataFrame, labels: Labels, variant: str | None)
         (None if refused else variant, question)
         for question, refused in outcomes.select("question_id", "refused").iter_rows()
     ]
-    found = [labels.verdicts.get(key) for key in keys]
+    verdicts = [labels.verdicts.get(key, (False, 1.0)) for key in keys]
     columns = {
         "refused": outcomes["refused"].to_numpy(),
         "wrong": outcomes["wrong"].to_numpy(),
-        "labelled": np.array([one is not None for one in found], bool),
-        "truly_wrong": np.array([bool(one and one[0]) for one in found], bool),
-        "inclusion": np.array([one[1] if one else 1.0 for one in found], float),
+        "labelled": np.array([key in labels.verdicts for key in keys], bool),
+        "truly_wrong": np.array([is_wrong for is_wrong, _ in verdicts], bool),
+        "inclusion": np.array([chance for _, chance in verdicts], float),
     }
     return {name: column[np.newaxis] for name, column in columns.items()}
 
@@ -182,7 +183,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)
     answers = _graded_answers(outcomes)
-    of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
+    of_all = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
     given = raw.values("human_grade", VERDICT)
@@ -258,12 +259,13 @@ def _labels(
     source: Source,
     verdicts: Mapping[tuple[str | None, str], tuple[bool, float]],
 ) -> Labels:
-    def of_pass(*, refused: bool) -> GraderLabels:
-        kinds = ((True, False), (True, True), (False, False), (False, True))
-        return GraderLabels(*(counted.get((source, refused, wrong, right), 0) for wrong, right in kinds))
-
-    neither = sum(count for (whose, *_, verdict), count in counted.items() if whose == source and verdict is None)
-    return Labels(of_pass(refused=True), of_pass(refused=False), neither, verdicts)
+    kinds = ((True, False), (True, True), (False, False), (False, True))
+    refused, answered = (
+        GraderLabels(*(counted.get((source, is_refused, wrong, right), 0) for wrong, right in kinds))
+        for is_refused in (True, False)
+    )
+    neither = sum(count for (whose, *_, right), count in counted.items() if whose == source and right is None)
+    return Labels(refused, answered, neither, verdicts)
 
 
 UNSCORED_CELL = "unscored"
@@ -324,21 +326,16 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> Gra
 
 
 def _agreement(rows: pl.DataFrame, column: str) -> GradeAgreement:
-    graded = rows.select(column, f"{column}_now").drop_nulls()
-    found = Counter(graded.iter_rows())
-    counts = {(one, other): found[one, other] for one in GRADES for other in GRADES if found[one, other]}
-    return GradeAgreement(counts, cohen_kappa([[found[one, other] for other in GRADES] for one in GRADES]))
+    pairs = Counter(rows.select(column, f"{column}_now").drop_nulls().iter_rows())
+    counts = {pair: pairs[pair] for pair in product(GRADES, GRADES) if pairs[pair]}
+    return GradeAgreement(counts, cohen_kappa([[pairs[before, now] for now in GRADES] for before in GRADES]))
 
 
 def _cell(suffix: str = "") -> pl.Expr:
     refused, wrong = pl.col(f"refused{suffix}"), pl.col(f"wrong{suffix}")
-    named = pl.concat_str(
-        pl.when(refused).then(pl.lit("refused")).otherwise(pl.lit("answered")),
-        pl.when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("right")),
-        separator="_",
-    )
-    known = refused.is_not_null() & wrong.is_not_null()
-    return pl.when(known).then(named).otherwise(pl.lit(UNSCORED_CELL))
+    first = pl.when(refused).then(pl.lit("refused_")).when(~refused).then(pl.lit("answered_"))
+    forced = pl.when(wrong).then(pl.lit("wrong")).when(~wrong).then(pl.lit("right"))
+    return (first + forced).fill_null(UNSCORED_CELL)
 
 
 def changes_document(changes: GradeChanges) -> dict[str, Any]:

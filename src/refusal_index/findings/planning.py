@@ -147,7 +147,7 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
 
     - returned: by variant.
     """
-    return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
+    return {name: _plan_pair(match, options) for name, match in matched_variants(runs, variant).items()}
 
 
 def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stats.SamplePlan, ...]:
@@ -173,11 +173,11 @@ def _other_metrics(scenario: stats.PlanningScenario, n: int, level: float) -> It
                 yield metric, plan.half_width
 
 
-def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
-    matrices = stats.checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
-    first, second = (stats.PlanningScenario.from_table(one) for one in row_tables(*matrices))
-    shown, level, n = stats.influence_correlation(*matrices), options.confidence_level, options.questions
-    correlation = 0.0 if math.isnan(shown) else shown
+def _plan_pair(match: Match, options: PlanOptions) -> PairPlan:
+    matrices = stats.checked_matrices(match.matrix.refused, match.matrix.wrong, match.matrix.scored)
+    first, second = (stats.PlanningScenario.from_table(table) for table in row_tables(*matrices))
+    observed, level, n = stats.influence_correlation(*matrices), options.confidence_level, options.questions
+    correlation = 0.0 if math.isnan(observed) else observed
     needed = stats.questions_to_tell_apart(
         first, second, power=options.power, correlation=correlation, confidence_level=level
     )
@@ -194,16 +194,20 @@ Shown = tuple[float, float, float | None]
 def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Shown]:
     """Return what the repeated draws of a run show, by variant if they show slopes."""
     names = [chosen_variant([run], variant)] if variant else list(run.variants)
-    shown = {}
+    slopes_by_variant = {}
     for name in names:
         draws = draw_matrix(run.variants[name])
         if len(draws.refused) > 1:
-            found = stats.corrected_refusal_index(*draws.arrays)
-            slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
+            result = stats.corrected_refusal_index(*draws.arrays)
+            slopes = [_slope(reliability) for reliability in (result.refusal_reliability, result.error_reliability)]
             if slopes[0] is not None and slopes[1] is not None:
                 (index,) = corrected_indices([run.variants[name]])
-                shown[str(name or "all")] = slopes[0], slopes[1], index.estimate if index.status == "ok" else None
-    return shown
+                slopes_by_variant[str(name or "all")] = (
+                    slopes[0],
+                    slopes[1],
+                    index.estimate if index.status == "ok" else None,
+                )
+    return slopes_by_variant
 
 
 def _slope(reliability: float | None) -> float | None:
@@ -214,17 +218,17 @@ def _slope(reliability: float | None) -> float | None:
 
 
 def plan_corrected(
-    scenario: stats.PlanningScenario, options: PlanOptions, shown: Shown | None = None, *, from_run: bool
+    scenario: stats.PlanningScenario, options: PlanOptions, pilot: Shown | None = None, *, from_run: bool
 ) -> RunPlan:
     """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
     Raises OutcomeTableError if the slopes imply more noise than the run's RI allows.
 
-    - `shown`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
+    - `pilot`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
     - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
     """
     given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
-    *assumed, own = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
+    *assumed, own = pilot or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
     first, second = (other if one is None else one for one, other in zip(given, assumed, strict=True))
     slopes = first, second
     if own is not None and given == (None, None):

@@ -65,7 +65,7 @@ class Sensitivity:
 
     def range_of(self, name: str) -> stats.ScoringRange:
         """Find the range of a metric by name."""
-        return next(found for found in self.ranges if found.name == name)
+        return next(scoring_range for scoring_range in self.ranges if scoring_range.name == name)
 
 
 def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
@@ -206,10 +206,10 @@ def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) 
     labels = options.labels.get((group.model, group.dataset), UNLABELLED)
     arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
     refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    found = stats.prediction_powered(
+    metrics = stats.prediction_powered(
         refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
     )
-    return {one.name: one for one in found}
+    return {metric.name: metric for metric in metrics}
 
 
 def _corrections(
@@ -262,14 +262,14 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
     refused, answered, unknown = counts.unscored_forced, counts.unscored_answered, counts.unscored_first
     if not refused + answered + unknown:
         return None
-    found = stats.missing_bounds(contingency_table(outcomes), refused, unknown, answered)
-    return MissingRange(found.low, found.high, found.status, found.reason, refused, answered, unknown)
+    bounds = stats.missing_bounds(contingency_table(outcomes), refused, unknown, answered)
+    return MissingRange(bounds.low, bounds.high, bounds.status, bounds.reason, refused, answered, unknown)
 
 
 def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | None, MissingRange]:
     """Bound the index of every variant of which a question is missing, by its first draws."""
-    found = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
-    return {variant: missing for variant, missing in found.items() if missing is not None}
+    ranges = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
+    return {variant: missing for variant, missing in ranges.items() if missing is not None}
 
 
 @dataclass(frozen=True)

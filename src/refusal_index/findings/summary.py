@@ -135,13 +135,13 @@ class VariantSummary:
     @property
     def corrected(self) -> Estimate | None:
         """The corrected index; None where no question was drawn repeatedly."""
-        found = self.metric(CORRECTED)
-        return None if found.reason == NO_REPEATED_QUESTIONS else found
+        index = self.metric(CORRECTED)
+        return None if index.reason == NO_REPEATED_QUESTIONS else index
 
     @property
     def repeats_ri(self) -> bool:
         """Whether the corrected index is RI, as at temperature 0."""
-        ends = [(one.estimate, one.low, one.high) for one in (self.index, self.metric(CORRECTED))]
+        ends = [(index.estimate, index.low, index.high) for index in (self.index, self.metric(CORRECTED))]
         return ends[0] == ends[1] and self.index.estimate is not None
 
     def metric(self, name: str) -> Estimate:

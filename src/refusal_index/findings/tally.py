@@ -65,58 +65,50 @@ def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally
     - `penalty`: of the weighted score.
     """
     groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
-    for one in passes:
-        groups.setdefault((one.model, one.dataset, one.variant), []).append(one)
-    return tuple(_tally(*whose, group, penalty) for whose, group in groups.items())
+    for first_pass in passes:
+        groups.setdefault((first_pass.model, first_pass.dataset, first_pass.variant), []).append(first_pass)
+    return tuple(_tally(*identification, group, penalty) for identification, group in groups.items())
 
 
 def _tally(
     model: str | None, dataset: str | None, variant: str | None, group: list[FirstPass], penalty: float
 ) -> Tally:
-    grades = Counter(one.grade for one in group)
+    grades = Counter(first_pass.grade for first_pass in group)
     correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
-    unscored = len(group) - correct - incorrect - refused
-    reasons = Counter(one.outcome().unscored_reason or "" for one in group if one.grade in (None, Grade.UNSCORED))
+    unscored = [first_pass for first_pass in group if first_pass.grade in (None, Grade.UNSCORED)]
     # The forced answers decide between the cells of the refused, and no metric of the first pass looks at them.
-    table = ContingencyTable(refused, 0, incorrect, correct)
-    known = not too_many_missing(unscored, len(group))
-    found = {one.name: one for one in metrics(table, penalty=penalty)} if known else {}
+    estimates = metrics(ContingencyTable(refused, 0, incorrect, correct), penalty=penalty)
+    by_name = {} if too_many_missing(len(unscored), len(group)) else {metric.name: metric for metric in estimates}
+    forced = [
+        first_pass
+        for first_pass in group
+        if first_pass.grade is Grade.REFUSED
+        and first_pass.question.gold is not None
+        and first_pass.beyond.forced is not None
+    ]
     return Tally(
-        model=model,
-        dataset=dataset,
-        variant=variant,
-        correct=correct,
-        incorrect=incorrect,
-        refused=refused,
-        unscored=unscored,
-        reasons=dict(reasons.most_common()),
-        to_force=sum(one.needs_forcing for one in group),
-        forced=sum(_is_forced(one) for one in group),
-        set_aside=sum(one.beyond.set_aside is not None for one in group),
-        metrics=tuple(found[name] for name in FIRST_PASS_METRICS if name in found),
+        *(model, dataset, variant),
+        *(correct, incorrect, refused, len(unscored)),
+        reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
+        to_force=sum(first_pass.needs_forcing for first_pass in group),
+        forced=len(forced),
+        set_aside=sum(first_pass.beyond.set_aside is not None for first_pass in group),
+        metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
     )
-
-
-def _is_forced(one: FirstPass) -> bool:
-    return one.grade is Grade.REFUSED and one.question.gold is not None and one.beyond.forced is not None
 
 
 COUNTS = ("correct", "incorrect", "refused", "unscored")
 
 
 def tally_document(tally: Tally) -> dict[str, Any]:
-    """Give a tally as JSON holds it."""
+    """Return a tally as JSON holds it."""
+    fields = ("estimate", "low", "high", "status")
     return {
-        "model": tally.model,
-        "dataset": tally.dataset,
-        "variant": tally.variant,
+        **{name: getattr(tally, name) for name in ("model", "dataset", "variant")},
         "n": tally.rows,
         **{name: getattr(tally, name) for name in COUNTS},
         "reasons": dict(tally.reasons),
-        "metrics": {
-            one.name: {"estimate": one.estimate, "low": one.low, "high": one.high, "status": one.status}
-            for one in tally.metrics
-        },
+        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in tally.metrics},
         "force_requests": tally.to_force,
         "forced": tally.forced,
     }

@@ -55,8 +55,8 @@ def shows(kind: type[Result]) -> Callable[[Blocks[Result]], Blocks[Result]]:
 
     def register(blocks: Blocks[Result]) -> Blocks[Result]:
         kind._blocks = blocks
-        kind._text = lambda found: to_text(blocks(found))
-        kind._html = lambda found: to_html(blocks(found))
+        kind._text = lambda result: to_text(blocks(result))
+        kind._html = lambda result: to_html(blocks(result))
         return blocks
 
     return register
@@ -107,8 +107,8 @@ def _html_of(block: Block) -> str:
 
 
 def _html_row(kind: str, cells: Iterable[str], sides: Iterable[str]) -> str:
-    shown = (
+    tags = (
         f'<{kind} style="text-align:{side};padding:2px 6px">{html.escape(escape(cell))}</{kind}>'
         for cell, side in zip(cells, sides, strict=True)
     )
-    return f"<tr>{''.join(shown)}</tr>"
+    return f"<tr>{''.join(tags)}</tr>"

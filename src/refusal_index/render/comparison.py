@@ -19,79 +19,79 @@ QUESTIONS = ("matched", "partly_shared", "unpaired", "clusters", "weights")
 
 
 @shows(PairComparison)
-def pair_blocks(found: PairComparison) -> Iterator[Block]:
+def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     """Yield what came out of a comparison of two runs, and whether they were asked alike."""
-    for line in selected(found, *MISSING):
+    for line in selected(comparison, *MISSING):
         yield from (line, "")
-    yield " minus ".join(run.label for run in found.runs)
-    yield from selected(found, *QUESTIONS)
-    yield from ("", differences_table(found))
+    yield " minus ".join(run.label for run in comparison.runs)
+    yield from selected(comparison, *QUESTIONS)
+    yield from ("", differences_table(comparison))
     about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
-    for line in selected(found, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
+    for line in selected(comparison, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
     for section in report_sections():
-        if section.name in found.sections:
-            yield from section.comparison_blocks(found)
-    for line in selected(found, "settings_differ"):
+        if section.name in comparison.sections:
+            yield from section.comparison_blocks(comparison)
+    for line in selected(comparison, "settings_differ"):
         yield from ("", line)
 
 
-def differences_table(found: PairComparison) -> Table:
+def differences_table(comparison: PairComparison) -> Table:
     """Return every difference as a row."""
-    level, labels = found.options.confidence_level, [run.label for run in found.runs]
+    level, labels = comparison.options.confidence_level, [run.label for run in comparison.runs]
     columns = ("metric", "variant", *labels, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     rows = (
         (
             METRICS[metric].column,
             variant,
-            *map(number, (*both_numbers(one), one.estimate)),
-            interval(*one.confidence_interval(level).or_none()),
-            pvalue(one.pvalue),
+            *map(number, (*both_numbers(difference), difference.estimate)),
+            interval(*difference.confidence_interval(level).or_none()),
+            pvalue(difference.pvalue),
             pvalue(holm),
-            one.status,
+            difference.status,
         )
-        for (metric, variant, one), holm in zip(found.rows(), found.adjusted_pvalues(), strict=True)
+        for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
     )
     return Table.of(columns, rows, left=("metric", "variant", "status"))
 
 
 @shows(RunRanking)
-def ranking_blocks(found: RunRanking) -> Iterator[Block]:
+def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
-    for line in selected(found, *MISSING):
+    for line in selected(ranked, *MISSING):
         yield from (line, "")
-    yield from selected(found, *QUESTIONS)
-    for line in selected(found, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
+    yield from selected(ranked, *QUESTIONS)
+    for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
         yield from ("", line)
-    if len(found.ranking.runs) > 1:
-        yield from ("", ranks_table(found), "")
-        yield from selected(found, "letters")
-        yield from ("", pairs_table(found))
-    for line in selected(found, "corrected_ri", "settings_differ"):
+    if len(ranked.ranking.runs) > 1:
+        yield from ("", ranks_table(ranked), "")
+        yield from selected(ranked, "letters")
+        yield from ("", pairs_table(ranked))
+    for line in selected(ranked, "corrected_ri", "settings_differ"):
         yield from ("", line)
 
 
-def ranks_table(found: RunRanking) -> Table:
+def ranks_table(ranked: RunRanking) -> Table:
     """Return every ranked run as a row."""
-    name, level = METRICS[found.ranking.metric].column, percent(found.ranking.confidence_level)
-    columns = ("model", name if found.variant else f"{name}, jointly", f"{level} interval", "letters")
+    name, level = METRICS[ranked.ranking.metric].column, percent(ranked.ranking.confidence_level)
+    columns = ("model", name if ranked.variant else f"{name}, jointly", f"{level} interval", "letters")
     rows = (
-        (found.runs[one.row].label, number(one.estimate), interval_of(one), one.letters) for one in found.ranking.runs
+        (ranked.runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranked.ranking.runs
     )
     return Table.of(columns, rows, left=("model", "letters"))
 
 
-def pairs_table(found: RunRanking) -> Table:
+def pairs_table(ranked: RunRanking) -> Table:
     """Return every pair of ranked runs as a row."""
-    columns = ("pair", "difference", f"simultaneous {percent(found.ranking.confidence_level)}", "p", "Holm", "max-t")
+    columns = ("pair", "difference", f"simultaneous {percent(ranked.ranking.confidence_level)}", "p", "Holm", "max-t")
     rows = (
         (
-            f"{found.runs[one.first].label} - {found.runs[one.second].label}",
-            number(one.estimate),
-            interval(*one.simultaneous_interval.or_none()),
-            *map(pvalue, (one.pvalue, one.pvalue_holm, one.pvalue_max_t)),
+            f"{ranked.runs[pair.first].label} - {ranked.runs[pair.second].label}",
+            number(pair.estimate),
+            interval(*pair.simultaneous_interval.or_none()),
+            *map(pvalue, (pair.pvalue, pair.pvalue_holm, pair.pvalue_max_t)),
         )
-        for one in found.ranking.pairs
+        for pair in ranked.ranking.pairs
     )
     return Table.of(columns, rows, left=("pair",))
 

@@ -61,9 +61,9 @@ def run_blocks(run: Results) -> Iterator[Block]:
     yield from summary_blocks(run.summary)
     if run.stopped is not None:
         yield from ("", sentence(stopped(run.stopped)))
-    for told in (run.unmet_goal, run.met_goal):
-        if told is not None:
-            yield from ("", told)
+    for goal in (run.unmet_goal, run.met_goal):
+        if goal is not None:
+            yield from ("", goal)
     if run.changes is not None and run.document is not None:
         yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
         not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height

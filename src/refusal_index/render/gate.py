@@ -14,30 +14,30 @@ from refusal_index.render.sentences import phrase, selected, sentence
 
 
 @shows(GateResult)
-def gate_blocks(found: GateResult) -> Iterator[Block]:
+def gate_blocks(result: GateResult) -> Iterator[Block]:
     """Yield the verdict, the guards, what to do where it is open, and what changed most."""
-    why, judged, *notes = map(sentence, found.statements)
-    yield from (f"{found.verdict.upper()}: {why}", "", judged)
-    if found.guards:
-        yield from ("", guard_table(found))
+    why, judged, *notes = map(sentence, result.statements)
+    yield from (f"{result.verdict.upper()}: {why}", "", judged)
+    if result.guards:
+        yield from ("", guard_table(result))
     for line in notes:
         yield from ("", line)
-    if found.changed:
-        yield from ("", "Changed by more than sampling noise, most changed first:", changed_table(found))
+    if result.changed:
+        yield from ("", "Changed by more than sampling noise, most changed first:", changed_table(result))
 
 
-def gate_document(found: GateResult) -> dict[str, Any]:
+def gate_document(result: GateResult) -> dict[str, Any]:
     """Give all of a verdict as JSON holds it, with the sentences on why and at which look."""
-    document = found.to_document()
-    first = {"gate_version": document["gate_version"], "verdict": found.verdict, "why": sentence(found.statements[0])}
-    return {**first, **document, "looked": next(selected(found, "look"), None)}
+    document = result.to_document()
+    first = {"gate_version": document["gate_version"], "verdict": result.verdict, "why": sentence(result.statements[0])}
+    return {**first, **document, "looked": next(selected(result, "look"), None)}
 
 
-def guard_table(found: GateResult) -> Table:
+def guard_table(result: GateResult) -> Table:
     """Return every guard as a row."""
-    worst = f"at worst ({percent(1 - found.alpha)})"
+    worst = f"at worst ({percent(1 - result.alpha)})"
     columns = ("guard", "baseline", "candidate", "difference", worst, "limit", "p beyond, Holm", "verdict")
-    return Table.of(columns, map(_cells, found.guards), left=("guard", "verdict"))
+    return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
 
 
 def _cells(row: GuardResult) -> Iterator[str]:
@@ -49,15 +49,15 @@ def _cells(row: GuardResult) -> Iterator[str]:
     yield from (sentence(row.limit), pvalue(test.pvalue_holm) if is_known else UNDEFINED, test.verdict)
 
 
-def changed_table(found: GateResult) -> Table:
+def changed_table(result: GateResult) -> Table:
     """Return the questions that changed most as rows."""
     rows = (
         (
-            one.question_id,
-            f"{phrase(one.baseline, 'response')} ({one.draws_baseline})",
-            f"{phrase(one.candidate, 'response')} ({one.draws_candidate})",
-            shortened(one.question)[1:-1] if one.question else UNDEFINED,
+            question.question_id,
+            f"{phrase(question.baseline, 'response')} ({question.draws_baseline})",
+            f"{phrase(question.candidate, 'response')} ({question.draws_candidate})",
+            shortened(question.question)[1:-1] if question.question else UNDEFINED,
         )
-        for one in found.changed
+        for question in result.changed
     )
     return Table.of(names := ("question_id", "before", "now", "question"), rows, left=names)

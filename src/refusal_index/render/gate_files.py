@@ -29,14 +29,14 @@ BEGINNING = re.compile(r"^(\d*)([-+=/.)])(?!\d)")
 ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
-def to_markdown(found: GateResult) -> str:
+def to_markdown(result: GateResult) -> str:
     """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
-    why, judged, *notes = (line(sentence(one)) for one in found.statements)
-    table = [_table(guard_table(found))] if found.guards else []
-    parts = [f"## Refusal Index gate: {found.verdict}", why, judged, *table, *notes]
-    if found.changed:
-        title = f"The {len(found.changed)} questions that changed most"
-        parts.append(f"<details><summary>{title}</summary>\n\n{_table(changed_table(found))}\n\n</details>")
+    why, judged, *notes = (line(sentence(statement)) for statement in result.statements)
+    table = [_table(guard_table(result))] if result.guards else []
+    parts = [f"## Refusal Index gate: {result.verdict}", why, judged, *table, *notes]
+    if result.changed:
+        title = f"The {len(result.changed)} questions that changed most"
+        parts.append(f"<details><summary>{title}</summary>\n\n{_table(changed_table(result))}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,46 +74,46 @@ if TYPE_CHECKING:
 SUITE = "refusal-index gate"
 
 
-def to_junit(found: GateResult) -> bytes:
+def to_junit(result: GateResult) -> bytes:
     """Return the XML."""
     from junitparser import JUnitXml, TestSuite  # noqa: PLC0415 - a package that only this needs
 
     suite = TestSuite(SUITE)
-    suite.add_property("candidate", _clean(found.candidate.label))  # first, as most schemas want them
-    if found.baseline is not None:
-        suite.add_property("baseline", _clean(found.baseline.label))
-    suite.add_property("questions", str(found.questions))
-    verdict = _case("verdict", found.verdict, sentence(found.statements[0]))
-    if found.guards:
-        verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
-    suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])
+    suite.add_property("candidate", _clean(result.candidate.label))  # first, as most schemas want them
+    if result.baseline is not None:
+        suite.add_property("baseline", _clean(result.baseline.label))
+    suite.add_property("questions", str(result.questions))
+    verdict = _case("verdict", result.verdict, sentence(result.statements[0]))
+    if result.guards:
+        verdict.system_out = _clean(to_text([guard_table(result)]), keep="\n")
+    suite.add_testcases([verdict, *(_case(_name(guard), guard.test.verdict, _told(guard)) for guard in result.guards)])
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library
 
 
-def _name(one: GuardResult) -> str:
+def _name(result: GuardResult) -> str:
     """Return a name that no other guard has: of several cases with the same one some readers show the first."""
-    if one.against_baseline:
-        return one.guard.name
-    return f"{one.guard.name} {'at least' if one.guard.higher_is_better else 'at most'}"
+    if result.against_baseline:
+        return result.guard.name
+    return f"{result.guard.name} {'at least' if result.guard.higher_is_better else 'at most'}"
 
 
-def _case(name: str, verdict: str, told: str) -> TestCase:
+def _case(name: str, verdict: str, message: str) -> TestCase:
     from junitparser import Error, Failure, TestCase  # noqa: PLC0415 - a package that only this needs
 
     case = TestCase(name, classname="refusal_index.gate", time=0.0)
     if verdict == "fail":
-        case.result = [Failure(_clean(told), "beyond_limit")]
+        case.result = [Failure(_clean(message), "beyond_limit")]
     elif verdict == "inconclusive":
-        case.result = [Error(_clean(told), "inconclusive")]
+        case.result = [Error(_clean(message), "inconclusive")]
     return case
 
 
-def _told(one: GuardResult) -> str:
-    guard = one.guard
+def _told(result: GuardResult) -> str:
+    guard = result.guard
     number = "not defined" if guard.estimate is None else signed(guard.estimate)
-    return f"{METRICS[guard.name].column}: {number}, allowed {sentence(one.limit)} ({one.test.verdict})"
+    return f"{METRICS[guard.name].column}: {number}, allowed {sentence(result.limit)} ({result.test.verdict})"
 
 
 def _clean(text: str, keep: str = "") -> str:

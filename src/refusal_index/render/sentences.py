@@ -40,9 +40,9 @@ def description(metric: str, payoffs: Payoffs) -> str:
     return fill(sentences()["metric"][metric], worth, typeset=True)
 
 
-def selected(found: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
+def selected(result: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
     """Yield the sentences of those statements of a result that have one of some codes, in its order."""
-    return (sentence(one, audience) for one in found.statements if one.code in codes)
+    return (sentence(statement, audience) for statement in result.statements if statement.code in codes)
 
 
 def phrase(code: str, section: str) -> str:

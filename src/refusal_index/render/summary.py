@@ -48,10 +48,10 @@ def summary_to_json(summary: Summary) -> str:
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
     return {
         **plain(variant),
-        "warnings": [{**plain(one), "message": sentence(one)} for one in variant.warnings],
+        "warnings": [{**plain(item), "message": sentence(item)} for item in variant.warnings],
         "status": variant.status,
         "n": variant.table.n,
-        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
+        "metrics": {item.name: {**item.to_document(), "method": item.method} for item in variant.metrics},
     }
 
 
@@ -165,13 +165,13 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     if lacks is not None:
         yield from (sentence(lacks), "")
     yield from (summary_table(summary), "", errors_table(summary))
-    for one in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
-        yield from ("", sentence(one))
+    for statement in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
+        yield from ("", sentence(statement))
     if any(variant.draws for variant in summary.variants):
         yield from ("", _draws_table(summary))
     for variant in summary.variants:
-        for one in remarks(variant):
-            yield from ("", f"{summary.label(variant)}: {sentence(one)}")
+        for statement in remarks(variant):
+            yield from ("", f"{summary.label(variant)}: {sentence(statement)}")
     for section in report_sections():
         if section.name in summary.sections:
             yield from section.summary_blocks(summary)
@@ -244,8 +244,8 @@ def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
     corrected = draws.corrected_refusal_index
     yield "not identified" if corrected.status == "not_identified" else number(corrected.estimate)
     yield from map(number, (draws.refusal_reliability, draws.error_reliability))
-    for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
-        yield f"{number(found.estimate)} {interval_of(found)}"
+    for estimate in (draws.mid_rank_spearman, draws.p_answering_auroc):
+        yield f"{number(estimate.estimate)} {interval_of(estimate)}"
 
 
 def changes_blocks(
@@ -263,7 +263,7 @@ def changes_blocks(
         if agreement.kappa.agreement is not None:
             yield from ("", _agreement_table(name, agreement))
             yield sentence(Statement("grader_agreement", "conclusion", {"kappa": agreement.kappa}))
-    moved = [{"before": one, "now": other, "count": questions} for (one, other), questions in changes.cells.items()]
+    moved = [{"before": cell, "now": other, "count": questions} for (cell, other), questions in changes.cells.items()]
     values = {"moved": moved, "total": sum(changes.cells.values()), "n": changes.n}
     yield from ("", sentence(Statement("moved_cells", "conclusion", values)))
 
@@ -274,18 +274,18 @@ def _agreement_table(name: str, agreement: GradeAgreement) -> Table:
     return Table.of((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,))
 
 
-def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
+def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
     heading = "model, dataset, variant"
     columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
-    yield Table.of(columns, (_tally_row(tally) for tally in found), left=(heading,))
-    for tally in found:
-        for one in tally.statements:
-            yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(one)}")
+    yield Table.of(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
+    for tally in tallies:
+        for statement in tally.statements:
+            yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
 
 
 def _tally_row(tally: Tally) -> Iterator[str]:
-    metrics = {one.name: one.estimate for one in tally.metrics}
+    metrics = {metric.name: metric.estimate for metric in tally.metrics}
     yield title(tally.model, tally.dataset, tally.variant)
     yield from map(count, (tally.rows, *(getattr(tally, name) for name in COUNTS)))
     yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)

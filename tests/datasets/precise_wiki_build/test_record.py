@@ -13,7 +13,6 @@ from refusal_index.plugins.wiki.questions import Reason, Tried, build_prompts
 from refusal_index.plugins.wiki.record import (
     BuildError,
     BuildPaths,
-    build_record,
     finished_record,
     freeze,
     write_tried,
@@ -34,8 +33,7 @@ def frozen(paths: BuildPaths) -> dict:
     drawing = Drawing({"3": iter([ULM]), None: iter([BONN])}, 2)
     drawing.next_round()
     drawing.take([Tried(ULM, "How tall? ü", "161.5 m"), Tried(BONN, "Who?", "", Reason.UNANSWERABLE)])
-    record = build_record(SETTINGS, drawing, {"writer": Usage(10, 4, 2)}, build_prompts(), {"versions": {}})
-    return freeze(paths, drawing.taken(), record)
+    return freeze(paths, SETTINGS, drawing, {"writer": Usage(10, 4, 2)}, build_prompts(), {"versions": {}})
 
 
 def test_each_line_is_a_question_with_where_it_comes_from(paths):

@@ -12,7 +12,7 @@ from typing import Any
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.models.failures import Failure, classify_error
 from refusal_index.models.requests import ModelRequest, Response
-from refusal_index.plugins.batches.pending import Pending, QuestionState
+from refusal_index.plugins.batches.rounds import Pending, QuestionState
 from refusal_index.protocol import (
     Completion,
     Conversation,

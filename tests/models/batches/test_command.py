@@ -16,8 +16,8 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import command_engine, command_words
-from refusal_index.plugins.batches.pending import question_states
 from refusal_index.plugins.batches.request_files import reopened
+from refusal_index.plugins.batches.rounds import question_states
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
 from refusal_index.runs.engine import Assignment, RunFailedError, check_engine, check_engines_own

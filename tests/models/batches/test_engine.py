@@ -20,7 +20,7 @@ from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import engine as engines
 from refusal_index.plugins.batches.engine import BatchEngine
 from refusal_index.plugins.batches.formats import Result
-from refusal_index.plugins.batches.pending import Pending
+from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway

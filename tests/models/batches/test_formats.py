@@ -24,7 +24,6 @@ from refusal_index.plugins.batches.formats import (
     read_result,
     to_line,
 )
-from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Message, Placement, Role, StopReason
 from tests.models.batches.answering import chat
 from tests.models.test_chat import ANY_JSON, ask_of
@@ -34,7 +33,7 @@ LIMA = ("Lima", STOP)
 
 
 def line_of(style: str, asked: Role = Role.MODEL, **changes: Any) -> dict[str, Any]:
-    found = json.loads(to_line(Pending("ri-1", ask_of(asked, **changes)), FORMATS[style], "any"))
+    found = json.loads(to_line("ri-1", ask_of(asked, **changes), FORMATS[style], "any"))
     assert isinstance(found, dict)
     return found
 
@@ -63,7 +62,7 @@ def test_files_hold_as_many_requests_as_providers_take():
 def test_a_request_is_one_line_whatever_it_holds(style):
     ask = ask_of()
     odd = replace(ask.request, messages=(Message("user", "one\ntwo\r\u2028three \ud83d"),))
-    line = to_line(Pending("ri-1", replace(ask, request=odd)), FORMATS[style], "any")
+    line = to_line("ri-1", replace(ask, request=odd), FORMATS[style], "any")
     assert not re.search(r"[\r\n]", line)
     assert "three \ufffd" in line
     assert json.loads(line.encode())

@@ -23,8 +23,8 @@ from refusal_index.plugins.batches.journal import (
     journal_of,
     usable,
 )
-from refusal_index.plugins.batches.pending import custom_id
 from refusal_index.plugins.batches.provider_executor import refuse_in_flight
+from refusal_index.plugins.batches.rounds import custom_id
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.store import ReplyStore
 

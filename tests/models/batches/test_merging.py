@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from refusal_index.models.failures import Failure
 from refusal_index.models.requests import Response
-from refusal_index.plugins.batches import merging
+from refusal_index.plugins.batches import rounds
 from refusal_index.plugins.batches.formats import FORMATS, Result
-from refusal_index.plugins.batches.merging import Callbacks, MergeCounts, ResultMerger, Results
-from refusal_index.plugins.batches.pending import Pending, question_states
 from refusal_index.plugins.batches.request_files import StagedResults
+from refusal_index.plugins.batches.rounds import Callbacks, MergeCounts, Pending, ResultMerger, Results, question_states
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.engine import Event, Finished, Replied
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -307,7 +306,7 @@ def test_results_of_others_change_nothing():
 
 
 def test_what_is_told_of_is_in_the_store_first(monkeypatch):
-    monkeypatch.setattr(merging, "STORED_TOGETHER", 3)
+    monkeypatch.setattr(rounds, "STORED_TOGETHER", 3)
     conversations = talks(4)
     store = store_of(conversations)
     held: list[int] = []

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from refusal_index.models.requests import Response, model_request
 from refusal_index.plugins.batches.formats import Result
-from refusal_index.plugins.batches.merging import ResultMerger
-from refusal_index.plugins.batches.pending import Pending, QuestionState, custom_id, question_states
+from refusal_index.plugins.batches.rounds import Pending, QuestionState, ResultMerger, custom_id, question_states
 from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore

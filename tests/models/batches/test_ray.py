@@ -23,10 +23,10 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import read_lines
-from refusal_index.plugins.batches.pending import custom_id, question_states
 from refusal_index.plugins.batches.ray_engine import ray_engine
 from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
 from refusal_index.plugins.batches.ray_nodes import Shards, own_name, result_line
+from refusal_index.plugins.batches.rounds import custom_id, question_states
 from refusal_index.protocol import Conversation, Role, StopReason
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.settings import Settings

@@ -20,7 +20,6 @@ import ray.data
 from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.batches.pending import question_states
 from refusal_index.plugins.batches.ray_engine import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
@@ -37,6 +36,7 @@ from refusal_index.plugins.batches.ray_executor import (
     to_vllm,
 )
 from refusal_index.plugins.batches.ray_nodes import Shards, read_shard
+from refusal_index.plugins.batches.rounds import question_states
 from refusal_index.protocol import GraderKind, Role, StopReason
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import pending_of, store_of, talks

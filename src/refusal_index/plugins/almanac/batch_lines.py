@@ -177,14 +177,20 @@ def parse_line(number: int, raw: bytes) -> BatchLine:
     'a'
     """
     try:
-        found = json.loads(raw)
+        record = json.loads(raw)
     except (ValueError, RecursionError) as error:
         message = "this line is not valid JSON; write one object a line"
         raise BatchLineError(message, code="invalid_json_line", line=number) from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise BatchLineError("this line is not a JSON object", code="invalid_json_line", line=number)
-    values = {name: _required(found, name, kind, number) for name, kind in _FIELDS.items()}
-    return BatchLine(number, **values)
+    for name, kind in (("custom_id", str), ("method", str), ("url", str), ("body", dict)):
+        value = record.get(name)
+        if value is None or value == "":
+            raise BatchLineError(f"'{name}' is missing", code="missing_required_parameter", line=number, param=name)
+        if not isinstance(value, kind):
+            expected = "an object" if kind is dict else "a string"
+            raise BatchLineError(f"'{name}' must be {expected}", code="invalid_type", line=number, param=name)
+    return BatchLine(number, record["custom_id"], record["method"], record["url"], record["body"])
 
 
 def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable[[str], object]) -> Checked:
@@ -250,21 +256,8 @@ def as_line(content: Json) -> bytes:
     return json.dumps(content).encode() + b"\n"
 
 
-def _required(found: Json, name: str, kind: type, number: int) -> Any:
-    value = found.get(name)
-    if value is None or value == "":
-        raise BatchLineError(f"'{name}' is missing", code="missing_required_parameter", line=number, param=name)
-    if not isinstance(value, kind):
-        expected = "an object" if kind is dict else "a string"
-        raise BatchLineError(f"'{name}' must be {expected}", code="invalid_type", line=number, param=name)
-    return value
-
-
 def _filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, raw) for number, raw in enumerate(lines, start=1) if raw.strip())
-
-
-_FIELDS: dict[str, type] = {"custom_id": str, "method": str, "url": str, "body": dict}
 
 
 T = TypeVar("T")
@@ -326,11 +319,11 @@ async def _ask(pool: ModelPool, line: BatchLine) -> tuple[bytes, str | None]:
         status, error = 400, f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
         failure = error
     else:
-        found = await answer(pool, line.body, {})
-        status, body, failure = found.status, found.body, None
-        if found.failed:
-            body, error = None, {"error": found.body["error"] | {"code": status}}  # vLLM knows no other code
-            failure = f"{status}: {found.body['error']['message']}"
+        answered = await answer(pool, line.body, {})
+        status, body, failure = answered.status, answered.body, None
+        if answered.failed:
+            body, error = None, {"error": answered.body["error"] | {"code": status}}  # vLLM has no other code
+            failure = f"{status}: {answered.body['error']['message']}"
     identity = uuid.uuid4().hex
     response = {"status_code": status, "request_id": f"almanac-batch-{identity}", "body": body}
     result = {"id": f"almanac-{identity}", "custom_id": line.custom_id, "response": response, "error": error}

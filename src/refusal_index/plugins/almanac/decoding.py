@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -63,14 +64,15 @@ class PrefixStore:
         return made
 
     def _touch(self, prefix: Prefix) -> None:
-        others = [p for p in self._stored if p is not prefix]
-        self._stored = list(_within(self._capacity, [prefix, *others]))
+        latest_first = [prefix, *(p for p in self._stored if p is not prefix)]
+        held = accumulate(map(len, latest_first))
+        self._stored = [p for p, tokens in zip(latest_first, held, strict=True) if tokens <= self._capacity]
 
 
-def shared_length(one: IntArray, other: IntArray) -> int:
+def shared_length(first: IntArray, second: IntArray) -> int:
     """Return how many tokens two texts have in common from the start."""
-    length = min(len(one), len(other))
-    differing = np.flatnonzero(one[:length] != other[:length])
+    length = min(len(first), len(second))
+    differing = np.flatnonzero(first[:length] != second[:length])
     return int(differing[0]) if len(differing) else length
 
 
@@ -80,14 +82,6 @@ def _begins(prompt: IntArray, prefix: Prefix) -> bool:
 
 def _same_beginning(longer: IntArray, shorter: IntArray) -> bool:
     return bool(np.array_equal(longer[: len(shorter)], shorter))
-
-
-def _within(capacity: int, prefixes: list[Prefix]) -> Iterator[Prefix]:
-    for prefix in prefixes:
-        capacity -= len(prefix)
-        if capacity < 0:
-            return
-        yield prefix
 
 
 # Bounds on memory: new tokens in one step, and tokens held for the rows that run.

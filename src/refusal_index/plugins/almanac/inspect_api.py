@@ -36,7 +36,7 @@ def almanac() -> type[ModelAPI]:
 
 
 class AlmanacAPI(ModelAPI):
-    """Carries Inspect's requests to the runtime of an embedded model."""
+    """Passes Inspect's requests to the runtime of an embedded model."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class AlmanacAPI(ModelAPI):
         return CONCURRENCY
 
     def _output(self, completions: list[Completion]) -> ModelOutput:
-        read, written = completions[0].prompt_tokens, sum(one.completion_tokens for one in completions)
+        read, written = completions[0].prompt_tokens, sum(completion.completion_tokens for completion in completions)
         return ModelOutput(
             model=self.model_name,
-            choices=[self._choice(one) for one in completions],
+            choices=[self._choice(completion) for completion in completions],
             usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
         )
 
@@ -91,6 +91,6 @@ class AlmanacAPI(ModelAPI):
         )
 
 
-def _logprob(one: TokenLogprob) -> Logprob:
-    likeliest = [TopLogprob(token=token, logprob=logprob) for token, logprob in one.alternatives]
-    return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest)
+def _logprob(token: TokenLogprob) -> Logprob:
+    likeliest = [TopLogprob(token=text, logprob=logprob) for text, logprob in token.alternatives]
+    return Logprob(token=token.token, logprob=token.logprob, top_logprobs=likeliest)

@@ -36,11 +36,11 @@ Attend = Callable[[int, Projection], FloatArray]
 """Given a layer's number and projection, return the attended values in the shape of the queries."""
 
 Observe = Callable[[FloatArray], None]
-"""Is shown the residual stream, shape (n, hidden), which the next layer writes over."""
+"""Is called with the residual stream, shape (n, hidden), which the next layer overwrites."""
 
 
 def unobserved(_stream: FloatArray) -> None:
-    """Take no note of anything."""
+    """Ignore the stream."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +207,8 @@ class Sequence:
 
     def _stop_position(self) -> int | None:
         text = self._text() if self.request.settings.stop else ""
-        found = (text.find(stop) for stop in self.request.settings.stop)
-        return min((position for position in found if position >= 0), default=None)
+        positions = (text.find(stop) for stop in self.request.settings.stop)
+        return min((position for position in positions if position >= 0), default=None)
 
     def _report(self, token: int, logits: FloatArray, count: int) -> TokenLogprob:
         logs, decode = log_probabilities(logits), self.request.decode

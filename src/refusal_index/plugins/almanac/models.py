@@ -6,13 +6,13 @@ place, ``cd models && sha256sum */* > SHA256SUMS`` writes it anew.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from refusal_index.data.errors import nearest
+from refusal_index.data.files import sha256_of
 from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.plugins.almanac.checkpoint import read_config
 from refusal_index.plugins.almanac.errors import ModelFileError, ModelNotFoundError
@@ -55,23 +55,15 @@ def verified_folder(root: Path, name: str) -> Path:
 
     Raises ModelFileError if not, or if the list is missing or names no file of this model.
     """
-    checksums = {path: digest for path, digest in _checksums(root).items() if path.startswith(f"{name}/")}
+    lines = _read(root / _CHECKSUMS).decode().splitlines()
+    pairs = [line.split(maxsplit=1) for line in lines if line.strip()]
+    checksums = {path.lstrip("*"): digest for digest, path in pairs if path.lstrip("*").startswith(f"{name}/")}
     if not checksums:
         raise ModelFileError(f"{root / _CHECKSUMS}: no file of model '{name}' is listed; reinstall the package")
     for path, digest in checksums.items():
-        if _sha256(root / path) != digest:
+        if sha256_of(_read(root / path)) != digest:
             raise ModelFileError(f"{root / path}: not the file that was published; reinstall the package")
     return root / name
-
-
-def _checksums(root: Path) -> dict[str, str]:
-    lines = _read(root / _CHECKSUMS).decode().splitlines()
-    pairs = (line.split(maxsplit=1) for line in lines if line.strip())
-    return {path.lstrip("*"): digest for digest, path in pairs}
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(_read(path)).hexdigest()
 
 
 def _read(path: Path) -> bytes:

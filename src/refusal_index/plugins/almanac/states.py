@@ -1,4 +1,4 @@
-"""What a model holds in mind at the end of a prompt: the residual stream of every layer, before it says a word."""
+"""Hidden states at the end of a prompt: the residual stream of every layer before the reply."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def hidden_states(model: str | Runtime, conversations: Sequence[Sequence[Message
     """
     runtime = shared_runtime(model) if isinstance(model, str) else model
     llama, config = runtime.model, runtime.model.config
-    prompts = [_checked(runtime.tokenizer.encode(one), config.context) for one in conversations]
+    prompts = [_checked(runtime.tokenizer.encode(messages), config.context) for messages in conversations]
     states = np.empty((len(prompts), config.n_layers + 1, config.hidden_size), np.float32)
     prefixes = PrefixStore(llama)
     with one_blas_thread:

@@ -1,1 +1,1 @@
-"""Requests in waves: all that is due at once goes out together, as files, batches or shards, and comes back so."""
+"""Requests in rounds: all pending ones are sent together, as files, batches or shards."""

@@ -29,7 +29,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, read_lines
 from refusal_index.plugins.batches.formats import FORMATS, Result, to_line
-from refusal_index.plugins.batches.pending import Pending
+from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
 from refusal_index.redaction import redacted, remember_named
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
@@ -98,9 +98,9 @@ def command_words(command: str | None) -> list[str]:
     >>> command_words("python -c 'import answer' {requests} {replies}")
     ['python', '-c', 'import answer', '{requests}', '{replies}']
     """
-    found = PLACEHOLDER.findall(command or "")
-    if command is None or not {"requests", "replies"} <= {*found} <= {"requests", "replies", "model"}:
-        raise SettingError(EXPECTED + (", ".join(f"{{{{{one}}}}}" for one in found) or "none"))
+    names = PLACEHOLDER.findall(command or "")
+    if command is None or not {"requests", "replies"} <= {*names} <= {"requests", "replies", "model"}:
+        raise SettingError(EXPECTED + (", ".join(f"{{{{{name}}}}}" for name in names) or "none"))
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -152,9 +152,9 @@ class CommandExecutor(FileExecutor):
             old.unlink(missing_ok=True)
         model = called(name)[1]
         with source.open("x", encoding="utf-8") as file:
-            file.writelines(to_line(one, FORMATS["compatible"], model) + "\n" for one in requests)
+            file.writelines(to_line(one.custom_id, one.ask, FORMATS["compatible"], model) + "\n" for one in requests)
         values = {"requests": str(source), "replies": str(target), "model": model}
-        program = [PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in self._words]
+        program = [PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in self._words]
         status, output = await _run(program, log, assignment, name)
         is_written = target.exists()
         results = read_lines(_lines(target), name) if is_written else iter(())

@@ -106,7 +106,7 @@ def _show_received(received: Received, run: Path) -> None:
     stored = f", {counts.stored:,} {'was' if counts.stored == 1 else 'were'} stored before" if counts.stored else ""
     console.say(f"{run}: {_number(counts.replies, 'new reply', 'new replies')}{stored}")
     for path in received.empty:
-        console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
+        console.note(f"{path} is empty: no result has been written into it, or not yet")
     for message, count in received.failures.most_common(5):
         console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
     if received.unknown_failures:

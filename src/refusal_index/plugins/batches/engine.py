@@ -16,8 +16,7 @@ from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import Result, ResultError, is_singly, read_result
-from refusal_index.plugins.batches.merging import Callbacks, ResultMerger
-from refusal_index.plugins.batches.pending import Pending, question_states, stored_ids
+from refusal_index.plugins.batches.rounds import Callbacks, Pending, ResultMerger, question_states, stored_ids
 from refusal_index.protocol import Completion, Conversation, Role, next_requests
 from refusal_index.runs.engine import IN_PROCESS_CONCURRENCY, Assignment, DirectEngine, Finished, Underway
 from refusal_index.runs.settings import Settings
@@ -277,7 +276,7 @@ class FilesEngine:
         pending = sum(1 for state in states for _ in state.all_pending(singly=singly))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(
-            f"{pending:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' "
+            f"{pending:,} requests are pending, and nothing was sent: 'refusal-index requests {path} --out FILE' "
             f"writes them, 'refusal-index replies {path} FILE' reads their results",
             planned=True,
         )
@@ -355,13 +354,13 @@ class FileExecutor(Executor, ABC):
             If they cannot be answered, after the results that there are.
         """
         wanted = {one.custom_id for one in requests}
-        found = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}
-        if found:
-            yield found
+        replies = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}
+        if replies:
+            yield replies
         self._clear(assignment.store)
         for name in dict.fromkeys(self._names.values()):
             asked = [
-                one for one in requests if self._names[one.ask.request.role] == name and one.custom_id not in found
+                one for one in requests if self._names[one.ask.request.role] == name and one.custom_id not in replies
             ]
             if asked and assignment.breaker.reason is None:
                 async with aclosing(self._answers(name, asked, assignment)) as groups:

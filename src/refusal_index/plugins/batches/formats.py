@@ -15,7 +15,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
 from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
 from refusal_index.models.requests import ModelRequest, Response
-from refusal_index.plugins.batches.pending import Pending
 from refusal_index.protocol import Role, StopReason
 
 PASSING_CODES = (
@@ -77,7 +76,7 @@ def in_batch(result: Result) -> Result:
 
 
 class ProviderError(RefusalIndexError, RuntimeError):
-    """What a provider says of a request that failed, with the names that errors of clients have."""
+    """An error that a provider reports in a result, with the attributes of the errors of clients."""
 
     def __init__(self, message: str, status: int | None, code: str, body: Any) -> None:
         super().__init__(message)
@@ -85,12 +84,12 @@ class ProviderError(RefusalIndexError, RuntimeError):
 
 
 def provider_failure(error: Any, model: str, status: int | None = None) -> Failure:
-    """Classify what a provider says of a request that failed.
+    """Classify the error that a provider reports for a request.
 
     Parameters
     ----------
     error
-        What the provider says: an object with a message and a code, a text, or nothing.
+        The error: an object with a message and a code, a text, or nothing.
     model
         The model that was asked.
     status
@@ -231,9 +230,9 @@ def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
     return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
 
 
-def to_line(pending: Pending, style: Format, model: str) -> str:
+def to_line(custom_id: str, ask: ModelRequest, style: Format, model: str) -> str:
     """Return the line of a request, without the end of the line."""
-    line = style.line(pending.custom_id, pending.ask, model)
+    line = style.line(custom_id, ask, model)
     return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -245,12 +244,12 @@ def read_result(document: Any, model: str = "the provider") -> Result:
     document
         The line's JSON.
     model
-        Who was asked, for what is said of failures.
+        The model that was asked, for messages about failures.
 
     Raises
     ------
     ResultError
-        If it is no result: the message says what was expected.
+        If it is no result; the message names what was expected.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.failures import UnreadableReplyError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.pending import stored_ids
+from refusal_index.plugins.batches.rounds import stored_ids
 from refusal_index.protocol import Role
 from refusal_index.redaction import redacted
 from refusal_index.runs.store import ReplyStore

@@ -1,7 +1,7 @@
 """The engine for providers' batches: half the price, results within a day.
 
-What is in flight continues whatever becomes of this process: the journal in the run's folder leads back to it. This
-module also is the core's hook on requests of earlier commands that are still in flight, or whose results lie in files.
+Batches in flight continue when this process ends, and the journal in the run's folder leads back to them. This module
+also is the core's hook for requests of earlier commands that are in flight, or whose results lie in files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from refusal_index.plugins.batches.batch_client import BatchClient, BatchPoller,
 from refusal_index.plugins.batches.engine import BatchEngine, refuse_left
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
 from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
-from refusal_index.plugins.batches.pending import Pending, stored_ids
 from refusal_index.plugins.batches.providers import State, batches_of, describe_states
+from refusal_index.plugins.batches.rounds import Pending, stored_ids
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import BATCH, Assignment, Event, Progress, RunFailedError, Underway, unwatched
@@ -97,7 +97,7 @@ def files_of(
     ids: list[str] = []
     size = 0
     for pending in requests:
-        line = to_line(pending, style, model).encode() + b"\n"
+        line = to_line(pending.custom_id, pending.ask, style, model).encode() + b"\n"
         if lines and not style.takes(len(lines) + 1, size + len(line)):
             yield b"".join(lines), ids
             lines, ids, size = [], [], 0

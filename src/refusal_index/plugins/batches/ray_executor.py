@@ -33,7 +33,6 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
 from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, Result
-from refusal_index.plugins.batches.pending import Pending
 from refusal_index.plugins.batches.ray_nodes import (
     Asker,
     Desk,
@@ -46,6 +45,7 @@ from refusal_index.plugins.batches.ray_nodes import (
     read_shard,
     result_line,
 )
+from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Assignment, RunFailedError, Underway
@@ -228,10 +228,10 @@ def _quieten_data() -> None:
 
 VLLM, VLLM_PREFIX = "vllm", "vllm."
 ERROR = "__inference_error__"
-"""The column in which vLLM's stage says why it could not answer; empty where it did."""
+"""The column with the error of vLLM's stage; empty where it answered."""
 
 SAMPLED = ("temperature", "top_p", "seed", "max_tokens")
-"""What a body says of how to generate, by names that vLLM has as well."""
+"""The sampling parameters of a body, which have the same names in vLLM."""
 
 
 def check_gpus(names: Iterable[str]) -> None:
@@ -261,7 +261,7 @@ def config_of(model: str, options: RayOptions) -> Any:
         engine_kwargs=dict(options.vllm),
         concurrency=options.concurrency or 1,
         batch_size=options.shard,
-        should_continue_on_error=True,  # else a prompt that is too long ends the wave
+        should_continue_on_error=True,  # else a prompt that is too long ends the round
         log_engine_metrics=False,
     )
 

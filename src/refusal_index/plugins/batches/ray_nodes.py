@@ -111,9 +111,9 @@ class Shards:
 
     def read(self) -> Iterator[tuple[str, list[str]]]:
         """Yield every shard with its lines."""
-        for found in self._files.get_file_info(FileSelector(self._folder, allow_not_found=True)):
-            name = PurePosixPath(found.path).name
-            if found.type == FileType.File and name.endswith(ENDING):
+        for file in self._files.get_file_info(FileSelector(self._folder, allow_not_found=True)):
+            name = PurePosixPath(file.path).name
+            if file.type == FileType.File and name.endswith(ENDING):
                 yield name.removesuffix(ENDING), (self.get(name) or "").split("\n")[:-1]
 
     def remove(self, name: str) -> None:
@@ -154,8 +154,8 @@ def _storage(place: str) -> tuple[Any, str]:
         try:
             files, path = FileSystem.from_uri(place)
         except pa.ArrowInvalid:  # of a kind that pyarrow does not know
-            found, path = fsspec.core.url_to_fs(place)
-            files = PyFileSystem(FSSpecHandler(found))
+            filesystem, path = fsspec.core.url_to_fs(place)
+            files = PyFileSystem(FSSpecHandler(filesystem))
     except (ValueError, ImportError, OSError) as error:
         raise ModelError(
             f"{{engine_option}}: expected the URL of a folder in storage, as in s3://bucket/path, got "

@@ -35,9 +35,8 @@ from refusal_index.plugins.batches.formats import (
     to_line,
 )
 from refusal_index.plugins.batches.journal import describe_in_flight, in_flight
-from refusal_index.plugins.batches.merging import Callbacks, MergeCounts, ResultMerger
-from refusal_index.plugins.batches.pending import Pending, QuestionState
 from refusal_index.plugins.batches.provider_executor import refuse_in_flight
+from refusal_index.plugins.batches.rounds import Callbacks, MergeCounts, Pending, QuestionState, ResultMerger
 from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role, StopReason
 from refusal_index.runs.engine import FILES
 from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
@@ -158,8 +157,7 @@ class StagedResults:
             document = json.loads(line)
             if is_first and is_request(document):
                 raise ResultFileError(
-                    f"{path}: expected results, got requests: hand this file to whoever answers it, and give the file "
-                    "that comes of it"
+                    f"{path}: expected results, got requests: have this file answered, and give the file of results"
                 )
             result = in_batch(read_result(document))  # files are mostly answered in batches
         except ResultFileError:
@@ -347,7 +345,7 @@ class RequestFiles:
             self.functions[name] += 1
             return
         style = FORMATS[self._style] if self._style else format_of(name)
-        line = to_line(pending, style, called(name)[1]).encode() + b"\n"
+        line = to_line(pending.custom_id, pending.ask, style, called(name)[1]).encode() + b"\n"
         request_file, file = self._file(name, style, len(line))
         file.write(line)
         request_file.requests += 1

@@ -194,7 +194,7 @@ def _check_account(name: str, api: ModelAPI) -> None:
     """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
     key, address = api.api_key, getattr(getattr(api, "client", None), "base_url", None)
     if key and not (key.isascii() and key.isprintable()):
-        where = next((one for one in api.api_key_vars if os.environ.get(one)), "its key")
+        where = next((variable for variable in api.api_key_vars if os.environ.get(variable)), "its key")
         raise ModelError(f"model {name!r}: {where} holds a line break or a character that no key has; set it anew")
     if address and not str(address).startswith(("http://", "https://")):
         raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got '{address}'")
@@ -205,8 +205,8 @@ def provider_names() -> list[str]:
 
     Inspect publishes no list of them, hence the look into its registry.
     """
-    found = registry_find(lambda info: info.type == "modelapi")
-    return sorted({registry_unqualified_name(api) for api in found} | entry_points.installed("models").keys())
+    apis = registry_find(lambda info: info.type == "modelapi")
+    return sorted({registry_unqualified_name(api) for api in apis} | entry_points.installed("models").keys())
 
 
 def _line(error: Exception) -> str:

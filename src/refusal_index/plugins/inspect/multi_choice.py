@@ -35,7 +35,9 @@ def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
     {1}
     """
     choices = enumerate(choices_in(response))
-    return {place for place, one in choices if isinstance(one.get("message"), Mapping) and reply_of(one) is None}
+    return {
+        place for place, choice in choices if isinstance(choice.get("message"), Mapping) and reply_of(choice) is None
+    }
 
 
 def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:
@@ -47,8 +49,8 @@ def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOut
     """
     if len(output.choices) < 2:
         return output
-    answers = [one for place, one in enumerate(output.choices) if place not in without_answer]
-    came = [None if place in without_answer else _whole(one) for place, one in enumerate(output.choices)]
+    answers = [choice for place, choice in enumerate(output.choices) if place not in without_answer]
+    came = [None if place in without_answer else _whole(choice) for place, choice in enumerate(output.choices)]
     places = {choice: place for place, choice in enumerate(dict.fromkeys(filter(None, came)))}
     pack = {"distinct": [list(choice) for choice in places], "order": [choice and places[choice] for choice in came]}
     return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
@@ -75,7 +77,7 @@ def logprobs_of(output: ModelOutput) -> list[str | None]:
 
 
 def without_logprobs(output: ModelOutput) -> ModelOutput:
-    """Return an output, packed or not, of whose tokens nothing is told."""
+    """Return an output, packed or not, without the log probabilities of its tokens."""
     choices = [choice.model_copy(update={"logprobs": None}) for choice in output.choices]
     metadata = output.metadata
     if metadata and PACKED in metadata:
@@ -98,8 +100,8 @@ def _logprobs(choice: ChatCompletionChoice) -> str | None:
         return None  # a provider's number that is none: the reply itself is as good as any
 
 
-def _token(one: Logprob) -> TokenLogprob:
-    return TokenLogprob(one.token, one.logprob, tuple((other.token, other.logprob) for other in one.top_logprobs or ()))
+def _token(token: Logprob) -> TokenLogprob:
+    return TokenLogprob(token.token, token.logprob, tuple((top.token, top.logprob) for top in token.top_logprobs or ()))
 
 
 def _text(choice: ChatCompletionChoice) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def first_pass(
         _check("questions", questions, "a whole number above 0", _is_whole(questions) and questions > 0)
     _check("seed", seed, "a whole number", _is_whole(seed))
     wording = load_prompt_set(prompts)
-    wording.variant(variant)  # a name that is none is told before anything is asked
+    wording.variant(variant)  # an unknown name is an error before anything is asked
     loaded = load_dataset(dataset, data=data, mix_seed=seed, limit=questions)
     about = {"dataset": loaded.name, "prompts": prompts, "variant": variant}
     from datasets import Dataset  # noqa: PLC0415 - the harness brings it along
@@ -119,7 +119,7 @@ def graded(doc: Doc, results: Sequence[str]) -> dict[str, float]:
         grade = Grade.REFUSED
     else:
         grade = grade_by_rule(GraderKind.EXACT, _question(doc), reading.answer)
-    return {name: float(grade is one) for name, one in FLAGS.items()}
+    return {name: float(grade is flagged) for name, flagged in FLAGS.items()}
 
 
 def _doc(question: Question, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from refusal_index.plugins.wiki.pages import Pages, read_pages
 from refusal_index.plugins.wiki.questions import ANSWERER, WRITER, Tried, build_prompts
 from refusal_index.plugins.wiki.record import (
     BuildPaths,
-    build_record,
     finished_record,
     freeze,
     refuse_others,
@@ -144,7 +143,7 @@ async def _build(
         "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
     }
-    return freeze(paths, drawing.taken(), build_record(identity, drawing, builder.usage, prompts, about))
+    return freeze(paths, identity, drawing, builder.usage, prompts, about)
 
 
 def estimate(options: BuildOptions) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The pages that questions are written about: which there are, and their texts on demand.
+"""The pages that questions are written about: an index of them, and their texts on demand.
 
 A dump of Wikipedia holds more text than a machine may have to spare, and a build needs few of its pages. So the texts
 stay in the columns of one frame, as compact as the file has them, and only an index of the pages is made.
@@ -112,15 +112,15 @@ def read_pages(path: Path, difficulty: str | None = None) -> Pages:
 def _columns(table: TextTable, difficulty: str | None) -> dict[str, str]:
     """Find the column of everything that has one."""
     usual = {**USUAL_NAMES, **({"difficulty": (difficulty,)} if difficulty else {})}
-    found = {}
+    columns = {}
     for role, names in usual.items():
         if name := next((name for name in names if name in table.columns), None):
-            found[role] = name
+            columns[role] = name
         elif role in ("title", "text", *(["difficulty"] if difficulty else [])):
             expected = f"a column {' or '.join(map(repr, names))} with the {role} of each page"
             near = next(filter(None, (suggestion(name, table.columns) for name in names)), "")
             raise table.source.lacks(expected, table.columns, near)
-    return found
+    return columns
 
 
 def _index(rows: pl.DataFrame) -> tuple[Page, ...]:
@@ -129,6 +129,6 @@ def _index(rows: pl.DataFrame) -> tuple[Page, ...]:
     known = (pl.col(name).str.strip_chars().min() for name in ("title", "difficulty", "topic", "revision"))
     grouped = rows.with_row_index("row").group_by(page.alias("key")).agg(*known, pl.col("row"))
     return tuple(
-        Page(key, title, difficulty, topic, revision, tuple(found))
-        for key, title, difficulty, topic, revision, found in grouped.sort("key").iter_rows()
+        Page(key, title, difficulty, topic, revision, tuple(row_numbers))
+        for key, title, difficulty, topic, revision, row_numbers in grouped.sort("key").iter_rows()
     )

@@ -46,14 +46,17 @@ class BuildPaths:
         return self.folder / "sections.jsonl"
 
 
-def build_record(
+def freeze(
+    paths: BuildPaths,
     settings: Mapping[str, Any],
     drawing: Drawing,
     usage: Mapping[str, Usage],
     prompts: BuildPrompts,
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return all that is worth knowing about a build, less the checksum of its file.
+    """Write the questions, then the record of the build, and return the record.
+
+    In this order, so that a record only exists when the file is whole.
 
     - `settings`: everything that the questions depend on.
     - `drawing`: what was tried, and what came of it.
@@ -63,8 +66,10 @@ def build_record(
     """
     taken = drawing.taken()
     levels = Counter(one.candidate.difficulty for one in taken)
-    return {
+    content = _json_lines(map(_line, taken))
+    record = {
         "build_format": BUILD_FORMAT,
+        "file": {"name": paths.questions.name, "sha256": sha256_of(content), "questions": len(taken)},
         "settings": as_json(settings),
         "counts": {
             "sections_tried": len(drawing.tried),
@@ -80,23 +85,13 @@ def build_record(
         "prompts": asdict(prompts),
         "about": as_json(about),
     }
-
-
-def freeze(paths: BuildPaths, taken: Sequence[Tried], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the questions, then the record with their checksum, and return the record.
-
-    In this order, so that a record is only there when the file is whole.
-    """
-    content = _json_lines(map(_line, taken))
-    file = {"name": paths.questions.name, "sha256": sha256_of(content), "questions": len(taken)}
-    whole = {"build_format": record["build_format"], "file": file, **record}
     write_atomically(paths.questions, content)
-    write_atomically(paths.record, (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode())
-    return whole
+    write_atomically(paths.record, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+    return record
 
 
 def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
-    """Write what became of each section, rejected ones with their reason, for whoever wants to look."""
+    """Write what became of each section, rejected ones with their reason, for a person to read."""
     lines = (
         {**_line(one), "reason": one.reason and str(one.reason), **({"detail": one.detail} if one.detail else {})}
         for one in tried

@@ -64,7 +64,8 @@ def _below_headings(markdown: str) -> Iterator[tuple[tuple[str, ...], list[str]]
     lines: list[str] = []
     fence = ""
     for line in markdown.splitlines():
-        fence = _fence_after(line, fence)
+        if mark := FENCE.match(line):  # a block of code begins or ends
+            fence = mark[1] if not fence else "" if mark[1].startswith(fence) else fence
         heading = None if fence else HEADING.match(line)
         if heading is None:
             lines.append(line)
@@ -73,16 +74,6 @@ def _below_headings(markdown: str) -> Iterator[tuple[tuple[str, ...], list[str]]
         level, lines = len(heading[1]), []
         above = [*(entry for entry in above if entry[0] < level), (level, heading[2].strip())]
     yield tuple(name for _, name in above), lines
-
-
-def _fence_after(line: str, fence: str) -> str:
-    """Return the mark of the block of code that is open after `line`; empty where none is."""
-    mark = FENCE.match(line)
-    if mark is None:
-        return fence
-    if not fence:
-        return mark[1]
-    return "" if mark[1].startswith(fence) else fence
 
 
 def _parts(text: str, longest: int) -> Iterator[tuple[str, str]]:

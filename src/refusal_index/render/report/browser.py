@@ -120,14 +120,14 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
     answered_wrong, refused_right = (cell == CELL_NAMES.index(name) for name in ("answered_wrong", "refused_right"))
     at_most_cautious = variant == pl.col("run").replace_strict(cautious, return_dtype=pl.Int32)
     first = first_draws(rows).group_by("run", "question_id").agg(cell.n_unique().alias("cells"))
-    found = rows.group_by("run", "question_id", maintain_order=True).agg(
+    by_question = rows.group_by("run", "question_id", maintain_order=True).agg(
         *(pl.col(name).drop_nulls().first() for name in ("topic", "question", "gold")),
         refused_right.mean().alias("share_refused_right"),
         answered_wrong.mean().alias("share_answered_wrong"),
         (answered_wrong | ~at_most_cautious).all().and_(at_most_cautious.any()).alias("confident"),
         (cell == UNSCORED).any().alias("missing"),
     )
-    found = found.join(first, on=["run", "question_id"], how="left", maintain_order="left")
+    by_question = by_question.join(first, on=["run", "question_id"], how="left", maintain_order="left")
     flags = (
         (pl.col("share_refused_right") > 0).cast(pl.Int32) * REFUSED_THOUGH_RIGHT
         + pl.col("confident").cast(pl.Int32) * CONFIDENTLY_WRONG
@@ -136,38 +136,38 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
     )
     wrong = pl.when("confident").then("share_answered_wrong").otherwise(0.0)
     suspicion = pl.max_horizontal("share_refused_right", wrong)
-    ordered = found.with_columns(flags.alias("flags"), suspicion.alias("suspicion")).with_row_index("file_row")
+    ordered = by_question.with_columns(flags.alias("flags"), suspicion.alias("suspicion")).with_row_index("file_row")
     ordered = ordered.sort(["suspicion", "missing", "file_row"], descending=[True, True, False])
     return ordered.with_row_index("question_row")
 
 
-def payload(found: Questions, cut: Cut) -> dict[str, Any]:
+def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
     """Give the questions as the page's script takes them.
 
-    - `found`: the questions.
+    - `questions`: the questions.
     - `cut`: how much of the texts to keep; a question and its gold answer are cut like a reply, but never left out.
     - returned: ``runs``, ``topics``, ``reasons``, ``grades``, ``cells``, ``texts`` (every text once), ``cuts`` (for
       each text that was cut, by its number, its own length and how much of the beginning is there), ``questions`` and
       ``rows`` (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
     """
-    rows = _without_replies(found.rows, cut)
-    long = found.questions.select("question", "gold"), rows.select("first_reply", "forced_reply")
+    rows = _without_replies(questions.rows, cut)
+    long = questions.questions.select("question", "gold"), rows.select("first_reply", "forced_reply")
     full = pl.concat([frame[name].alias("text") for frame in long for name in frame.columns]).drop_nulls()
     texts = pl.DataFrame({"text": full.unique(maintain_order=True)}).with_row_index("number")
     start = rows["question_row"].value_counts().sort("question_row")["count"].cum_sum()
     return {
-        "runs": list(found.runs),
-        "topics": list(found.topics),
-        "reasons": list(found.reasons),
+        "runs": list(questions.runs),
+        "topics": list(questions.topics),
+        "reasons": list(questions.reasons),
         **_cut_texts(texts["text"], max(cut.limit, 200)),
         "questions": {
-            "run": found.questions["run"].to_list(),
-            "id": found.questions["question_id"].to_list(),
-            "topic": _places(found.questions["topic"], found.topics),
-            "text": _numbers(found.questions["question"], texts),
-            "gold": _numbers(found.questions["gold"], texts),
-            "flags": found.questions["flags"].to_list(),
-            "order": found.questions["file_row"].to_list(),
+            "run": questions.questions["run"].to_list(),
+            "id": questions.questions["question_id"].to_list(),
+            "topic": _places(questions.questions["topic"], questions.topics),
+            "text": _numbers(questions.questions["question"], texts),
+            "gold": _numbers(questions.questions["gold"], texts),
+            "flags": questions.questions["flags"].to_list(),
+            "order": questions.questions["file_row"].to_list(),
             "start": [0, *start.to_list()],
         },
         "rows": {
@@ -176,7 +176,7 @@ def payload(found: Questions, cut: Cut) -> dict[str, Any]:
             "cell": rows["cell"].to_list(),
             "first": rows["first"].to_list(),
             "forced": rows["forced"].to_list(),
-            "reason": _places(rows["reason"], found.reasons),
+            "reason": _places(rows["reason"], questions.reasons),
             "firstReply": _numbers(rows["first_reply"], texts),
             "forcedReply": _numbers(rows["forced_reply"], texts),
         },
@@ -252,25 +252,25 @@ class Embedded:
     left_out: int = 0
 
 
-def embed_questions(found: Questions, room: int = ROOM) -> Embedded:
+def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
     """Embed as much of the questions' replies as there is room for; the last rung is taken whatever its size."""
-    lengths, ratio = _lengths_of_replies(found), room / RAW_ROOM
+    lengths, ratio = _lengths_of_replies(questions), room / RAW_ROOM
     for cut in LADDER:
         # What a rung would take is known roughly before it is tried, and better after another was.
         if cut is not LADDER[-1] and _characters(lengths, cut) * ratio > room:
             continue
-        embedded = _embed(payload(found, cut), cut)
+        embedded = _embed(payload(questions, cut), cut)
         if len(embedded.text) <= room:
             break
         ratio = max(ratio, 0.9 * len(embedded.text) / max(_characters(lengths, cut), 1)) if cut.all_draws else ratio
-    return replace(embedded, questions=found.height, left_out=found.left_out)
+    return replace(embedded, questions=questions.height, left_out=questions.left_out)
 
 
-def _lengths_of_replies(found: Questions) -> list[tuple[int, int]]:
+def _lengths_of_replies(questions: Questions) -> list[tuple[int, int]]:
     """Return length and number of the replies, grouped by hundreds of characters."""
     counted: dict[int, int] = {}
     for name in ("first_reply", "forced_reply"):
-        lengths = found.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
+        lengths = questions.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
         for length, times in lengths.value_counts().iter_rows():
             counted[length] = counted.get(length, 0) + times
     return list(counted.items())

@@ -289,15 +289,15 @@ def _asset(name: str) -> str:
 @cache
 def environment(*packages: str) -> Environment:
     """Return the environment of the report's templates; those in `templates` of some packages come first."""
-    found = Environment(
-        loader=ChoiceLoader([PackageLoader(one) for one in (*packages, "refusal_index.render.report")]),
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in (*packages, "refusal_index.render.report")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
-    found.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
-    found.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
-    found.globals.update(metric_rows=metric_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
-    return found
+    made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
+    made.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
+    made.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
+    made.globals.update(metric_rows=metric_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
+    return made
