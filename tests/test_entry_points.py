@@ -19,12 +19,15 @@ from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence import registry
+from refusal_index.plugins.confidence import registry, scores
+from refusal_index.plugins.confidence.api import confidence_scores
 from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.protocol import GraderKind
+from refusal_index.runs.api import evaluate
 from refusal_index.runs.force import import_file
 from refusal_index.runs.plan import grader_of
+from refusal_index.runs.settings import Settings
 from tests import registered
 
 PREFIX = "refusal_index."
@@ -95,7 +98,7 @@ PLUGIN = """
 from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.imports import FirstPass
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.plugins.confidence.method import Method
+from refusal_index.plugins.confidence.method import Method, score_each
 
 SUFFIX = ".txt"
 
@@ -108,7 +111,7 @@ def passes(path, options):
     return (FirstPass(ASKED, None, None, Grade.CORRECT),)
 
 def scores(evidence):
-    return ()
+    return score_each(evidence.answers, "coin", lambda question_id, answer: 0.5)
 
 COIN = Method("coin", "the toss of a coin", scores)
 
@@ -166,6 +169,16 @@ def test_a_confidence_method_of_a_plugin_is_found(monkeypatch):
     assert [one.name for one in registry.methods_of(["coin", "likelihood"])] == ["likelihood", "coin"]
     with pytest.raises(ConfidenceError, match="got 'coins'; did you mean 'coin'"):
         registry.methods_of(["coins"])
+
+
+@pytest.mark.usefixtures("another")
+def test_a_confidence_method_of_a_plugin_is_listed_and_scores(monkeypatch, tmp_path):
+    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
+    monkeypatch.setattr(scores, "METHODS", registry.METHODS)
+    run = evaluate("almanac/small", limit=5, variants="high", out=tmp_path / "run")
+    assert {method.name: reason for method, reason in scores.allowed(run.path, Settings.of()).items()}["coin"] is None
+    table = confidence_scores(run, "coin")
+    assert (table["method"].unique().to_list(), set(table["confidence"])) == (["coin"], {0.5})
 
 
 @pytest.mark.usefixtures("another")

@@ -31,7 +31,7 @@ from refusal_index.stats import (
     upper_orthant,
     weighted_score,
 )
-from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import spearman
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

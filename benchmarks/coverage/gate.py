@@ -35,7 +35,7 @@ from refusal_index.stats import (
     corrected_refusal_index,
     upper_orthant,
 )
-from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import spearman
 from refusal_index.stats.non_inferiority import Verdict, judge_guards, verdict_of
 
 REFUSAL, ERROR, RHO = 0.4, 0.55, 2 * math.sin(0.4 * math.asin(0.5))

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from refusal_index.plugins.studies.copulas import copula_test
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, deviation_of_index, joint_refusal_index
-from refusal_index.stats.influence import spearman_slope
+from refusal_index.stats.intervals import spearman_slope
 
 QUANTILE_95 = 1.959963984540054
 

@@ -18,7 +18,7 @@ from benchmarks.coverage.gate import (
 from tests.tiers import others_nightly
 
 from refusal_index.findings.gate_policy import MARGINS
-from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import spearman
 
 BASE = Model(REFUSAL, ERROR, RHO)
 

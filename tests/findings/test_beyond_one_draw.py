@@ -291,8 +291,10 @@ def test_outcomes_without_grades_are_counted_by_what_is_known():
 def test_the_index_under_every_scoring_rule_and_its_range():
     found = sensitivity(incomplete(), Payoffs(), 0.95)
     expected = scoring_rules(COUNTS)
-    assert [(rule.rule, rule.estimate) for rule in found.rules] == [(r, result.estimate) for r, result in expected]
-    estimates = [result.estimate for _, result in expected]
+    assert [(rule.rule, rule.estimate) for rule in found.rules] == [
+        (r, result.estimate) for r, result in expected.items()
+    ]
+    estimates = [result.estimate for result in expected.values()]
     index = found.range_of("refusal_index")
     assert (index.low, index.high) == (min(estimates), max(estimates))
     assert [one.name for one in found.ranges] == list(METRIC_NAMES)

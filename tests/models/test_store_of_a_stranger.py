@@ -106,9 +106,9 @@ def test_the_same_tables_in_other_spaces_are_ours_and_a_missing_one_is_refused(p
 def test_the_check_knows_every_table_there_is():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
-        assert store_check.check_schema(connection, TABLES, None)
+        assert store_check.check_schema(connection, None)
         connection.execute("DROP TABLE asked")
-        assert not store_check.check_schema(connection, TABLES, None)
+        assert not store_check.check_schema(connection, None)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.run_json import as_json
+from refusal_index.plugins.trackers import tracker
 from refusal_index.runs import plan
 from refusal_index.runs.force import prepare_force
 from refusal_index.runs.plan import Plan, prepare
@@ -75,7 +76,7 @@ HARMLESS = {
 
 @pytest.fixture(autouse=True)
 def every_tracker_is_installed(monkeypatch):
-    monkeypatch.setattr(plan, "is_installed", lambda _name: True)
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: True)
 
 
 def planned(**values: Any) -> Plan:

@@ -17,7 +17,7 @@ from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, SampledTable, SamplingDesign, clustered_covariance, metrics
 from refusal_index.stats.baseline import Payoffs, ratio_influence
 from refusal_index.stats.design import effective_number, satterthwaite, student_quantile, student_tails
-from refusal_index.stats.influence import cell_influence, spearman_slope
+from refusal_index.stats.intervals import cell_influence, spearman_slope
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 30]
 

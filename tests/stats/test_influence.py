@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import influence_function, tetrachoric
-from refusal_index.stats.influence import cell_influence, spearman_slope, standard_error
+from refusal_index.stats.intervals import cell_influence, spearman_slope, standard_error
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 TABLES = [(710, 30, 210, 50), (219, 41, 2595, 1471), (100, 900, 900, 100), (30, 1, 2, 7)]

@@ -22,7 +22,7 @@ STATS_NAMES = """
     MidRankSpearman MisgradingRange MisgradingResult MissingBounds CorrectedDifference CorrectedRefusalIndexResult
     OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
     RankedRun Ranking RefusalComparison RefusalIndexResult
-    ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
+    ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference
     ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
     Result
     WithinTopicResult
@@ -31,7 +31,7 @@ STATS_NAMES = """
     compare_joint compare_metrics compare_corrected compare_with_refusals
     correct_given_attempted
     correct_guessing correct_misgrading correct_rate_at density deterministic_refusal_index
-    empirical_accuracy_refusal_curve equal_index_test expected_calibration_error expected_half_width
+    equal_index_test expected_calibration_error expected_half_width
     f_score mid_rank_spearman
     holm influence_correlation influence_function iso_refusal_index
     joint_corrected_refusal_index joint_refusal_index

@@ -9,7 +9,7 @@ from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
 from refusal_index.plugins.studies import index_and_accuracy, index_and_size
-from refusal_index.plugins.studies.scatter import fit_line, line_band, regression_note
+from refusal_index.plugins.studies.scatter import RATES, fit_line, line_band, regression_note
 from refusal_index.plugins.studies.scores import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import refusal_index_many
@@ -53,7 +53,7 @@ def test_no_line_through_two_points_or_without_spread():
 
 def test_points_are_joint_indices_and_mean_accuracies(runs, study):
     frame, indices = study.frame, [run_index(run, OPTIONS) for run in runs]
-    for metric in index_and_accuracy.RATES:
+    for metric in RATES:
         own = frame.filter(metric=metric)
         for run, overall, row in zip(runs, indices, own.iter_rows(named=True), strict=True):
             values = [rates(outcomes)[metric] for outcomes in run.variants.values()]
@@ -101,7 +101,7 @@ def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_on
     before = study
     rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
     study = index_and_accuracy.make([*runs, rare], OPTIONS)
-    for metric in index_and_accuracy.RATES:
+    for metric in RATES:
         mine, old = (one.frame.filter(metric=metric) for one in (study, before))
         assert mine["sparse"].to_list() == [False] * 5 + [True]
         for name in ("r_squared", "spearman", "points", "r_squared_ceiling"):

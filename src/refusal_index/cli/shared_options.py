@@ -62,22 +62,24 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
 
 
 def check_place(out: Path) -> None:
-    """Raise where a table cannot be written, or something is there already that would be lost.
-
-    Raises
-    ------
-    OptionError
-        If there is something, or no folder to write into.
-    RefusalIndexError
-        If the suffix is of no kind of table.
-    """
+    """Raise where a table cannot be written: as `check_new_file`, or RefusalIndexError for a suffix of no table."""
     from refusal_index.data.tables import file_format
 
     file_format(out)
+    check_new_file(out)
+
+
+def check_new_file(out: Path) -> None:
+    """Raise OptionError if ``--out`` is there already and would be lost, or there is no folder to write into."""
     if out.exists() or out.is_symlink():
-        raise OptionError(f"--out: {out} is there already; choose another name, or remove it")
-    if not out.parent.is_dir():
-        raise OptionError(f"--out: expected a folder that exists, got {out.parent}; create it or choose another")
+        raise OptionError(f"--out: {out} is there already and would be lost; choose another name, or remove it")
+    check_folder_of("--out", out)
+
+
+def check_folder_of(option: str, place: Path) -> None:
+    """Raise OptionError if there is no folder to write a file into."""
+    if not place.parent.is_dir():
+        raise OptionError(f"{option}: expected a folder that exists, got {place.parent}; create it or choose another")
 
 
 def words_of(given: Sequence[str]) -> dict[str, str]:

@@ -117,21 +117,19 @@ class RunFolder:
         if resumed:
             refuse_other_settings(self.path, self.read_settings(), here)
         else:
-            drawn = {RUN_ID: secrets.token_hex(8)}  # never that of the run whose `about` was handed on
-            self._create({"run_format": RUN_FORMAT, "settings": here, "about": {**as_json(about or {}), **drawn}})
+            self._refuse_foreign()
+            make_folder(self.path)
+            own_id = {RUN_ID: secrets.token_hex(8)}  # never that of the run whose `about` was handed on
+            self._write_run_json({"settings": here, "about": {**as_json(about or {}), **own_id}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
-        self._change("settings", {**self.read_settings(), **as_json(changes)})
+        self._write_run_json({**self._read_run_json(), "settings": {**self.read_settings(), **as_json(changes)}})
 
     def change_about(self, changes: Mapping[str, Any]) -> None:
         """Write something else that is worth knowing of how the run was made; call it inside `lock`."""
-        self._change("about", {**self.read_about(), **as_json(changes)})
-
-    def _change(self, section: str, values: Mapping[str, Any]) -> None:
-        document = {**self._read_run_json(), section: values}
-        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
+        self._write_run_json({**self._read_run_json(), "about": {**self.read_about(), **as_json(changes)}})
 
     def read_settings(self) -> dict[str, Any]:
         """Read the settings that the folder was made with.
@@ -202,10 +200,9 @@ class RunFolder:
         """Replace the summary by this JSON text."""
         write_atomically(self.summary, redacted(summary).encode())
 
-    def _create(self, document: Mapping[str, Any]) -> None:
-        self._refuse_foreign()
-        make_folder(self.path)
-        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
+    def _write_run_json(self, document: Mapping[str, Any]) -> None:
+        content = json.dumps({"run_format": RUN_FORMAT, **document}, indent=2) + "\n"
+        write_atomically(self.run_json, content.encode())
 
     def _read_run_json(self) -> dict[str, Any]:
         try:

@@ -18,7 +18,7 @@ from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import Grade
 from refusal_index.stats import SampledTable, refusal_index
 from refusal_index.stats.design import FEW_CLUSTERS, effective_number
-from refusal_index.stats.influence import cell_influence
+from refusal_index.stats.intervals import cell_influence
 
 COLUMNS = ("cluster", "weight")
 

@@ -15,7 +15,7 @@ from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import matched_variants
 from refusal_index.findings.statement import Statement
-from refusal_index.stats.matrices import row_tables
+from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)

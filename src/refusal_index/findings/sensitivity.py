@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import polars as pl
 
@@ -20,8 +19,6 @@ from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.statement import Statement
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.estimate import Status
-
-Found = TypeVar("Found", stats.Estimate, stats.ScoringRange)
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Sensitivity:
 def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
-    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts))
+    rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts).items())
     ranges = stats.scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
     answered_again = pl.col("refused") & pl.col("wrong").is_not_null()
     knows_refused_again = outcomes.filter(answered_again & pl.col("forced_grade").is_null()).is_empty()

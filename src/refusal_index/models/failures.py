@@ -23,7 +23,10 @@ RESUMES = "the same command resumes"
 MAX_RETRY_AFTER = 300.0
 """Seconds that a provider may ask to wait for; one that asks for longer is taken to be used up."""
 
-KEY_REFUSED, NO_CREDIT, NOT_THERE = (401, 403), (402,), (404,)
+NO_CREDIT = "add credit or raise the limit at the provider"
+ADVICE = {402: NO_CREDIT, **dict.fromkeys((401, 403), "check {keys}"), 404: "check the model's name and the base URL"}
+"""What to do about errors that last, by status."""
+
 TOO_SOON = (408, 409, 425, 429)
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "credit balance is too low")
 UNREACHABLE = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
@@ -118,12 +121,10 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     """
     message, status, wait = redacted(message), status_of(error), retry_after(error)
     advice = ""
-    if status in NO_CREDIT or _is_used_up(error):
-        advice = "add credit or raise the limit at the provider"
-    elif status in KEY_REFUSED:
-        advice = f"check {keys}"
-    elif status in NOT_THERE:
-        advice = "check the model's name and the base URL"
+    if _is_used_up(error):
+        advice = NO_CREDIT
+    elif status is not None and status in ADVICE:
+        advice = ADVICE[status].format(keys=keys)
     elif wait is not None and wait > MAX_RETRY_AFTER:
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
@@ -177,9 +178,9 @@ def _seconds(given: str, now: datetime | None) -> float:
 
 def _is_used_up(error: BaseException) -> bool:
     return any(
-        word in told
+        word in text
         for cause in causes(error)
-        for told in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), str(cause))
+        for text in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), str(cause))
         for word in USED_UP
     )
 

@@ -52,8 +52,6 @@ from refusal_index.protocol.prompts import (
     prompt_set_names,
 )
 from refusal_index.protocol.replies import (
-    PromptLengthError,
-    Reading,
     StopReason,
     TokenLogprob,
     about_tokens,
@@ -81,11 +79,9 @@ __all__ = [
     "Placement",
     "Probing",
     "Procedure",
-    "PromptLengthError",
     "PromptSet",
     "PromptSetError",
     "Protocol",
-    "Reading",
     "Regrading",
     "Reply",
     "Request",

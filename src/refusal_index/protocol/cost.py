@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import add
+from typing import Self
 
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.protocol.grading import grader_prompt
@@ -28,8 +30,15 @@ from refusal_index.protocol.procedure import (
 )
 
 
+class _Addable:
+    """A dataclass whose values are added field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
+
+
 @dataclass(frozen=True)
-class Range:
+class Range(_Addable):
     """A number that replies decide: what it is at least, what is to be expected, and at most.
 
     Examples
@@ -47,9 +56,6 @@ class Range:
         """Return the range of one number."""
         return cls(number, number, number)
 
-    def __add__(self, other: Range) -> Range:
-        return Range(self.least + other.least, self.expected + other.expected, self.most + other.most)
-
     def times(self, other: Range | float) -> Range:
         """Return the products of the three numbers with another's, or with one number."""
         by = other if isinstance(other, Range) else Range.exactly(other)
@@ -61,27 +67,20 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(_Addable):
     """Requests of one kind, and their tokens."""
 
     requests: Range = field(default_factory=Range)
     input_tokens: Range = field(default_factory=Range)
     output_tokens: Range = field(default_factory=Range)
 
-    def __add__(self, other: Load) -> Load:
-        return Load(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-        )
-
-    def times(self, chance: Range) -> Load:
-        """Return what is left of it if it comes with such a chance."""
-        return Load(self.requests.times(chance), self.input_tokens.times(chance), self.output_tokens.times(chance))
+    def times(self, factor: Range | float) -> Load:
+        """Return the load multiplied by a number, or by the chance that it comes."""
+        return Load(self.requests.times(factor), self.input_tokens.times(factor), self.output_tokens.times(factor))
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(_Addable):
     """What would be sent.
 
     Attributes
@@ -99,18 +98,11 @@ class Estimate:
     grading: Load
     there: int
 
-    def __add__(self, other: Estimate) -> Estimate:
-        return Estimate(
-            self.first + other.first,
-            self.forced + other.forced,
-            self.grading + other.grading,
-            self.there + other.there,
-        )
-
     def times(self, number: int) -> Estimate:
-        """Return what so many questions take that take the same."""
-        by = Range.exactly(number)
-        return Estimate(self.first.times(by), self.forced.times(by), self.grading.times(by), self.there * number)
+        """Return what this many questions of the same kind take."""
+        return Estimate(
+            self.first.times(number), self.forced.times(number), self.grading.times(number), self.there * number
+        )
 
     @property
     def model(self) -> Load:
@@ -122,11 +114,6 @@ class Estimate:
         """Everything that is sent."""
         return self.model + self.grading
 
-
-NOTHING = Estimate(Load(), Load(), Load(), 0)
-
-
-__all__ = ["Assumptions", "Estimate", "Load", "Paid", "Range", "ToAsk", "Tokens", "estimate", "nothing_paid"]
 
 VERDICT_TOKENS = 2  # a letter and the end
 
@@ -159,6 +146,8 @@ class ToAsk:
     draws: int = 1
 
 
+NOTHING = Estimate(Load(), Load(), Load(), 0)
+
 Tokens = Callable[[Request], int]
 """Counts the tokens of a request."""
 
@@ -189,10 +178,6 @@ def by_itself(_one: ToAsk) -> None:
     """Count each question by itself."""
 
 
-def nothing_foreseen(_one: ToAsk) -> None:
-    """Know nothing of what a model will say."""
-
-
 def nothing_paid(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> Sequence[Reply]:
     """Look into a run that has not begun."""
     return ()
@@ -203,7 +188,7 @@ def estimate(
     tokens: Tokens,
     assumed: Assumptions,
     paid: Paid = nothing_paid,
-    foresee: Foresee = nothing_foreseen,
+    foresee: Foresee = lambda _question: None,
     alike: Alike = by_itself,
 ) -> Estimate:
     """Count what would be sent.
@@ -232,16 +217,12 @@ def estimate(
     >>> found.first.requests, found.forced.requests
     (Range(least=4, expected=4, most=4), Range(least=0, expected=0.5, most=1))
     """
-
-    def taken(question: Sequence[ToAsk]) -> Estimate:
-        estimator = _Estimator(tokens, assumed, paid, foresee)
-        for one in question:
-            estimator.add(one)
-        return estimator.result()
-
     total = NOTHING
-    for question, number in _kinds(asked, alike):
-        total += taken(question).times(number)
+    for variants, number in _kinds(asked, alike):
+        estimator = _Estimator(tokens, assumed, paid, foresee)
+        for question in variants:
+            estimator.add(question)
+        total += estimator.result().times(number)
     return total
 
 

@@ -297,7 +297,8 @@ def next_step(
         return first
     if first.grade is Grade.UNSCORED:
         return _outcome(first)
-    if first.grade is not Grade.REFUSED and not force_answered and not _was_forced(replies):
+    was_forced = any(reply.pass_ is Pass.FORCED for reply in replies)
+    if first.grade is not Grade.REFUSED and not force_answered and not was_forced:
         return _outcome(first)
     if question.gold is None:
         return _outcome(first, _Verdict(Grade.INCORRECT, None))  # no answer could be right: none is paid for
@@ -319,10 +320,6 @@ def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader:
     return verdict if isinstance(verdict, Step) else _outcome(verdict)
 
 
-def _was_forced(replies: Sequence[Reply]) -> bool:
-    return any(reply.pass_ is Pass.FORCED for reply in replies)
-
-
 def _judge(
     of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, detector: Detector | None
 ) -> Step | _Verdict:
@@ -336,30 +333,26 @@ def _judge(
         return _Verdict(Grade.UNSCORED, text, f"{of}_{reading.unscored_reason}")
     if reading.refused:
         return _Verdict(Grade.REFUSED, text)
-    return _graded(of, reading.answer, text, question, replies, grader, detector)
-
-
-def _graded(
-    of: Pass,
-    prediction: str,
-    text: str,
-    question: Question,
-    replies: Sequence[Reply],
-    grader: GraderKind,
-    detector: Detector | None,
-) -> Step | _Verdict:
-    """Return the verdict on an answer, by a rule or by all models that grade, or the step that it still needs."""
     if not grader.models:
-        grade = grade_by_rule(grader, question, prediction, detector)
+        grade = grade_by_rule(grader, question, reading.answer, detector)
         return _Verdict(grade, text, f"{of}_{unscored_reason(grader, question)}" if grade is Grade.UNSCORED else None)
+    steps = [Step(of, role, prediction=reading.answer) for role in GRADERS[: grader.models]]
+    return _graded_by_models(steps, text, question, replies)
+
+
+def _graded_by_models(
+    steps: Sequence[Step], text: str, question: Question, replies: Sequence[Reply]
+) -> Step | _Verdict:
+    """Return the verdict of all graders on one reply, or the first of their steps that is still to be taken."""
+    of = steps[0].pass_
     grades: list[Grade] = []
-    for asked in GRADERS[: grader.models]:
-        told = _ask_grader(Step(of, asked, prediction=prediction), question, replies)
-        if isinstance(told, Step):
-            return told
-        if told is Grade.UNSCORED:
-            return _Verdict(told, text, f"{of}_{UNREADABLE}")
-        grades.append(told)
+    for step in steps:
+        verdict = _ask_grader(step, question, replies)
+        if isinstance(verdict, Step):
+            return verdict
+        if verdict is Grade.UNSCORED:
+            return _Verdict(verdict, text, f"{of}_{UNREADABLE}")
+        grades.append(verdict)
     if len(set(grades)) > 1:
         # who differ between right and wrong agree that there was an answer
         return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}", answered=Grade.REFUSED not in grades)
@@ -390,19 +383,19 @@ def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply
 
 def to_request(step: Step, question: Question, protocol: Protocol | None) -> Request:
     """Put a step into words; one that asks a grader needs no protocol."""
-    return Request(step.pass_, step.role, _messages(step, question, protocol), step.attempt)
-
-
-def _messages(step: Step, question: Question, protocol: Protocol | None) -> tuple[Message, ...]:
+    messages: tuple[Message, ...]
     if step.role in GRADERS or protocol is None:
-        return (Message("user", grader_prompt(question, step.prediction)),)
-    variant = FORCED if step.pass_ is Pass.FORCED else protocol.variant
-    preamble, asked = protocol.prompts.render(variant, question.text, question.context, question.choices)
-    if protocol.think:
-        asked = f"{asked}\n\n{protocol.think}"
-    if protocol.placement is Placement.SYSTEM:
-        return (Message("system", preamble), Message("user", asked))
-    return (Message("user", f"{preamble}\n\n{asked}"),)
+        messages = (Message("user", grader_prompt(question, step.prediction)),)
+    else:
+        variant = FORCED if step.pass_ is Pass.FORCED else protocol.variant
+        preamble, text = protocol.prompts.render(variant, question.text, question.context, question.choices)
+        if protocol.think:
+            text = f"{text}\n\n{protocol.think}"
+        if protocol.placement is Placement.SYSTEM:
+            messages = (Message("system", preamble), Message("user", text))
+        else:
+            messages = (Message("user", f"{preamble}\n\n{text}"),)
+    return Request(step.pass_, step.role, messages, step.attempt)
 
 
 def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
@@ -686,7 +679,7 @@ def next_requests(conversation: Conversation, said: Iterable[Completion]) -> lis
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
     """Return what became of every draw, in their order; None while a reply is missing."""
-    found = finished_outcomes(conversation, said)
+    found = completions_and_outcomes(conversation, said)[1]
     return found if len(found) == conversation.draws else None
 
 

@@ -233,17 +233,6 @@ def unknown(name: str, known: Collection[str]) -> str:
     return f"'{name}'{f' (did you mean {near!r}?)' if near else ''}; choose one of {', '.join(known)}"
 
 
-__all__ = [
-    "FORCED",
-    "UNANSWERED",
-    "Example",
-    "PromptSet",
-    "PromptSetError",
-    "Variant",
-    "load_prompt_set",
-    "prompt_set_names",
-]
-
 OPTIONAL = {"context": {"context"}, "choices": {"choices"}, "choice": {"letter", "choice"}}
 KINDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
 

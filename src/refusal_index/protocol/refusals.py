@@ -77,7 +77,6 @@ def _folded(text: str) -> str:
     return "".join(sign for sign in folded if not (unicodedata.combining(sign) or unicodedata.category(sign) == "Cf"))
 
 
-@lru_cache(maxsize=8)  # a run grades a reply each time it looks at its question
 def refuses(reply: str, question: Question | None = None) -> bool:
     """Whether a reply declines to answer, by its wording.
 
@@ -97,11 +96,17 @@ def refuses(reply: str, question: Question | None = None) -> bool:
     >>> refuses("I cannot say more than Paris", Question("q", "Where?", "Paris"))
     False
     """
-    text = DECORATION.sub(" ", _folded(reply[:MAX_LENGTH])).strip()
+    text, declined = _declining(reply[:MAX_LENGTH])
+    return declined is not None and not (question and _contains_gold(text, declined, question))
+
+
+@lru_cache(maxsize=1024)  # a reply is graded each time its question is looked at, and many replies are equal
+def _declining(reply: str) -> tuple[str, str | None]:
+    """Return the plain text of a reply, and the phrase with which it declines in any language, if it does."""
+    text = DECORATION.sub(" ", _folded(reply)).strip()
     sentences = [bare for sentence in SENTENCE_END.split(text) if (bare := sentence.strip(OUTER))]
     phrases = (_declining_phrase(sentences, patterns) for patterns in languages().values())
-    declined = next((phrase for phrase in phrases if phrase is not None), None)
-    return declined is not None and not (question and _contains_gold(text, declined, question))
+    return text, next((phrase for phrase in phrases if phrase is not None), None)
 
 
 def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from refusal_index.data.run_json import Prices, Tokens
+from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import RESUMES
 from refusal_index.protocol import Completion, Role
 from refusal_index.runs.settings import Limits
@@ -28,9 +29,11 @@ class UsageCounter:
     (2, (2000000, 0), 3.0)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, replies: Iterable[Completion] = ()) -> None:
         self.requests = 0
         self._tokens = {(of_model, in_batch): (0, 0) for of_model in (True, False) for in_batch in (True, False)}
+        for reply in replies:
+            self.add(reply)
 
     def add(self, one: Completion) -> None:
         """Add what a reply took."""
@@ -44,16 +47,18 @@ class UsageCounter:
         """All tokens."""
         return _sum(*self._tokens.values())
 
-    @property
-    def grading_tokens(self) -> Tokens:
-        """Those of models that grade."""
-        return _sum(self._tokens[False, False], self._tokens[False, True])
-
     def cost(self, prices: Prices) -> float | None:
         """Return the dollars, as `Prices.cost` has them; what came in batches has the price of batches."""
         singly = prices.cost(self._tokens[True, False], self._tokens[False, False])
         batched = prices.in_batches.cost(self._tokens[True, True], self._tokens[False, True])
         return None if singly is None or batched is None else singly + batched
+
+    def usage(self, prices: Prices) -> Usage:
+        """Return requests, tokens and dollars, and the tokens of graders that have no price."""
+        input_tokens, output_tokens = self.tokens
+        grading = _sum(self._tokens[False, False], self._tokens[False, True])
+        unpriced = sum(grading) if prices.grader is None else 0
+        return Usage(input_tokens, output_tokens, self.requests, self.cost(prices), unpriced)
 
 
 def _sum(*parts: Tokens) -> Tokens:
@@ -97,11 +102,9 @@ class Budget:
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what replies cost."""
-        took = UsageCounter()
-        for one in replies:
-            took.add(one)
-        self._answered += took.requests
-        self._cost += took.cost(prices) or 0.0
+        counter = UsageCounter(replies)
+        self._answered += counter.requests
+        self._cost += counter.cost(prices) or 0.0
 
     def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what earlier commands took for a run, once; of the replies none is held."""
@@ -159,7 +162,9 @@ class Budget:
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
-        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+        # What is in flight, and the next request, will cost as much as those before did on average.
+        expected = (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + expected > limits.max_cost):
             spent = f"{_dollars(self._cost)}{' and what is in flight' if self._in_flight else ''}"
             return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
         left = self.seconds_left()
@@ -183,10 +188,6 @@ class Budget:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.is_over:
             await asyncio.sleep(min(POLL, left))
-
-    def _expected(self) -> float:
-        """Return what the requests in flight and the next one will cost, as those before did on average."""
-        return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
 
 
 def _dollars(amount: float) -> str:

@@ -12,13 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from refusal_index.data.run_json import MILLION, UNPRICED, Price, Prices
+from refusal_index.data.run_json import MILLION, UNPRICED, Prices
 from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import model_request, to_completions
+from refusal_index.models.requests import ModelRequest, model_request, to_completions
 from refusal_index.protocol import (
-    Conversation,
     Pass,
     Procedure,
     Protocol,
@@ -28,7 +27,7 @@ from refusal_index.protocol import (
     about_tokens,
     next_requests,
 )
-from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
+from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Paid, Range, ToAsk, by_itself, estimate
 from refusal_index.render.blocks import escape
 from refusal_index.runs.engine import BATCH, DIRECT, IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
@@ -130,9 +129,11 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         Shows how far the asking of an embedded model has come.
     """
     with ReplyStore(None) as store:
-        _copy_replies(plan, store)
+        with open_store(plan.folder, made=False) as paid:
+            store.copy_from(paid)
+        store.retire(plan.asked_again(store))
         pending = plan.pending(store)
-        foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
+        foreseen = await _foreseen(plan, pending, store, counting)
         assumed = assumptions(plan)
         found = estimate(
             _asked(plan, pending, store),
@@ -156,7 +157,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark="; ".join((*_about_batches(plan), *_about_functions(plan))) or None,
+        remark="; ".join(_remarks(plan)) or None,
     )
 
 
@@ -173,7 +174,7 @@ def _connections(plan: Plan) -> int:
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
     """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
     if plan.settings.sending.engine == BATCH:
-        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in _waves(plan))
+        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in WAVES[len(plan.graders)])
         return Range(0, usual, most)
     return requests.times(plan.settings.forecast.seconds_per_request / connections)
 
@@ -182,12 +183,8 @@ WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
 """By how many models grade: waves where each verdict can be read at once, and most, with every second attempt."""
 
 
-def _waves(plan: Plan) -> tuple[int, int]:
-    return WAVES[len(plan.graders)]
-
-
-def _about_batches(plan: Plan) -> Iterator[str]:
-    """Say what batches cost, and how long they take at most."""
+def _remarks(plan: Plan) -> Iterator[str]:
+    """Yield what batches cost, how long they take at most, and which earlier replies are not counted."""
     settings = plan.settings
     if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
         rate = settings.accounts.batch_rate
@@ -196,20 +193,12 @@ def _about_batches(plan: Plan) -> Iterator[str]:
         else:
             yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
     if settings.sending.engine == BATCH:
-        usual, most = _waves(plan)
+        usual, most = WAVES[len(plan.graders)]
         more = f", {most} at most" if most > usual else ""
         yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
 
-
-def _about_functions(plan: Plan) -> Iterator[str]:
-    """Say what is not known of functions that were not imported."""
     if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
         yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
-
-
-def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
-    """Yield what is still to be talked over, of which there may be more than memory holds."""
-    return (one for variant in variants for one in plan.conversations(variant, store))
 
 
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
@@ -241,13 +230,6 @@ def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
     return kind
 
 
-def _copy_replies(plan: Plan, store: ReplyStore) -> None:
-    """Copy what a folder has paid for into a store, except what is asked again."""
-    with open_store(plan.folder, made=False) as there:
-        store.copy_from(there)
-    store.retire(plan.asked_again(store))
-
-
 def assumptions(plan: Plan) -> Assumptions:
     """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
     forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
@@ -261,35 +243,31 @@ def assumptions(plan: Plan) -> Assumptions:
 
 
 async def _foreseen(
-    plan: Plan, talks: Iterable[Conversation], store: ReplyStore, counting: Counting
+    plan: Plan, variants: Iterable[str], store: ReplyStore, counting: Counting
 ) -> dict[tuple[str, str], Foreseen]:
     """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
     provider, model = provider_of(plan.settings.model)
     if plan.settings.forecast.assume_refusal is not None or provider is None or not provider.is_embedded:
         return {}
-    asks = {
-        _key(talk): model_request(plan.settings, talk, one)
-        for talk in talks
-        for one in next_requests(talk, store.completions(talk.question.question_id, talk.variant))
-        if talk.draws == 1 and one.step.pass_ is Pass.FIRST and one.step.role is Role.MODEL
+    requests = {
+        (conversation.question.question_id, variant): model_request(plan.settings, conversation, pending)
+        for variant in variants
+        for conversation in plan.conversations(variant, store)
+        for pending in next_requests(conversation, store.completions(conversation.question.question_id, variant))
+        if conversation.draws == 1 and pending.step.pass_ is Pass.FIRST and pending.step.role is Role.MODEL
     }
-    if not asks:
+    if not requests:
         return {}
     send = provider.client(model, plan.settings).send
-    with counting(f"asking {plan.settings.model}", len(asks)) as replied:
+    with counting(f"asking {plan.settings.model}", len(requests)) as replied:
 
-        async def said(key: tuple[str, str]) -> Foreseen:
-            ask = asks[key]
-            came = to_completions(ask, await send(ask))[0]
+        async def reply_to(request: ModelRequest) -> Foreseen:
+            completion = to_completions(request, await send(request))[0]
             replied()
-            return Foreseen(came.reply, came.output_tokens)
+            return Foreseen(completion.reply, completion.output_tokens)
 
-        found = await asyncio.gather(*map(said, asks))
-    return dict(zip(asks, found, strict=True))
-
-
-def _key(talk: Conversation) -> tuple[str, str]:
-    return talk.question.question_id, talk.variant
+        replies = await asyncio.gather(*map(reply_to, requests.values()))
+    return dict(zip(requests, replies, strict=True))
 
 
 def _wording(variant: str, procedure: Procedure) -> Protocol:
@@ -340,9 +318,9 @@ def _cost(found: Estimate, prices: Prices) -> Range | None:
     if prices.model is None and found.model.requests.most:
         return None
     parts = ((prices.model, found.model), (prices.grader, found.grading))
-    costs = [_dollars(load, price) for price, load in parts if price is not None]
+    costs = [
+        (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)
+        for price, load in parts
+        if price is not None
+    ]
     return sum(costs, Range()) if costs else None
-
-
-def _dollars(load: Load, price: Price) -> Range:
-    return (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)

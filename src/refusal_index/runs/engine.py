@@ -84,25 +84,23 @@ class GroupCommit:
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
-        try:
-            self._store.put([one for completions, _ in waiting for one in completions])
-        except Exception:  # only those that cannot be stored get the error
-            for completions, done in waiting:
-                self._write_one(completions, done)
-            return
-        for _, done in waiting:
-            if not done.done():
+        failed = self._try_to_write([completion for completions, _ in waiting for completion in completions])
+        for completions, done in waiting:
+            # Only the replies that cannot be stored by themselves get the error.
+            error = None if failed is None else self._try_to_write(completions)
+            if done.done():
+                continue
+            if error is None:
                 done.set_result(None)
+            else:
+                done.set_exception(error)
 
-    def _write_one(self, completions: Sequence[Completion], done: asyncio.Future[None]) -> None:
+    def _try_to_write(self, completions: Sequence[Completion]) -> Exception | None:
         try:
             self._store.put(completions)
         except Exception as error:
-            if not done.done():
-                done.set_exception(error)
-        else:
-            if not done.done():
-                done.set_result(None)
+            return error
+        return None
 
 
 @dataclass(frozen=True)

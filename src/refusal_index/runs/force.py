@@ -48,10 +48,10 @@ from refusal_index.runs.plan import (
     RUNS,
     Plan,
     about,
+    checked,
     function_sources,
     grader_of,
     identity,
-    make_plan,
     placement_of,
     refusal_detector,
 )
@@ -110,21 +110,20 @@ def prepare_force(
     }
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
     known_about = about(settings, dataset, prompts)
-    plan = make_plan(
+    plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
+        graders,
+        folder,
+        made_of,
+        {**known_about, "prompt_set": {FORCED: known_about["prompt_set"][FORCED]}},
         {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement), detector)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
-        graders,
-        made_of=made_of,
-        about={**known_about, "prompt_set": {FORCED: known_about["prompt_set"][FORCED]}},
-        folder=folder,
-    )
-    return replace(
-        plan,
+        title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
         cautions=mixture(passes[0].model, settings.model),
     )
+    return checked(plan)
 
 
 def _known_questions(settings: Settings) -> Dataset | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute_in_looks, sizes_of
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.writing import Run
+from refusal_index.runs.writing import Run, as_json
 from refusal_index.stats import AtLook, GroupSequential
 
 __all__ = ["Policy", "PolicyError", "gate", "write_verdict"]
@@ -98,26 +97,16 @@ def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
             write_atomically(place, FORMS[form](found))
         except NotWrittenError as error:
             errors.append(error)
+    if len(errors) > 1:  # one error names every file
+        first, *others = errors
+        advice = f"nor can {listed(error.filename for error in others)}; make room, or choose other places"
+        raise NotWrittenError(Path(first.filename), first, advice)
     if errors:
-        raise _all_of(errors)
-
-
-def _all_of(errors: Sequence[NotWrittenError]) -> NotWrittenError:
-    """Name every file that cannot be written in one error."""
-    first, *others = errors
-    if not others:
-        return first
-    advice = f"nor can {listed(one.filename for one in others)}; make room, or choose other places"
-    return NotWrittenError(Path(first.filename), first, advice)
-
-
-def _json(found: GateResult) -> bytes:
-    told = json.dumps(redacted_in(gate_document(found)), indent=2, ensure_ascii=False, allow_nan=False)
-    return f"{told}\n".encode()
+        raise errors[0]
 
 
 FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
-    "json": _json,
+    "json": lambda found: as_json(redacted_in(gate_document(found))).encode(),
     "markdown": lambda found: to_markdown(found).encode(),
     "junit": to_junit,
 }
@@ -198,8 +187,8 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
     known = [] if baseline is None else [name for name in baseline.variants if name is not None]
     if policy.variant is None and len(known) != 1:
-        told = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
-        raise PolicyError(f"variant: expected one prompt variant to ask with, got {told}; name it with --variant")
+        given = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt variant to ask with, got {given}; name it with --variant")
     return policy.variant or known[0]
 
 
@@ -239,7 +228,8 @@ async def gate_while_asking(
     """
     if baseline is not None:
         not_compared(plan, baseline)
-    to_ask = _to_ask(plan)
+    model, dataset = plan.identity["model"], plan.dataset.name
+    to_ask = ComparedRun(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
     check_reachable(policy, payoffs_of([to_ask]))
     _check_draws(plan, policy)
     sizes = sizes_of(plan, plan.settings.stopping.looks)
@@ -262,14 +252,6 @@ async def gate_while_asking(
         asked = run.outcomes["question_id"].n_unique()
         judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
     return Gated(run, found[-1])
-
-
-def _to_ask(plan: Plan) -> ComparedRun:
-    """Return a candidate of which there are no outcomes yet."""
-    settings = plan.identity
-    return ComparedRun(
-        settings["model"], plan.folder.path, settings["model"], plan.dataset.name, {}, settings, about=plan.about
-    )
 
 
 def _check_planned(folder: RunFolder, looks: GateLooks) -> None:

@@ -101,10 +101,10 @@ def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
             f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
             "file, or evaluate into another folder"
         )
-    apart = folder.path / "confidence" / folder.replies.name
-    if apart.exists():
+    second = folder.path / "confidence" / folder.replies.name
+    if second.exists():
         raise StoreError(
-            f"{apart}: expected what confidence asked for in {folder.replies}, got a store of its own; run "
+            f"{second}: expected what confidence asked for in {folder.replies}, got a store of its own; run "
             "into another folder"
         )
     return ReplyStore(folder.replies if made or folder.replies.exists() else None)
@@ -306,34 +306,14 @@ class Plan:
         return list(found)
 
 
-def make_plan(
-    settings: Settings,
-    dataset: Dataset,
-    procedures: Mapping[str, Procedure],
-    draws: Mapping[str, Mapping[Question, int]],
-    graders: tuple[str, ...],
-    *,
-    made_of: Mapping[str, Any],
-    about: Mapping[str, Any],
-    folder: RunFolder,
-    objects: Mapping[str, object] | None = None,
-    imports: bool = True,
-) -> Plan:
-    """Make the plan of a run: what is asked about which questions, by what procedure, and in which folder.
+def checked(plan: Plan, *, imports: bool = True) -> Plan:
+    """Return a plan once its settings, the names of its models and its folder were checked.
 
     Parameters
     ----------
-    settings, dataset
-        With every default in place.
-    procedures, draws
-        By variant: what is asked (two passes, the forced pass only, grading only), and how often of each question.
-    graders
-        The names of the models and functions that grade; none where a rule does.
-    made_of, about
-        The identity of the folder, and what else it records.
-    folder
-        Where the run lies or will.
-    objects, imports
+    plan
+        The plan of a run, of whatever procedures.
+    imports
         As for `prepare`.
 
     Raises
@@ -341,15 +321,13 @@ def make_plan(
     RefusalIndexError
         If a setting or the name of a model cannot be used, or the folder is that of another run.
     """
-    objects, asks_model = objects or {}, any(procedure.asks_model for procedure in procedures.values())
-    check_sending(settings, asks_model=asks_model, asks_grader=bool(graders))
-    for name in (*((settings.model,) if asks_model else ()), *graders):
+    check_sending(plan.settings, asks_model=Role.MODEL in plan.names, asks_grader=bool(plan.graders))
+    for name in plan.names.values():
         if imports or not is_function_name(name):
-            check_name(name, objects, settings.sending.engine)
-    if folder.run_json.exists():
-        refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
-    title = settings.model, dataset.name
-    return Plan(settings, dataset, graders, folder, made_of, about, procedures, draws, objects, title)
+            check_name(name, plan.objects, plan.settings.sending.engine)
+    if plan.folder.run_json.exists():
+        refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
+    return plan
 
 
 def prepare(
@@ -394,18 +372,19 @@ def prepare(
     sources = function_sources(settings, graders, objects or {}) if imports else {}
     made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
     think = settings.prompting.think
-    plan = make_plan(
+    plan = Plan(
         settings,
         dataset,
+        graders,
+        RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
+        made_of,
+        about(settings, dataset, prompts),
         {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
         dict.fromkeys(variants, draws_of(settings, dataset)),
-        graders,
-        made_of=made_of,
-        about=about(settings, dataset, prompts),
-        folder=RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
-        objects=objects,
-        imports=imports,
+        objects or {},
+        (settings.model, dataset.name),
     )
+    checked(plan, imports=imports)
     check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
     return plan
 

@@ -5,7 +5,7 @@ What one does with finished runs from Python: compare and rank them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.models.settings import SettingError
-from refusal_index.protocol.cost import Range
+from refusal_index.protocol.cost import NOTHING, Range
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
 from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
@@ -114,19 +114,17 @@ def _heading(one: RunEstimate) -> tuple[str, ...]:
 
 
 def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
-    yield _count(_sum(one.found.first.requests for one in found))
-    yield _count(_sum(one.found.forced.requests for one in found))
-    yield _count(_sum(one.found.grading.requests + Range.exactly(one.checks) for one in found))
-    yield _count(_sum(one.requests for one in found))
-    yield _about(_sum(one.found.total.input_tokens for one in found))
-    yield _about(_sum(one.found.total.output_tokens for one in found))
-    costs = [one.cost for one in found if one.cost is not None]
-    yield f"${_sum(costs).expected:,.2f}" if len(costs) == len(found) else UNDEFINED
-    yield _time(_sum(one.seconds for one in found).expected)
-
-
-def _sum(ranges: Iterable[Range]) -> Range:
-    return sum(ranges, Range())
+    total = sum((one.found for one in found), NOTHING)
+    checks = Range.exactly(sum(one.checks for one in found))
+    yield _count(total.first.requests)
+    yield _count(total.forced.requests)
+    yield _count(total.grading.requests + checks)
+    yield _count(total.total.requests + checks)
+    yield _about(total.total.input_tokens)
+    yield _about(total.total.output_tokens)
+    costs = [one.cost.expected for one in found if one.cost is not None]
+    yield f"${sum(costs):,.2f}" if len(costs) == len(found) else UNDEFINED
+    yield _time(sum(one.seconds.expected for one in found))
 
 
 def _count(amount: Range) -> str:
@@ -159,7 +157,7 @@ def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
 
 
 def _remarks(one: RunEstimate) -> Iterator[str]:
-    """Say on what the numbers of a run rest."""
+    """Yield what the numbers of a run rest on."""
     settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
     if one.found.there:
         yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
@@ -167,7 +165,12 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         yield f"On {dataset}, {one.remark}."
     if not one.pending:
         return
-    yield from _about_draws(one)
+    draws, repeated = settings.repeats.draws or 1, settings.repeats.repeat_questions
+    if draws > 1 and settings.decoding.temperature == 0:
+        yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
+    elif draws > 1:
+        some = "all" if repeated is None else f"{repeated:,}"
+        yield f"On {dataset}, {some} of the questions are sampled {draws} times, for corrected RI."
     if one.foreseen:
         yield (
             f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
@@ -185,27 +188,12 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
-    if (settings.repeats.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
+    if draws > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
     if one.plan.graders:
-        yield _about_grading(one)
-
-
-def _about_draws(one: RunEstimate) -> Iterator[str]:
-    """Say what is drawn repeatedly, and what for."""
-    drawing, dataset = one.plan.settings.repeats, one.plan.title[1]
-    if one.plan.settings.decoding.temperature == 0:
-        if (drawing.draws or 1) > 1:
-            yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
-    elif (drawing.draws or 1) > 1:
-        some = "all" if drawing.repeat_questions is None else f"{drawing.repeat_questions:,}"
-        yield f"On {dataset}, {some} of the questions are sampled {drawing.draws} times, for corrected RI."
-
-
-def _about_grading(one: RunEstimate) -> str:
-    alike = " as if no two draws were alike," if (one.plan.settings.repeats.draws or 1) > 1 else ""
-    who = " and ".join(one.plan.graders)
-    return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
+        alike = " as if no two draws were alike," if draws > 1 else ""
+        graders = " and ".join(one.plan.graders)
+        yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(one.plan.prices)}."
 
 
 def _about_cost(prices: Prices) -> str:

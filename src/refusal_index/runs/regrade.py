@@ -29,10 +29,10 @@ from refusal_index.protocol import (
 from refusal_index.runs.plan import (
     RUNS,
     Plan,
+    checked,
     comparability_version,
     grader_identity,
     grader_of,
-    make_plan,
     open_store,
     refusal_detector,
 )
@@ -113,17 +113,19 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
                 if one.error is not None:
                     store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
 
-    plan = make_plan(
+    plan = Plan(
         settings,
         dataset,
+        graders,
+        folder,
+        made_of,
+        _about(source, settings, run),
         dict.fromkeys(asked, Regrading(kind, detector=detector)),
         asked,
-        graders,
-        made_of=made_of,
-        about=_about(source, settings, run),
-        folder=folder,
+        title=(settings.model, name),
+        begin=begin,
     )
-    return replace(plan, begin=begin)
+    return checked(plan)
 
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:

@@ -142,7 +142,7 @@ class Sums:
 
     def usage(self, prices: Prices) -> dict[str | None, Usage]:
         """Return what each variant took."""
-        return {variant: _usage(took, prices) for variant, took in self._took.items()}
+        return {variant: counter.usage(prices) for variant, counter in self._took.items()}
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -155,23 +155,9 @@ class Sums:
         return tuple(one for found in self._disagreements.values() for one in found)
 
 
-def _usage(took: UsageCounter, prices: Prices) -> Usage:
-    (read, written), grading = took.tokens, took.grading_tokens
-    return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        requests=took.requests,
-        cost=took.cost(prices),
-        unpriced_tokens=sum(grading) if prices.grader is None else 0,
-    )
-
-
 def total(replies: Iterable[Completion], prices: Prices) -> Usage:
     """Add up what some replies took."""
-    took = UsageCounter()
-    for one in replies:
-        took.add(one)
-    return _usage(took, prices)
+    return UsageCounter(replies).usage(prices)
 
 
 def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
@@ -249,18 +235,6 @@ def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
         return ()
     return (Statement("two_models", "grave", {"first": first, "forced": forced}),)
 
-
-__all__ = [
-    "STILL_TO_COME",
-    "Derived",
-    "Disagreement",
-    "Missing",
-    "UnfinishedError",
-    "derive_into",
-    "each_asked",
-    "procedure_of",
-    "total",
-]
 
 FURTHER_DRAWS = "its further draws were not asked to their end"
 """What is missing of a question of which not every draw is whole."""

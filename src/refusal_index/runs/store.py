@@ -28,6 +28,7 @@ from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.settings import MAX_DRAWS
 from refusal_index.runs.store_check import (
     ADVICE,
+    TABLES,
     StoreError,
     check_rows,
     check_schema,
@@ -38,28 +39,6 @@ from refusal_index.runs.store_check import (
 
 STORE_VERSION = 5
 """Version of the tables; a store with another one is refused."""
-
-TABLES = """
-CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL, checksum INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS asked (
-    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (variant, question_id));
-CREATE TABLE IF NOT EXISTS replies (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
-    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
-    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
-CREATE TABLE IF NOT EXISTS retired (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
-    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
-    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS failures (
-    variant TEXT, question_id TEXT, error TEXT NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (variant, question_id));
-CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
-"""
 
 OF_REPLIES = "replies", "retired"
 """The tables that hold replies."""
@@ -87,7 +66,7 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
             f"{path}: expected a store of version {STORE_VERSION}, got {version}; use the release that wrote it, or "
             "run into another folder"
         )
-    is_whole = check_schema(connection, TABLES, path)
+    is_whole = check_schema(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 1")  # else the last replies are lost with a -wal file
@@ -96,12 +75,8 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
         connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {STORE_VERSION}; COMMIT;")
     elif not is_whole:
         raise StoreError(f"{path}: a table of the store of replies is missing; {ADVICE}")
-    check_values(connection, TABLES, path)
-    check_rows(connection, TABLES, path)
-    _check_asked(connection, path)
-
-
-def _check_asked(connection: sqlite3.Connection, path: Path | None) -> None:
+    check_values(connection, path)
+    check_rows(connection, path)
     lost = connection.execute(UNKNOWN_QUESTION).fetchone()
     if lost is not None:
         raise StoreError(f"{path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
@@ -321,16 +296,13 @@ class ReplyStore:
         try:
             with self._telling():
                 self._file = self._place and _file_at(self._place)
-                self._open()
+                open_tables(self._connection, path)
+                self._check_words()
                 if is_copy:  # what is put there would be lost
                     self._connection.execute("PRAGMA query_only = ON")
         except StoreError:
             self._connection.close()
             raise
-
-    def _open(self) -> None:
-        open_tables(self._connection, self.path)
-        self._check_words()
 
     def _check_words(self) -> None:
         """Read a reply that cannot be read, if there is one, which says so."""

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -18,6 +19,28 @@ from zlib import crc32
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_plain, opened_file, read_plain
 from refusal_index.errors import RefusalIndexError
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
+CREATE TABLE IF NOT EXISTS replies (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+CREATE TABLE IF NOT EXISTS retired (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (
+    variant TEXT, question_id TEXT, error TEXT NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
+CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
+"""
 
 MAX_VALUE_BYTES = 256 << 20
 """Most bytes of one value, as of a reply."""
@@ -61,18 +84,9 @@ def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
         return _copied(path), True
 
 
-def check_schema(connection: sqlite3.Connection, tables: str, path: Path | None) -> bool:
-    """Return whether all tables are there; raise StoreError if there is anything else.
-
-    Parameters
-    ----------
-    connection, path
-        The store.
-    tables
-        The statements that make its tables.
-    """
-    expected = {(kind, name): statement for kind, name, statement in _made(tables)}
-    known = [name for kind, name in expected if kind == "table"]
+def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Return whether all tables are there; raise StoreError if there is anything else."""
+    expected, known = _schema(), _table_names()
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     for kind, name, of, statement in found:
         of_a_key = kind == "index" and statement is None and of in known
@@ -84,24 +98,24 @@ def check_schema(connection: sqlite3.Connection, tables: str, path: Path | None)
     return expected.keys() <= {(kind, name) for kind, name, _, _ in found}
 
 
-def check_values(connection: sqlite3.Connection, tables: str, path: Path | None) -> None:
+def check_values(connection: sqlite3.Connection, path: Path | None) -> None:
     """Raise StoreError if the file is damaged, or a value is not of its column's type; call it after `check_schema`."""
     (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if said != "ok":
         raise StoreError(f"{path}: the store of replies is damaged ({' '.join(said.split())[:200]}); {ADVICE}")
-    for name in _tables(tables):
+    for name in _table_names():
         wrong = " OR ".join(_conditions(connection, name))
         found = connection.execute(f"SELECT rowid FROM {name} WHERE {wrong} LIMIT 1").fetchone()  # noqa: S608 - our own names
         if found:
             raise StoreError(f"{path}: table {name}, row {found[0]}: expected text and counts from 0; {ADVICE}")
 
 
-def check_rows(connection: sqlite3.Connection, tables: str, path: Path | None) -> None:
+def check_rows(connection: sqlite3.Connection, path: Path | None) -> None:
     """Raise StoreError if a row does not have its checksum, and sqlite3.Error or UnicodeError if a text is none.
 
     One row is held in memory at a time.
     """
-    for table in _tables(tables):
+    for table in _table_names():
         for row in connection.execute(f"SELECT rowid, * FROM {table}"):  # noqa: S608 - our own names
             if checksum(row[1:-1]) != row[-1]:
                 raise StoreError(f"{path}: table {table}, row {row[0]} is damaged: its checksum differs; {ADVICE}")
@@ -132,16 +146,17 @@ def _conditions(connection: sqlite3.Connection, table: str) -> Iterator[str]:
             yield f"{name} NOT BETWEEN 0 AND {MAX_COUNT}"
 
 
-def _tables(statements: str) -> list[str]:
-    return [name for kind, name, _ in _made(statements) if kind == "table"]
+def _table_names() -> list[str]:
+    return [name for kind, name in _schema() if kind == "table"]
 
 
-def _made(statements: str) -> Iterator[tuple[str, str, str]]:
+@cache
+def _schema() -> dict[tuple[str, str], str | None]:
+    """Return the statements that make the tables and the indices, as SQLite writes them, by kind and name."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(statements)
-        made = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL"
-        for kind, name, statement in connection.execute(made):
-            yield kind, name, str(_plain(statement))
+        connection.executescript(TABLES)
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        return {(kind, name): _plain(statement) for kind, name, statement in rows}
 
 
 def _plain(statement: str | None) -> str | None:

@@ -127,7 +127,11 @@ def read_config(given: str) -> Config:
     """
     path = Path(given)
     if path.is_file():
-        return _parse(_content(path), given, path.name.removesuffix(SUFFIX))
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from error
+        return _parse(content, given, path.name.removesuffix(SUFFIX))
     name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     if name not in config_names():
         raise ConfigError(
@@ -146,13 +150,6 @@ def _names(folder: Traversable, prefix: str = "") -> Iterator[str]:
             yield prefix + entry.name.removesuffix(SUFFIX)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from error
-
-
 def _parse(content: bytes, source: str, name: str) -> Config:
     try:
         document = tomllib.loads(content.decode())
@@ -166,7 +163,8 @@ def _parse(content: bytes, source: str, name: str) -> Config:
     for key in document:
         if key not in (NAME, "defaults", "models", "datasets"):
             known = (NAME, "[defaults]", "[[models]]", "[[datasets]]")
-            raise ConfigError(f"{source}: expected {', '.join(known)}, got {key!r}{_guess(key, _bare(known))}")
+            guess = _guess(key, tuple(table.strip("[]") for table in known))
+            raise ConfigError(f"{source}: expected {', '.join(known)}, got {key!r}{guess}")
     defaults = document.get("defaults", {})
     if not isinstance(defaults, dict):
         raise ConfigError(f"{source}: expected a table [defaults], got {shortened(defaults)}")
@@ -204,21 +202,21 @@ def _entry(table: Mapping[str, Any], place: str, known: tuple[str, ...], needed:
         raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
     values = _values({key: value for key, value in table.items() if key != NAME}, place, known)
     if not any(key in values for key in needed):
-        raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {_listed(table)}")
+        listed = ", ".join(map(repr, table)) or "nothing"
+        raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {listed}")
     return Entry(place if name is None else f"{place} ({name})", name, values)
 
 
 def _values(table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> dict[str, Any]:
-    return {key: _value(key, value, place, known) for key, value in table.items()}
-
-
-def _value(key: str, value: Any, place: str, known: tuple[str, ...]) -> Any:
-    if key not in known:
-        raise ConfigError(f"{place}: {_unknown(key, known)}")
-    try:
-        return SETTINGS[key].read(value)
-    except SettingError as error:
-        raise ConfigError(f"{place}, {error}") from error
+    values = {}
+    for key, value in table.items():
+        if key not in known:
+            raise ConfigError(f"{place}: {_unknown(key, known)}")
+        try:
+            values[key] = SETTINGS[key].read(value)
+        except SettingError as error:
+            raise ConfigError(f"{place}, {error}") from error
+    return values
 
 
 def _unknown(key: str, known: tuple[str, ...]) -> str:
@@ -232,14 +230,6 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
 
 def _guess(key: str, known: tuple[str, ...]) -> str:
     return suggestion(key, known) or suggestion(key, [key for keys in TABLES.values() for key in keys])
-
-
-def _bare(tables: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(table.strip("[]") for table in tables)
-
-
-def _listed(table: Mapping[str, Any]) -> str:
-    return ", ".join(map(repr, table)) or "nothing"
 
 
 Watched = Callable[[int, Plan], AbstractContextManager[Progress]]

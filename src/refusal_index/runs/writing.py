@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -216,8 +216,7 @@ def open_run(path: str | Path) -> Run:
         found[0].summary,
         document=folder.read_summary(),
         stopped=Stop.read(about),
-        unmet_goal=_goal("unmet_goal", about, found[0].summary),
-        met_goal=_goal("met_goal", about, found[0].summary),
+        **_goals(about, found[0].summary),
     )
 
 
@@ -230,46 +229,24 @@ def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
     Where one runs, as in a notebook, the coroutine runs in a thread with a loop of its own; an interruption cancels it
     there, so that what came before is kept.
     """
-    return _in_thread(coroutine) if _is_running() else asyncio.run(coroutine)
-
-
-def _is_running() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
-
-
-def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    loops: list[asyncio.AbstractEventLoop] = []
+        return asyncio.run(coroutine)
     tasks: list[asyncio.Task[T]] = []
-    results: list[T] = []
-    errors: list[BaseException] = []
 
     async def main() -> T:
-        loops.append(asyncio.get_running_loop())
         tasks.append(asyncio.ensure_future(coroutine))
         return await tasks[0]
 
-    def work() -> None:
+    with ThreadPoolExecutor(1, "refusal-index") as pool:  # waits for the thread when it is left
+        done = pool.submit(copy_context().run, asyncio.run, main())
         try:
-            results.append(asyncio.run(main()))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=copy_context().run, args=(work,), name="refusal-index")
-    thread.start()
-    try:
-        thread.join()
-    except KeyboardInterrupt:
-        if loops and tasks:
-            loops[0].call_soon_threadsafe(tasks[0].cancel)
-        thread.join()
-        raise
-    if errors:
-        raise errors[0]
-    return results[0]
+            return done.result()
+        except KeyboardInterrupt:
+            if tasks and not done.done():
+                tasks[0].get_loop().call_soon_threadsafe(tasks[0].cancel)
+            raise
 
 
 PLACE = ("variant", "question_id", "draw")
@@ -290,7 +267,8 @@ def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
         return  # none yet, or one that nobody can read
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
     kept = table.filter(~lacking.fill_null(value=False)).select(PLACE)
-    lost = [_lost(scored, kept, variant) for variant in _variants_of(scored)]
+    variants = scored.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"]
+    lost = [_lost(scored, kept, variant) for variant in variants]
     count = sum(one.height for one in lost)
     if count:
         found = next(one for one in lost if one.height)
@@ -314,10 +292,6 @@ def _read_before(folder: RunFolder) -> pl.LazyFrame:
             if not found.select(pl.col("draw").has_nulls()).collect().item():
                 return found
     return folder.read_outcomes().lazy()
-
-
-def _variants_of(table: pl.LazyFrame) -> list[str | None]:
-    return table.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"].to_list()
 
 
 def _lost(scored: pl.LazyFrame, kept: pl.LazyFrame, variant: str | None) -> pl.DataFrame:
@@ -388,8 +362,7 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
-            unmet_goal=_goal("unmet_goal", about, summary),
-            met_goal=_goal("met_goal", about, summary),
+            **_goals(about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -421,13 +394,8 @@ def _table(folder: RunFolder) -> pl.LazyFrame:
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
-class RefreshScores(Protocol):
-    """Brings the confidence table of a folder up to date, before its outcomes are replaced."""
-
-    def __call__(
-        self, folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame, /
-    ) -> tuple[str, ...]:
-        """Return the methods whose scores were removed."""
+RefreshScores = Callable[[RunFolder, ReplyStore, Mapping[str, Any], pl.LazyFrame], tuple[str, ...]]
+"""Updates the confidence table of a folder, before its outcomes are replaced, and names the methods it removed."""
 
 
 def _refresh_scores(
@@ -440,10 +408,10 @@ def _refresh_scores(
     return refresh(folder, store, settings, outcomes)
 
 
-def _goal(code: str, about: Mapping[str, Any], summary: Summary) -> str | None:
-    """Return the sentence on whether a run became as certain as it should, if its code is this one."""
-    found = goal(about, summary)
-    return sentence(found) if found is not None and found.code == code else None
+def _goals(about: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
+    """Return the sentence on whether a run became as certain as it should, if it should, by its code."""
+    statement = goal(about, summary)
+    return {} if statement is None else {statement.code: sentence(statement)}
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:

@@ -6,8 +6,8 @@ from refusal_index.stats.baseline import (
     METRIC_NAMES, TRUTHFULNESS_WEIGHTS, correct_given_attempted, f_score, metrics, weighted_score,
 )
 from refusal_index.stats.calibration.against_refusals import (
-    AurcResult, RefusalComparison, ScoreDifference, aurc, compare_with_refusals, empirical_accuracy_refusal_curve,
-    prediction_rejection_ratio, risk_coverage_curve,
+    AurcResult, RefusalComparison, ScoreDifference, aurc, compare_with_refusals, prediction_rejection_ratio,
+    risk_coverage_curve,
 )
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (
@@ -28,7 +28,7 @@ from refusal_index.stats.comparison.pair import (
 from refusal_index.stats.comparison.ranking import (
     Adjustment, BoundaryPair, PairwiseDifference, RankedRun, Ranking, compact_letters, holm, rank_runs,
 )
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_matrices
 from refusal_index.stats.curves import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
@@ -38,12 +38,12 @@ from refusal_index.stats.draws.noise import (
     CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
     corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
 )
-from refusal_index.stats.draws.patterns import DrawPatterns, MidRankSpearman, mid_rank_spearman
+from refusal_index.stats.draws.repeated import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
-from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
-from refusal_index.stats.matrices import checked_matrices
+from refusal_index.stats.intervals import (
+    IntervalMethod, RefusalIndexResult, influence_function, refusal_index, refusal_index_many,
+)
 from refusal_index.stats.planning import (
     PlanningScenario, PowerPlan, RepeatPlan, SamplePlan, asymptotic_deviation, expected_half_width,
     influence_correlation, power_to_tell_apart, questions_for_cv, questions_for_half_width, questions_over_interval,
@@ -54,7 +54,7 @@ from refusal_index.stats.sensitivity.misgrading import (
     misgrading_from_labels, misgrading_range,
 )
 from refusal_index.stats.sensitivity.missing import (
-    MissingBounds, OutcomeCounts, ScoredByRule, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
+    MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
 )
 from refusal_index.stats.sensitivity.prediction_powered import (
     LabelPlan, PredictionPowered, labels_for_half_width, prediction_powered,
@@ -72,20 +72,20 @@ __all__ = [
     "MisgradingResult", "MissingBounds", "OutcomeCounts", "PairwiseDifference", "PlanningScenario", "PowerPlan",
     "PredictionPowered", "RankedRun", "Ranking", "RefusalComparison", "RefusalIndexResult", "ReliabilityBin",
     "RepeatPlan", "Result", "RiskThreshold", "SamplePlan", "SampledTable", "SamplingDesign", "ScoreDifference",
-    "ScoredByRule", "ScoringRange", "SelectiveReport", "Status", "TargetValue", "UtilityThreshold",
-    "WithinTopicResult", "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc",
-    "auroc", "brier_score", "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected",
-    "compare_joint", "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing",
-    "correct_misgrading", "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index",
-    "empirical_accuracy_refusal_curve", "equal_index_test", "expected_calibration_error", "expected_half_width",
-    "f_score", "holm", "influence_correlation", "influence_function", "iso_refusal_index",
-    "joint_corrected_refusal_index", "joint_refusal_index", "labels_for_half_width", "latent_auroc",
-    "metric_influence", "metrics", "mid_rank_spearman", "misgrading_from_labels", "misgrading_range",
-    "missing_bounds", "omniscience_index", "penalty_from_confidence", "power_to_tell_apart", "prediction_powered",
-    "prediction_rejection_ratio", "questions_for_cv", "questions_for_half_width", "questions_over_interval",
-    "questions_to_tell_apart", "rank_corrected", "rank_joint", "rank_runs", "refusal_index", "refusal_index_many",
-    "reliability_table", "repeats_half_width", "rho_from_refusal_index", "risk_controlling_threshold",
-    "risk_coverage_curve", "rms_calibration_error", "scoring_ranges", "scoring_rules", "selective_report",
-    "smooth_calibration_error", "split_budget", "tetrachoric", "upper_orthant", "utility", "utility_threshold",
-    "value_at_target", "weighted_score", "within_topic_refusal_index",
+    "ScoringRange", "SelectiveReport", "Status", "TargetValue", "UtilityThreshold", "WithinTopicResult",
+    "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc", "auroc", "brier_score",
+    "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected", "compare_joint",
+    "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing", "correct_misgrading",
+    "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index", "equal_index_test",
+    "expected_calibration_error", "expected_half_width", "f_score", "holm", "influence_correlation",
+    "influence_function", "iso_refusal_index", "joint_corrected_refusal_index", "joint_refusal_index",
+    "labels_for_half_width", "latent_auroc", "metric_influence", "metrics", "mid_rank_spearman",
+    "misgrading_from_labels", "misgrading_range", "missing_bounds", "omniscience_index", "penalty_from_confidence",
+    "power_to_tell_apart", "prediction_powered", "prediction_rejection_ratio", "questions_for_cv",
+    "questions_for_half_width", "questions_over_interval", "questions_to_tell_apart", "rank_corrected",
+    "rank_joint", "rank_runs", "refusal_index", "refusal_index_many", "reliability_table", "repeats_half_width",
+    "rho_from_refusal_index", "risk_controlling_threshold", "risk_coverage_curve", "rms_calibration_error",
+    "scoring_ranges", "scoring_rules", "selective_report", "smooth_calibration_error", "split_budget",
+    "tetrachoric", "upper_orthant", "utility", "utility_threshold", "value_at_target", "weighted_score",
+    "within_topic_refusal_index",
 ]

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
 
 def unmasked(name: str, values: Any) -> NDArray[Any]:
     """Return values as an array; raises what `check_rows` does."""
@@ -56,10 +59,10 @@ def check_same_index(named: dict[str, Any]) -> None:
             )
 
 
-def truth_values(name: str, values: Any, likely: str) -> NDArray[Any]:
+def truth_values(name: str, values: Any) -> NDArray[Any]:
     """Return truth values, which may be written as the whole numbers 0 and 1, as an array of bool of any shape.
 
-    Raises TypeError for anything else; `likely` ends its message.
+    Raises TypeError for anything else.
     """
     array = unmasked(name, values)
     if array.dtype == bool or not array.size:
@@ -68,14 +71,13 @@ def truth_values(name: str, values: Any, likely: str) -> NDArray[Any]:
         return array.astype(bool)
     if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array.flat):
         return array.astype(bool)
-    raise TypeError(f"{name} must hold truth values, got {_held(array)}; {likely}")
-
-
-def _held(array: NDArray[Any]) -> str:
-    """Name the type of an array, and of whole numbers the first that is no truth value."""
-    others = (value for value in array.flat if value not in (0, 1)) if array.dtype.kind in "iu" else iter(())
-    first = next(others, None)
-    return f"an array of {array.dtype}" + ("" if first is None else f" with {first} in it")
+    other = next((value for value in array.flat if array.dtype.kind in "iu" and value not in (0, 1)), None)
+    raise TypeError(
+        f"{name} must hold truth values, got an array of {array.dtype}"
+        + ("" if other is None else f" with {other} in it")
+        + "; are there grades in it that need comparing (grade == 'refused'), or missing values of unscored questions "
+        "that need dropping or marking in scored?"
+    )
 
 
 def whole_number(name: str, value: Any, low: int, likely: str = "") -> int:

@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import check_same_index, unmasked
-from refusal_index.stats.design import ONE_CLUSTER, AnyTable, Counts, SampledTable
+from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
+from refusal_index.stats.contingency import Counts
+from refusal_index.stats.design import ONE_CLUSTER, AnyTable, SampledTable
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile, proportion, ratio, refusal_index
 
@@ -348,21 +348,9 @@ def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> E
 
 
 def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undefined: str | None) -> Estimate:
-    refused_wrong, refused_right, wrong, right = counts
-    refused, answered = refused_wrong + refused_right, wrong + right
-    n, scored = refused + answered, (right, wrong, refused)
-    if name in SCORES:
-        top, per = ratio_weights(name, worth)
-        weights = (top[3], top[2], top[0]), (per[3], per[2], per[0])
-        return ratio(name, scored, weights, quantile, undefined)
-    successes, of = {
-        "correct_rate": (right, n),
-        "refusal_rate": (refused, n),
-        "correct_given_attempted": (right, answered),
-        "hallucination_rate": (wrong, wrong + refused),
-        "error_rate": (refused_wrong + wrong, n),
-        "refusal_precision": (refused_wrong, refused),
-        "refusal_recall": (refused_wrong, refused_wrong + wrong),
-        "over_refusal": (refused_right, refused_right + right),
-    }[name]
-    return proportion(name, successes, of, quantile, undefined)
+    top, bottom = ratio_weights(name, worth)
+    if name not in SCORES:
+        return proportion(name, _weighted_sum(counts, top), _weighted_sum(counts, bottom), quantile, undefined)
+    # All refusals are worth the same to a score.
+    scored = counts[3], counts[2], counts[0] + counts[1]
+    return ratio(name, scored, ((top[3], top[2], top[0]), (bottom[3], bottom[2], bottom[0])), quantile, undefined)

@@ -1,4 +1,10 @@
-"""The 2x2 table of refusal against error under forced answering, from which every estimate starts."""
+"""The 2x2 table of refusal against error under forced answering, from which every estimate starts.
+
+Outcomes of several runs over the same questions: matrices with one row a run and one column a question.
+
+A question need not be scored in every run. Where it is not, a third matrix says so, and whatever the other two hold
+there is ignored.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
+from refusal_index.stats.arguments import BoolArray, check_rows, check_same_index, truth_values, unmasked
+
+Counts = tuple[float, float, float, float]
 
 LARGEST_COUNT = 2**53
 """The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
@@ -132,7 +140,11 @@ class ContingencyTable:
                 _checked_rate("correct_given_attempted", correct_given_attempted) * (total - refused)
             )
         cells = refused - right + answered_right, right - answered_right, total - refused - answered_right
-        problems = ("more right answers to refused questions than refusals", _FEWER_RIGHT, "more right than answered")
+        problems = (
+            "more right answers to refused questions than refusals",
+            "fewer right under forced answering than in the first pass",
+            "more right than answered",
+        )
         for count, problem in zip(cells, problems, strict=True):
             if count < 0:
                 raise ValueError(
@@ -180,9 +192,6 @@ class ContingencyTable:
         return count / self.n if self.n else math.nan
 
 
-_FEWER_RIGHT = "fewer right under forced answering than in the first pass"
-
-
 def _checked_rate(name: str, value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
@@ -209,8 +218,9 @@ def checked_count(name: str, value: Any) -> int:
             "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
             "for many tables refusal_index_many"
         )
-    if isinstance(value, int) or math.isfinite(value):
-        _refuse_too_large(name, value)
+    size: Any = value  # a Real has no order that a type checker knows
+    if LARGEST_COUNT < size < math.inf:
+        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
     # NaN and infinity fail the test for a whole number too.
     number = float(value)
     if not number.is_integer():
@@ -220,11 +230,6 @@ def checked_count(name: str, value: Any) -> int:
     if number < 0:
         raise ValueError(f"{name} must not be negative, got {value!r}; was it made by subtracting two totals?")
     return int(number)
-
-
-def _refuse_too_large(name: str, value: Any) -> None:
-    if value > LARGEST_COUNT:
-        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
 
 
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -243,11 +248,7 @@ def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     array = unmasked(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
-    likely = (
-        "are there grades in it that need comparing (grade == 'refused'), or missing values of unscored questions that "
-        "need dropping?"
-    )
-    return truth_values(name, array, likely)
+    return truth_values(name, array)
 
 
 def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
@@ -267,3 +268,81 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
             "is it a rate, a difference of totals, a count with missing values, or one beyond 2**53?"
         )
     return counts
+
+
+def checked_matrices(
+    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Check the outcomes of k runs over n questions and return them as three matrices of shape (k, n).
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (k, n)
+        As for `ContingencyTable.from_arrays`, one row a run, one column a question.
+    scored : array_like of bool, shape (k, n), optional
+        False where that run has no grade for that question; all True if not given.
+
+    Returns
+    -------
+    refused, wrong, scored : ndarray of bool, shape (k, n)
+        `refused` and `wrong` are False wherever `scored` is, so that ignored values cannot leak into a count.
+
+    Raises
+    ------
+    TypeError
+        If an argument holds something other than truth values or 0 and 1, or masked values.
+    ValueError
+        If an argument is not two-dimensional, the shapes differ, or the indexes of pandas do.
+
+    Examples
+    --------
+    >>> refused, wrong, scored = checked_matrices([[True, False, True]], [[True, True, False]], [[True, True, False]])
+    >>> refused.tolist(), wrong.tolist()
+    ([[True, False, False]], [[True, True, False]])
+    """
+    check_same_index({"refused": refused, "wrong": wrong, "scored": scored})
+    r, w = _checked_matrix("refused", refused), _checked_matrix("wrong", wrong)
+    s = np.ones_like(r) if scored is None else _checked_matrix("scored", scored)
+    for name, matrix in (("wrong", w), ("scored", s)):
+        if matrix.shape != r.shape:
+            raise ValueError(
+                f"refused and {name} must have one value for each of the same runs and questions, got shapes {r.shape} "
+                f"and {matrix.shape}; was one of them filtered or transposed?"
+            )
+    return r & s, w & s, s
+
+
+def cell_codes(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> NDArray[np.intp]:
+    """Return the number of each question's cell, in the order of `CELL_NAMES`, or 4 where it is not scored.
+
+    The matrices are those of `checked_matrices`.
+    """
+    return np.where(scored, 2 * ~refused + ~wrong, 4)
+
+
+def repeat_each_other(*matrices: BoolArray) -> bool:
+    """Whether all rows of each matrix are the same."""
+    return all(bool((matrix == matrix[0]).all()) for matrix in matrices)
+
+
+def row_tables(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> tuple[ContingencyTable, ...]:
+    """Count the scored questions of each row; the matrices are those of `checked_matrices`."""
+    rows = cell_codes(refused, wrong, scored)
+    return tuple(ContingencyTable(*np.bincount(row, minlength=5)[:4].tolist()) for row in rows)
+
+
+def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
+    check_rows(name, values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must have rows of one length, one value a question, got rows that differ; "
+            "was a question left out of one run? Mark it in scored instead"
+        ) from error
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must be two-dimensional, one row a run and one column a question, got shape {array.shape}; "
+            "is it the outcomes of a single run?"
+        )
+    return truth_values(name, array)

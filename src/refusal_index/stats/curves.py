@@ -43,13 +43,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr, ndtri
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import Payoffs, checked_penalty, rate_or_score
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Estimate, Status
 from refusal_index.stats.estimator import density, upper_orthant
-from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import (
+    cell_influence,
     normal_quantile,
     ratio,
     refusal_index,

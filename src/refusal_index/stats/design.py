@@ -35,10 +35,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
-from refusal_index.stats._ops import SCALAR, FloatArray
-from refusal_index.stats.arguments import share
-from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.matrices import BoolArray, cell_codes, row_tables
+from refusal_index.stats.arguments import BoolArray, FloatArray, share
+from refusal_index.stats.contingency import ContingencyTable, Counts, cell_codes, checked_outcomes, row_tables
+from refusal_index.stats.estimator import SCALAR
 
 FEW_CLUSTERS = 30
 """Below so many clusters an interval rests on the approximation more than on the data."""
@@ -267,8 +266,6 @@ def _check_shape(name: str, array: NDArray[Any], n: int) -> None:
             f"{name} must have one value for each of the {n:,} questions, got {array.size:,}; was one of them filtered?"
         )
 
-
-Counts = tuple[float, float, float, float]
 
 NO_VARIANCE = 1e-12
 """Share of the variance of independent questions below which that of clusters is rounding."""

@@ -140,17 +140,12 @@ def square_and_add(first: Estimate, second: Estimate, correlation: float = 0.0) 
     return ConfidenceInterval(a - b - hypotenuse(a - low_a, high_b - b), a - b + hypotenuse(high_a - a, b - low_b))
 
 
-@dataclass(frozen=True, slots=True)
-class CohenKappaResult:
-    """Agreement of two graders."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohenKappaResult(Result):
+    """Agreement of two graders: 1 where they always agree, 0 where they agree as often as by chance."""
 
-    # kappa: 1 where they always agree, 0 where they agree as often as chance would have it; None where undefined
-    estimate: float | None
-    agreement: float | None  # share of the answers on which they agree; None without answers
+    agreement: float | None = None  # share of the answers on which they agree; None without answers
     n: int  # number of answers
-    # status, reason: ``"ok"``, or ``"undefined"`` with the reason
-    status: Status
-    reason: str | None = None
 
 
 def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
@@ -162,7 +157,7 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
       second, in the same order.
 
     >>> cohen_kappa([[20, 5], [10, 15]])
-    CohenKappaResult(estimate=0.4, agreement=0.7, n=50, status='ok', reason=None)
+    CohenKappaResult(estimate=0.4, status='ok', reason=None, agreement=0.7, n=50)
     >>> cohen_kappa([[9, 0], [0, 0]]).reason
     'both graders gave every answer the same one grade'
     """
@@ -173,9 +168,10 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
         raise ValueError("counts: expected whole numbers from 0, got others; give counts, not shares")
     n = int(table.sum())
     if n == 0:
-        return CohenKappaResult(None, None, 0, "undefined", "there is no answer that both graded")
+        return CohenKappaResult(None, "undefined", "there is no answer that both graded", n=0)
     agreeing, by_chance = np.trace(table), table.sum(axis=0) @ table.sum(axis=1) / n
     share = float(agreeing / n)
     if by_chance == n:
-        return CohenKappaResult(None, share, n, "undefined", "both graders gave every answer the same one grade")
-    return CohenKappaResult(float((agreeing - by_chance) / (n - by_chance)), share, n, "ok")
+        reason = "both graders gave every answer the same one grade"
+        return CohenKappaResult(None, "undefined", reason, agreement=share, n=n)
+    return CohenKappaResult(float((agreeing - by_chance) / (n - by_chance)), agreement=share, n=n)

@@ -52,16 +52,14 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
 from refusal_index.stats.comparison.pair import checked_metric
-from refusal_index.stats.contingency import ContingencyTable, empty_margin
+from refusal_index.stats.contingency import ContingencyTable, checked_matrices, empty_margin
 from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
-from refusal_index.stats.influence import influence_function, spearman_slope
-from refusal_index.stats.intervals import normal_quantile, refusal_index
-from refusal_index.stats.matrices import checked_matrices
+from refusal_index.stats.intervals import influence_function, normal_quantile, refusal_index, spearman_slope
 
 # A cell that is the difference of two probabilities is rounded by some 1e-16.
 RESOLVED_CELL = 1e-14
@@ -394,10 +392,10 @@ def checked_questions(n: int) -> int:
     return int(n)
 
 
-def checked_positive(name: str, value: float) -> float:
-    """Check that a wanted precision is a positive number, and return it."""
+def checked_positive(name: str, value: float, hint: str = "is it a whole interval, low to high?") -> float:
+    """Check that a number, such as a wanted precision, is positive, and return it."""
     if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}; is it a whole interval, low to high?")
+        raise ValueError(f"{name} must be a positive number, got {value!r}; {hint}")
     return value
 
 
@@ -802,12 +800,9 @@ def _repeats_plan(
 
 
 def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, float]:
-    for name, slope in (("refusal_slope", refusal_slope), ("error_slope", error_slope)):
-        if not 0 < slope < math.inf:
-            raise ValueError(
-                f"{name} must be a positive number, got {slope!r}; a constant model needs no repeated draws"
-            )
-    return float(refusal_slope), float(error_slope)
+    hint = "a constant model needs no repeated draws"
+    slopes = checked_positive("refusal_slope", refusal_slope, hint), checked_positive("error_slope", error_slope, hint)
+    return float(slopes[0]), float(slopes[1])
 
 
 @cache

@@ -44,8 +44,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from refusal_index.stats._ops import SCALAR, FloatArray
-from refusal_index.stats.arguments import share, whole_number
+from refusal_index.stats.arguments import FloatArray, share, whole_number
+from refusal_index.stats.estimator import SCALAR
 
 FARTHEST = 9.0
 """Standard deviations below which no density is left that a double could show in a sum."""

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import (
     SCORES,
     TRUTHFULNESS_WEIGHTS,
@@ -63,11 +63,10 @@ from refusal_index.stats.comparison.pair import (
     scaled_influence,
     without_clusters,
 )
+from refusal_index.stats.contingency import cell_codes, checked_matrices
 from refusal_index.stats.design import AnyTable, SampledTable, designed, tables_of_rows
 from refusal_index.stats.estimate import Estimate
-from refusal_index.stats.influence import symmetric_root
-from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import cell_codes, checked_matrices
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, symmetric_root
 
 RESAMPLES = 10_000
 ADDED = 0.5
@@ -178,9 +177,8 @@ def metric_over_steps(
     doubts = np.array([_doubt(name, *each, worth) for each in zip(points, tables, strict=True)])
     rows = [row for row, point in enumerate(points) if point.status == "ok" or doubts[row]]
     if not rows:
-        return MetricOverSteps(
-            name, tuple(_point(name, one) for one in points), None, (), (), None, None, None, confidence_level
-        )
+        shown = tuple(_point(name, point) for point in points)
+        return MetricOverSteps(name, shown, None, (), (), None, None, None, confidence_level)
     influence = scaled_influence(points, codes, design)[rows]
     alone = without_clusters(points, codes, design)
     errors = JointErrors.of(influence, None if alone is None else alone[rows], doubts[rows])
@@ -225,7 +223,7 @@ def _banded(
     known = [place for place, row in enumerate(rows) if points[row].status == "ok"]
     if not known:
         return None, tuple(_point(metric, point) for point in points)
-    critical = largest_of(drawn[:, known], errors[known]).quantile(confidence_level)
+    critical = float(np.quantile(largest_of(drawn[:, known], errors[known]), confidence_level))
     values = np.array([points[rows[place]].estimate for place in known], float)
     bands = iter(zip(*_band(metric, values, critical * errors[known]), strict=True))
     return critical, tuple(
@@ -300,25 +298,15 @@ class JointErrors:
         return np.asarray(np.where(errors > ROUNDING * largest, errors, 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class Largest:
-    """The largest of several absolute statistics, in each of many draws."""
-
-    draws: FloatArray
-
-    def quantile(self, confidence_level: float) -> float:
-        """Return what it stays below in so many of the draws."""
-        return float(np.quantile(self.draws, confidence_level))
-
-    def pvalue(self, observed: float) -> float:
-        """Return in how many draws it is as large as what was observed."""
-        # The data count as one draw, which keeps the test valid for any number of draws.
-        return float((np.count_nonzero(self.draws >= observed) + 1) / (len(self.draws) + 1))
+def largest_of(drawn: FloatArray, errors: FloatArray) -> FloatArray:
+    """Return the largest of drawn errors of estimates, in standard errors, in each draw."""
+    return np.asarray(np.max(_studentised(drawn, errors), axis=1))
 
 
-def largest_of(drawn: FloatArray, errors: FloatArray) -> Largest:
-    """Return the largest of drawn errors of estimates, in standard errors."""
-    return Largest(np.max(_studentised(drawn, errors), axis=1))
+def share_as_large(draws: FloatArray, observed: FloatArray) -> float:
+    """Return in how many draws the largest is as large as the largest that was observed."""
+    # The data count as one draw, which keeps the test valid for any number of draws.
+    return float((np.count_nonzero(draws >= observed.max()) + 1) / (len(draws) + 1))
 
 
 def _studentised(values: FloatArray, errors: FloatArray) -> FloatArray:
@@ -344,7 +332,7 @@ def changes(
     differences = np.where(of_splits > 0, contrasts @ values, 0.0)
     largest = largest_of(drawn @ contrasts.T, of_splits)
     observed = _studentised(differences, of_splits)
-    reach = largest.quantile(confidence_level) * of_splits
+    reach = float(np.quantile(largest, confidence_level)) * of_splits
     splits = tuple(
         Split(
             row,
@@ -358,7 +346,7 @@ def changes(
             zip(rows[1:], differences.tolist(), reach.tolist(), strict=True), start=1
         )
     )
-    return splits, int(np.argmax(observed)), largest.pvalue(float(observed.max()))
+    return splits, int(np.argmax(observed)), share_as_large(largest, observed)
 
 
 def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: FloatArray) -> float | None:
@@ -371,7 +359,7 @@ def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: Floa
     of_splits = errors.of_contrasts(contrasts)
     if not of_splits.any():
         return None
-    return largest_of(drawn @ contrasts.T, of_splits).pvalue(float(_studentised(contrasts @ values, of_splits).max()))
+    return share_as_large(largest_of(drawn @ contrasts.T, of_splits), _studentised(contrasts @ values, of_splits))
 
 
 def _splits(k: int) -> FloatArray:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.calibration.against_refusals import aurc, empirical_accuracy_refusal_curve, risk_coverage_curve
+from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
+from refusal_index.stats.calibration.against_refusals import aurc, risk_coverage_curve
 from refusal_index.stats.calibration.auroc import auroc
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=25)

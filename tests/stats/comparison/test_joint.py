@@ -19,7 +19,7 @@ from refusal_index.stats.comparison.joint import (
     joint_refusal_index,
     spread_of,
 )
-from refusal_index.stats.influence import spearman_slope
+from refusal_index.stats.intervals import spearman_slope
 
 SCENARIO = simulation.Scenario(800, (0.3, 0.5, 0.7), 0.6, 0.5, 0.7)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
+from refusal_index.stats.contingency import cell_codes, checked_matrices, row_tables
 
 REFUSED = np.array([[True, True, False, False], [False, True, False, True]])
 WRONG = np.array([[True, False, True, False], [True, True, False, False]])
@@ -63,7 +63,11 @@ def test_arguments_are_left_as_they_were() -> None:
         ({"scored": SCORED[:1]}, ValueError, r"refused and scored .* got shapes \(2, 4\) and \(1, 4\)"),
         ({"refused": 2 * REFUSED.astype(int)}, TypeError, "refused must hold truth values, got an array of int64"),
         ({"wrong": [["wrong"] * 4] * 2}, TypeError, "wrong must hold truth values, got an array of <U5; are there gra"),
-        ({"wrong": [[None] * 4] * 2}, TypeError, "wrong must hold truth values, got an array of object.*scored should"),
+        (
+            {"wrong": [[None] * 4] * 2},
+            TypeError,
+            "wrong must hold truth values, got an array of object.*marking in scored",
+        ),
     ],
 )
 def test_errors_name_the_argument_and_a_likely_cause(change: dict, error: type[Exception], message: str) -> None:

@@ -21,7 +21,7 @@ from refusal_index.stats.draws.noise import (
     deterministic_refusal_index,
     joint_corrected_refusal_index,
 )
-from refusal_index.stats.draws.patterns import mid_rank_spearman, percentiles
+from refusal_index.stats.draws.repeated import mid_rank_spearman, percentiles
 
 
 def spearman(rho: float) -> float:

@@ -152,7 +152,7 @@ def test_invalid_arguments_are_errors(arguments, error, message: str) -> None:
 
 def test_scoring_rules_against_their_tables() -> None:
     counts = OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_forced=4, unscored_first=5)
-    tables = {rule: result.table.counts for rule, result in scoring_rules(counts)}
+    tables = {rule: result.table.counts for rule, result in scoring_rules(counts).items()}
     assert tables["refused_again_wrong"] == (710, 30, 210, 50)
     assert tables["refused_again_right"] == (700, 40, 210, 50)
     assert tables["refused_again_dropped"] == (700, 30, 210, 50)
@@ -165,7 +165,7 @@ def test_scoring_rules_against_their_tables() -> None:
 
 @given(st.tuples(*[st.integers(0, 60)] * 8))
 def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(counts) -> None:
-    results = dict(scoring_rules(OutcomeCounts(*counts)))
+    results = scoring_rules(OutcomeCounts(*counts))
     assert all(result == refusal_index(result.table) for result in results.values())
     bounds = missing_bounds(ContingencyTable(*counts[:4]), counts[4] + counts[5], *counts[6:])
     if bounds.status != "undefined":

@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import output
+from refusal_index.cli.shared_options import check_new_file, output
 
 DEFAULT_SIZE = 100
 
@@ -41,10 +41,7 @@ def audit(
     from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet
     from refusal_index.render.sentences import sentence
 
-    if out.exists():
-        raise OptionError(f"--out: {out} is there already and may hold labels; choose another name")
-    if not out.parent.is_dir():
-        raise OptionError(f"--out: expected a folder that exists, got {out.parent}; create it or choose another")
+    check_new_file(out)
     _check(size, half_width, grader_error)
     outcomes = read_outcomes_of(run)
     if half_width is not None:

@@ -13,7 +13,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.shared_options import FORECAST, output, takes_settings
+from refusal_index.cli.shared_options import FORECAST, check_folder_of, output, takes_settings
 from refusal_index.runs.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -180,8 +180,7 @@ def _check_place(form: str, place: Path) -> None:
     """Refuse a place whose file is of another form: a mistyped option should not cost it."""
     if place.suffix.lower() != SUFFIXES[form] or place.is_dir():
         raise OptionError(f"--{form}: expected a file that ends in {SUFFIXES[form]}, got {place}")
-    if not place.parent.is_dir():
-        raise OptionError(f"--{form}: expected a folder that exists, got {place.parent}; create it or choose another")
+    check_folder_of(f"--{form}", place)
 
 
 def _print(found: GateResult, *, as_json: bool) -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel, weights_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from refusal_index.data.sampling import Sampling
 
 
 def score(
@@ -43,6 +38,7 @@ def score(
     """
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables
+    from refusal_index.data.runs import read_outcomes_of
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete, summarise
     from refusal_index.render.first_screen import first_screen
@@ -68,7 +64,7 @@ def score(
     if folders and sampling == OWN_COLUMNS:
         complete = _score_run(folders[0], given, confidence_level, regrade=regrade, as_json=json)
     else:
-        table = _folder_outcomes(folders[0], sampling) if folders else read_tables(files, sampling)
+        table = read_outcomes_of(folders[0], sampling) if folders else read_tables(files, sampling)
         about = RunFolder(folders[0]).read_about() if folders else {}
         given = {name: about[name] for name in worth if name in about} | given
         summary = summarise(table, **given, confidence_level=confidence_level, sampling=sampling)
@@ -82,12 +78,6 @@ def score(
             console.say(f"all metrics and sensitivity: refusal-index show {' '.join(map(str, files))}")
     if not complete:
         raise typer.Exit(INCOMPLETE)
-
-
-def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
-    from refusal_index.data.runs import read_outcomes_of
-
-    return read_outcomes_of(path, sampling)
 
 
 def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:

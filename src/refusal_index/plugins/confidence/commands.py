@@ -35,7 +35,7 @@ Name = Annotated[
 ]
 
 
-def carry_files(
+def add_and_export(
     run: Path, add: Path | None, column: Sequence[str], name: str | None, out: Path | None, *, as_json: bool
 ) -> None:
     """Add scores to a run, then write all of its scores, and say how many answers they cover.
@@ -141,7 +141,7 @@ def confidence(
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
             raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
-        carry_files(run, add, column or [], name, out, as_json=json)
+        add_and_export(run, add, column or [], name, out, as_json=json)
         return
     settings = Settings.of(**values)
     if list_:

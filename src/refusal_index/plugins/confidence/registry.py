@@ -21,6 +21,13 @@ def method_of(name: str) -> Method | None:
     return METHODS.get(name)
 
 
+def all_methods() -> tuple[Method, ...]:
+    """Return every method that is installed, ours first."""
+    for name in entry_points.installed("confidence_methods"):
+        method_of(name)
+    return tuple(METHODS.values())
+
+
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     """Return methods by their names, in the order of the list.
 

@@ -23,7 +23,7 @@ from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
 from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
-from refusal_index.plugins.confidence.registry import METHODS, method_of, methods_of
+from refusal_index.plugins.confidence.registry import METHODS, all_methods, method_of, methods_of
 from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
 from refusal_index.plugins.confidence.score_files import read_score_table
 from refusal_index.plugins.confidence.score_table import (
@@ -38,7 +38,7 @@ from refusal_index.plugins.confidence.trained import TOPIC
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, check_sends, unwatched
-from refusal_index.runs.plan import Plan, grader_before, make_plan, open_store, prompts_before, settings_before
+from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -53,7 +53,7 @@ def allowed(
 ) -> dict[Method, str | None]:
     """Return what a run lacks for each method, None for nothing; it raises as `prepare_confidence` does."""
     plan = _plan(run, settings, prompts, {}, group)
-    return {method: unmet(plan, method) for method in METHODS.values()}
+    return {method: unmet(plan, method) for method in all_methods()}
 
 
 def prepare_confidence(
@@ -97,7 +97,8 @@ def prepare_confidence(
     methods = () if ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
     plan = replace(plan, methods=methods, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
-    usable = [one for one in METHODS.values() if unmet(plan, one) is None]
+    known = all_methods() if ALL in names else METHODS.values()
+    usable = [one for one in known if unmet(plan, one) is None]
     if ALL in names:
         # Weights that are downloaded, and trained for hours, are used only where the method is named.
         plan = replace(plan, methods=tuple(one for one in usable if Need.WEIGHTS not in one.needs))
@@ -151,18 +152,9 @@ def _plan(
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     prompting = settings.prompting
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
-    plan = make_plan(
-        settings,
-        dataset,
-        {FORCED: ForcedPass(kind, wording)},
-        {},
-        graders,
-        made_of=before,
-        about={},
-        folder=folder,
-        objects=objects,
-        imports=False,  # a check would import what the folder names
-    )
+    title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
+    plan = Plan(settings, dataset, graders, folder, before, {}, passes, {}, objects, title)
+    checked(plan, imports=False)  # a check of functions would import what the folder names
     return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
 
 

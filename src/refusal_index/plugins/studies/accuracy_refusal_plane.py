@@ -1,7 +1,4 @@
-"""Runs in the accuracy-refusal plane, with the lines along which each metric stays the same.
-
-Points, contours and curves of the accuracy-refusal plane, as rows of a frame, and how they are drawn.
-"""
+"""Runs in the accuracy-refusal plane, with the lines along which each metric stays the same."""
 
 from __future__ import annotations
 
@@ -19,7 +16,15 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.curves import ScoreName, iso_score
 from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, paper_context
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    paper_context,
+    printed_table,
+)
 from refusal_index.render.format import number, with_interval
 from refusal_index.stats import Estimate, iso_refusal_index
 
@@ -74,43 +79,30 @@ def draw_contours(axes: Axes, contours: pl.DataFrame, label_at: Any = None, unla
     Call it when the axes have their limits.
     """
     top = axes.get_ylim()[1]
+    box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
+    look: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
     for (level,), line in contours.group_by("level", maintain_order=True):
         rates, correct = line["refusal_rate"].to_numpy(), line["correct_rate"].to_numpy()
         axes.plot(rates, correct, color=style.PALE, linewidth=0.8, zorder=1)
         visible = np.flatnonzero((correct <= 0.96 * top) & (rates >= 0.03))
         if visible.size and level not in unlabelled:
             place = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
-            axes.text(
-                *(rates[place], correct[place], style.short_number(float(str(level)))),
-                fontsize=6,
-                color=style.GREY,
-                ha="center",
-                va="center",
-                bbox={"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6},
-                clip_on=True,
-                zorder=1.5,
-            )
+            text = style.short_number(float(str(level)))
+            axes.text(rates[place], correct[place], text, clip_on=True, zorder=1.5, **look)
 
 
-def draw_point_intervals(axes: Axes, row: dict[str, Any], colour: str) -> None:
-    """Draw the intervals of both rates of a point."""
-    style.interval_along_x(axes, row["correct_rate"], row["refusal_low"], row["refusal_high"], colour, 0.9)
-    style.interval_along_y(axes, row["refusal_rate"], row["correct_low"], row["correct_high"], colour, 0.9)
+def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:
+    """Draw a point with the intervals of both rates."""
+    spans: dict[str, Any] = {"xs": style.ends(row, "refusal"), "ys": style.ends(row, "correct")}
+    style.mark(axes, row["refusal_rate"], row["correct_rate"], colour, marker, size=size, width=0.9, **spans)
 
 
 def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
     """Draw a run's curve with its band."""
-    rates = curve["refusal_rate"].to_numpy()
-    banded = curve.drop_nulls(["correct_low", "correct_high"])
-    axes.fill_between(
-        banded["refusal_rate"].to_numpy(),
-        banded["correct_low"].to_numpy(),
-        banded["correct_high"].to_numpy(),
-        color=colour,
-        alpha=0.16,
-        linewidth=0,
-    )
-    axes.plot(rates, curve["correct_rate"].to_numpy(), color=colour, linewidth=1.2, zorder=2)
+    band = curve.drop_nulls(["correct_low", "correct_high"])
+    limits = band["correct_low"], band["correct_high"]
+    axes.fill_between(band["refusal_rate"], *limits, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=colour, linewidth=1.2, zorder=2)
 
 
 def plane_top(frame: pl.DataFrame) -> float:
@@ -179,14 +171,13 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the points, not the lines."""
-    rows = [
-        (row["model"], row["variant"], *(with_interval(*(row[name] for name in names)) for names in _ENDS))
-        for row in frame.filter(pl.col("kind") == "point").iter_rows(named=True)
-    ]
-    return pl.DataFrame(rows, schema=["Model", "Variant", "Refusal rate", "Correct answer rate"], orient="row")
-
-
-_ENDS = (("refusal_rate", "refusal_low", "refusal_high"), ("correct_rate", "correct_low", "correct_high"))
+    columns: dict[str, str | Cell] = {
+        "Model": "model",
+        "Variant": "variant",
+        "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
+        "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
+    }
+    return printed_table(frame.filter(kind="point"), columns)
 
 
 def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
@@ -219,13 +210,10 @@ def _index_contours(runs: Sequence[ComparedRun], options: StudyOptions) -> Itera
 
 
 def _draw_points(axes: Axes, frame: pl.DataFrame, colours: dict[str, str], markers: dict[str, str]) -> None:
-    for row in frame.filter(pl.col("kind") == "context").iter_rows(named=True):
-        draw_point_intervals(axes, row, style.PALE)
-        axes.plot(row["refusal_rate"], row["correct_rate"], "o", color=style.PALE, markersize=3)
-    for row in frame.filter(pl.col("kind") == "point").iter_rows(named=True):
-        colour = colours[row["model"]]
-        draw_point_intervals(axes, row, colour)
-        axes.plot(row["refusal_rate"], row["correct_rate"], markers[row["model"]], color=colour, markersize=4, zorder=3)
+    for row in frame.filter(kind="context").iter_rows(named=True):
+        mark_point(axes, row, style.PALE, size=3)
+    for row in frame.filter(kind="point").iter_rows(named=True):
+        mark_point(axes, row, colours[row["model"]], markers[row["model"]])
 
 
 _INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5}

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import share
+from refusal_index.stats.arguments import FloatArray, share
 from refusal_index.stats.calibration.reliability import checked_probabilities, reliability_table
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.intervals import Seed, checked_resamples

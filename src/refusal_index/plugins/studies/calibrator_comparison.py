@@ -26,25 +26,9 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import scores, style
 from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
-from refusal_index.plugins.studies.scores import (
-    ALL,
-    TOPIC,
-    ScoredMethod,
-    ScoredRun,
-    caption,
-    display_names,
-    drawn_run,
-    label,
-    line_style,
-    method_colours,
-    method_handles,
-    model_name,
-    score_texts,
-    scored_run,
-    short_labels,
-)
+from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
@@ -70,7 +54,7 @@ class _Looks:
     trained: Mapping[str, bool]
 
     def line(self, method: str) -> str:
-        return line_style(method, is_trained=self.trained[method])
+        return scores.line_style(method, is_trained=self.trained[method])
 
     def mark(self, panel: Axes, height: float, row: dict[str, Any], name: str) -> None:
         """Draw a number of a method with its interval."""
@@ -83,7 +67,7 @@ class _Looks:
 def _looks_of(curves: pl.DataFrame) -> _Looks:
     methods = curves["method"].unique(maintain_order=True).to_list()
     trained = dict(curves.group_by("method").agg(pl.col("trained").any()).iter_rows())
-    return _Looks(method_colours(methods), short_labels(methods), style.model_markers(methods), trained)
+    return _Looks(scores.method_colours(methods), scores.short_labels(methods), style.model_markers(methods), trained)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -99,10 +83,12 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     """Draw a panel a method, and below the ROC curves and the numbers."""
     looks, variants = _looks_of(curves), index["variant"].n_unique()
     methods = list(looks.labels)
-    grid, numbers = 0.5 + 1.5 * math.ceil(len(methods) / COLUMNS), max(3.0, 1.5 + ROW * (len(methods) + variants))
+    columns = min(COLUMNS, len(methods))
+    grid = 0.5 + math.ceil(len(methods) / columns) * WIDTH / max(3, columns)
+    numbers = max(3.0, 1.5 + ROW * (len(methods) + variants))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-    panels = style.panel_grid(above, list(looks.labels.values()), COLUMNS, sharex=True, sharey=True)
+    panels = style.panel_grid(above, list(looks.labels.values()), columns, sharex=True, sharey=True)
     for panel, method in zip(panels, methods, strict=True):
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
@@ -111,8 +97,10 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
         panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
-    above.supxlabel("Score", fontsize=8)
-    above.supylabel("Share right", fontsize=8)
+    for panel in panels[::columns]:
+        panel.set_ylabel("Share right")
+    for panel in panels[-columns:]:
+        panel.set_xlabel("Score")
     left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
     roc = left.subplots()
     _draw_roc(roc, curves, looks)
@@ -161,7 +149,7 @@ def _draw_numbers(panels: Sequence[Axes], curves: pl.DataFrame, looks: _Looks) -
     error.set_xlim(left=0)
     error.tick_params(labelleft=False)
     for text, method in zip(area.get_yticklabels(), looks.labels, strict=True):
-        text.set_color(style.GREY if method == TOPIC else looks.colours[method])
+        text.set_color(style.GREY if method == scores.TOPIC else looks.colours[method])
 
 
 def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
@@ -207,7 +195,7 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     _draw_bands(below, curves, index, looks, models, colours)
     figures = [style.handle(f"RI, {style.safe_text(name, 12)}", colour, "o") for name, colour in colours.items()]
     figures.append(style.handle("corrected RI", style.GREY, "s", face=style.PAPER))
-    style.outside_legend(figure, [*method_handles(curves), *figures])
+    style.outside_legend(figure, [*scores.method_handles(curves), *figures])
 
 
 def _draw_bands(
@@ -279,35 +267,35 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
     curves = frame.filter(pl.col("part") != "index")
-    text = caption(NAME, options, bins=N_BINS, **score_texts(curves, "variant"))
+    text = scores.caption(NAME, options, bins=N_BINS, **scores.score_texts(curves, "variant"))
     return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
-def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[ScoredRun]:
+def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
     """Yield every run with scores and, of each other model and dataset, the run with the most draws."""
-    names = display_names(runs)
-    has_scores = {(model_name(run), run.dataset) for run in runs if run.confidence is not None}
-    drawn: dict[tuple[str, str | None], ScoredRun] = {}
+    names = scores.display_names(runs)
+    has_scores = {(scores.model_name(run), run.dataset) for run in runs if run.confidence is not None}
+    drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
-        key = model_name(run), run.dataset
+        key = scores.model_name(run), run.dataset
         if run.confidence is not None:
-            scored, said = scored_run(run, name)
+            scored, said = scores.scored_run(run, name)
             notes += said
             if scored is not None:
                 yield scored
         elif key not in has_scores:
-            found = drawn_run(run, name)
+            found = scores.drawn_run(run, name)
             if found is not None and (key not in drawn or _draws(found) > _draws(drawn[key])):
                 drawn[key] = found
     yield from drawn.values()
 
 
-def _draws(scored: ScoredRun) -> int:
+def _draws(scored: scores.ScoredRun) -> int:
     return int(scored.run.variants[scored.methods[0].variant]["draw"].n_unique())
 
 
 def _method_rows(
-    scored: ScoredRun, one: ScoredMethod, options: StudyOptions, notes: list[str]
+    scored: scores.ScoredRun, one: scores.ScoredMethod, options: StudyOptions, notes: list[str]
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
@@ -318,7 +306,7 @@ def _method_rows(
         yield {**where, "left_out": scored.left_out, **row}
 
 
-def _where(scored: ScoredRun) -> dict[str, Any]:
+def _where(scored: scores.ScoredRun) -> dict[str, Any]:
     return {"model": scored.name, "dataset": scored.run.dataset}
 
 
@@ -363,7 +351,7 @@ def _summary(score: NDArray[np.float64], right: NDArray[np.bool_], options: Stud
     }
 
 
-def _index_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield RI of each variant on the same questions, and corrected RI where there is one."""
     at_zero = is_deterministic(scored.run.settings)
     for variant, every in scored.run.variants.items():
@@ -379,7 +367,7 @@ def _index_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, 
                 **_where(scored),
                 "part": "index",
                 "method": method,
-                "variant": variant or ALL,
+                "variant": variant or scores.ALL,
                 "questions": table.n,
                 "left_out": scored.left_out,
                 "y": index.estimate,
@@ -390,8 +378,8 @@ def _index_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, 
             }
 
 
-def _coarse(scored: ScoredRun) -> Iterator[str]:
-    values = [(one, np.unique(one.score).size) for one in scored.methods if one.method != TOPIC]
+def _coarse(scored: scores.ScoredRun) -> Iterator[str]:
+    values = [(one, np.unique(one.score).size) for one in scored.methods if one.method != scores.TOPIC]
     few = [f"{label(one.method)} {count}" for one, count in values if count < FEW_VALUES]
     if few:
         yield f"{scored.name} ({', '.join(few)})"

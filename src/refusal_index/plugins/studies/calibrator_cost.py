@@ -6,7 +6,7 @@ method did: what several methods share counts for each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -22,8 +22,18 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import caption, display_names, label, reference_variant
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
-from refusal_index.render.format import UNDEFINED, abridged, count, number
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    counts,
+    described,
+    fixed,
+    printed_table,
+    study_text,
+)
+from refusal_index.render.format import UNDEFINED, abridged
 
 NAME, TITLE, NEEDS = described("calibrator_cost")
 
@@ -135,33 +145,36 @@ def _times(replies: int) -> str:
     return "S N" if replies > 1 else "N"
 
 
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print counts with separators, and what is not known as a dash."""
-    counts = {
-        "questions": "N",
-        "generations": "Generations",
-        "requests": "Requests",
-        "input_tokens": "Tokens in",
-        "output_tokens": "Tokens out",
-        "training_examples": "N_train",
-        "states": "States",
-    }
-    return pl.DataFrame(
-        {
-            "Model": frame["model"],
-            "Method": [_name(row) for row in frame.iter_rows(named=True)],
-            "Estimate of": frame["estimate_of"].fill_null(UNDEFINED),
-            "Cost": frame["cost"].fill_null(UNDEFINED),
-            **{title: [count(value) for value in frame[name]] for name, title in counts.items()},
-            "Seconds": [UNDEFINED if value is None else f"{value:,.0f}" for value in frame["seconds"]],
-            "USD": [number(value, 2) for value in frame["cost_usd"]],
-        }
-    )
-
-
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Mapping[str, Any]) -> str:
     name = METRICS[INDEX].label if row["method"] == INDEX else label(row["method"])
     return f"{name}, {row['variant']}" if row["variant"] else name
+
+
+COUNTS = {
+    "questions": "N",
+    "generations": "Generations",
+    "requests": "Requests",
+    "input_tokens": "Tokens in",
+    "output_tokens": "Tokens out",
+    "training_examples": "N_train",
+    "states": "States",
+}
+
+
+PRINTED: Mapping[str, str | Cell] = {
+    "Model": "model",
+    "Method": _name,
+    "Estimate of": "estimate_of",
+    "Cost": "cost",
+    **{heading: counts(name) for name, heading in COUNTS.items()},
+    "Seconds": lambda row: UNDEFINED if row["seconds"] is None else f"{row['seconds']:,.0f}",
+    "USD": fixed("cost_usd", 2),
+}
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print counts with separators, and what is not known as a dash."""
+    return printed_table(frame, PRINTED)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -204,28 +217,20 @@ def _places(lines: pl.DataFrame, *, several: bool) -> tuple[list[float], list[st
 def _draw_line(left: Axes, right: Axes, place: float, row: dict[str, Any]) -> None:
     n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
     colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
-    left.plot([0, row["generations"] / n], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
-    face = colour if own else style.PAPER
-    left.plot(row["generations"] / n, place, "o", color=colour, markerfacecolor=face, markersize=4.5)
+    generations = row["generations"] / n
+    left.plot([0, generations], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
+    style.mark(left, generations, place, colour, face=None if own else style.PAPER, size=4.5)
     if row["training_examples"] is not None:
-        said = f"  trained on {row['training_examples']:,}"
-        left.text(row["generations"] / n, place, said, fontsize=6, color=style.GREY, va="center")
-    if row["input_tokens"] is not None:
-        read, written = row["input_tokens"] / n, row["output_tokens"] / n
-        right.barh(place, read, height=0.6, color=style.VARIANT_COLOURS["low"])
-        right.barh(place, written, left=read, height=0.6, color=style.VARIANT_COLOURS["highest"])
+        text = f"  trained on {row['training_examples']:,}"
+        left.text(generations, place, text, fontsize=6, color=style.GREY, va="center")
+    style.draw_tokens(right, place, row, n)
 
 
 def _handles() -> list[Line2D]:
-    looks = {
-        METRICS[INDEX].label: ("o", style.INK, style.INK),
-        "score of the model": ("o", style.MODEL_COLOURS[0], style.MODEL_COLOURS[0]),
-        "score of what was trained": ("o", style.MODEL_COLOURS[1], style.PAPER),
-        "tokens in": ("s", style.VARIANT_COLOURS["low"], style.VARIANT_COLOURS["low"]),
-        "tokens out": ("s", style.VARIANT_COLOURS["highest"], style.VARIANT_COLOURS["highest"]),
-    }
-    look: dict[str, Any] = {"linestyle": "none", "markersize": 4}
+    own, trained, *_ = style.MODEL_COLOURS
     return [
-        Line2D([], [], marker=marker, color=colour, markerfacecolor=face, label=name, **look)
-        for name, (marker, colour, face) in looks.items()
+        style.handle(METRICS[INDEX].label, style.INK, "o"),
+        style.handle("score of the model", own, "o"),
+        style.handle("score of what was trained", trained, "o", face=style.PAPER),
+        *style.token_handles(),
     ]

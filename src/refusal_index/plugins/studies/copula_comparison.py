@@ -6,7 +6,7 @@ reach it. Several prompts over the same questions can, if they share one depende
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -19,8 +19,16 @@ from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies import copulas, style
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import caption, chosen_runs, defined_tables, display_names
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
-from refusal_index.render.format import number
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    described,
+    fixed,
+    labelled,
+    printed_table,
+)
 
 NAME, TITLE, NEEDS = described("copula_comparison")
 
@@ -73,20 +81,17 @@ _SCHEMA = {
 }
 
 
+SHARES = {"log_likelihood": "LL wins", "aic": "AIC wins", "bic": "BIC wins"}
+
+
+FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
+
+
 def _fit_row(found: copulas.CopulaComparison, tables: int) -> dict[str, Any]:
-    return {
-        "part": "single_tables",
-        "family": found.family,
-        "tables": tables,
-        "log_likelihood": found.log_likelihood,
-        "aic": found.aic,
-        "bic": found.bic,
-        "gaussian_wins_log_likelihood": found.log_likelihood_wins,
-        "gaussian_wins_aic": found.aic_wins,
-        "gaussian_wins_bic": found.bic_wins,
-        "ties": found.ties,
-        "status": "ok",
-    }
+    fits = {name: getattr(found, name) for name in FITS}
+    wins = {f"gaussian_wins_{name}": getattr(found, f"{name}_wins") for name in SHARES}
+    whose = {"part": "single_tables", "family": found.family, "tables": tables}
+    return {**whose, **fits, **wins, "ties": found.ties, "status": "ok"}
 
 
 def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -107,41 +112,28 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
 
 
 def _test_row(found: copulas.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
-    return {
-        "part": "test_over_variants",
-        "family": found.family,
-        "model": name,
-        "dataset": run.dataset,
-        "tables": len(found.tables) - len(found.left_out),
-        "parameter": found.parameter,
-        "statistic": found.statistic,
-        "degrees_of_freedom": found.degrees_of_freedom,
-        "pvalue": found.pvalue,
-        "status": found.status,
-        "reason": found.reason,
-    }
+    columns = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
+    whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
+    tables = len(found.tables) - len(found.left_out)
+    return {**whose, "tables": tables, **{column: getattr(found, column) for column in columns}}
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the paper's table, and beside it for how many models the test rules the family out at 5 % (Holm)."""
     tests = frame.filter(part="test_over_variants")
-    rows = []
-    for row in frame.filter(part="single_tables").iter_rows(named=True):
+
+    def ruled_out(row: Mapping[str, Any]) -> str:
         own = tests.filter(family=row["family"]).drop_nulls("pvalue")["pvalue_holm"]
-        shares = {
-            "LL wins": number(row["gaussian_wins_log_likelihood"]),
-            "AIC wins": number(row["gaussian_wins_aic"]),
-            "BIC wins": number(row["gaussian_wins_bic"]),
-            "ties": number(row["ties"]),
-        }
-        fits = {
-            "log-likelihood": number(row["log_likelihood"], 2),
-            "AIC": number(row["aic"], 2),
-            "BIC": number(row["bic"], 2),
-        }
-        ruled_out = f"{int((own < 0.05).sum())} of {own.len()}"
-        rows.append({"family": FAMILY_LABELS[row["family"]], **fits, **shares, "ruled out": ruled_out})
-    return pl.DataFrame(rows)
+        return f"{int((own < 0.05).sum())} of {own.len()}"
+
+    columns: dict[str, str | Cell] = {
+        "family": labelled(FAMILY_LABELS, "family"),
+        **{heading: fixed(name, 2) for name, heading in FITS.items()},
+        **{heading: fixed(f"gaussian_wins_{name}") for name, heading in SHARES.items()},
+        "ties": fixed("ties"),
+        "ruled out": ruled_out,
+    }
+    return printed_table(frame.filter(part="single_tables"), columns)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -169,41 +161,33 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     axes.set_title("One table at a time")
     axes.set_xlabel("mean log-likelihood less the Gaussian's")
     gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "color": style.GREY}
     for y, (gap, ties) in enumerate(gaps):
         # What rounding leaves of a tie is not a gap.
         axes.plot(0.0 if ties == 1 else gap, y, "o", color=style.INK)
         if y:
-            axes.annotate(
-                f"{ties:.0%} ties",
-                (1.02, y),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=6.5,
-                color=style.GREY,
-            )
-    widest = max(abs(gap) for gap, ties in gaps if ties < 1) if any(ties < 1 for _, ties in gaps) else 1.0
+            axes.annotate(f"{ties:.0%} ties", (1.02, y), fontsize=6.5, **beside)
+    widest = max((abs(gap) for gap, ties in gaps if ties < 1), default=1.0)
     axes.set_xlim(-1.3 * widest, 0.5 * widest)
     style.few_ticks(axes.xaxis, 4)
 
 
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
-    models = tests["model"].to_list()
-    colours, markers = style.model_colours(models), style.model_markers(models)
-    places = {family: y for y, family in enumerate(copulas.COPULA_NAMES)}
-    names, short = list(colours), style.short_names(models)
-    spread = 0.5 if len(names) <= style.MOST_LABELS else 0.8
+    models = tests["model"].unique(maintain_order=True).to_list()
+    colours, markers, short = style.model_colours(models), style.model_markers(models), style.short_names(models)
+    few = len(models) <= style.MOST_LABELS
+    shifts = style.shifts(models, (0.25 if few else 0.4) * (1 - 1 / len(models)))
     axes.set_xscale("log")
     axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
-    for row in tests.filter(pl.col("pvalue").is_not_null()).iter_rows(named=True):
-        shift = spread * ((names.index(row["model"]) + 0.5) / len(names) - 0.5)
-        x, y = max(row["pvalue"], SMALLEST_PVALUE), places[row["family"]] + shift
-        axes.plot(x, y, markers[row["model"]], color=colours[row["model"]], markersize=4.5)
-    axes.set(
-        xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel="p-value, unadjusted; shaded: below 5 %"
-    )
-    if len(names) > style.MOST_LABELS:
-        return
-    first = tests.filter(pl.col("pvalue").is_not_null(), family="gaussian")
-    shifts = [spread * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]
-    spots = [(max(p, SMALLEST_PVALUE), shift) for p, shift in zip(first["pvalue"], shifts, strict=True)]
-    label_points(axes, spots, [short[m] for m in first["model"]], [colours[m] for m in first["model"]], size=6)
+    spots = []
+    for row in tests.drop_nulls("pvalue").iter_rows(named=True):
+        model = row["model"]
+        x, y = max(row["pvalue"], SMALLEST_PVALUE), copulas.COPULA_NAMES.index(row["family"]) + shifts[model]
+        style.mark(axes, x, y, colours[model], markers[model], size=4.5)
+        if row["family"] == "gaussian":
+            spots.append((x, y, short[model], colours[model]))
+    label = "p-value, unadjusted; shaded: below 5 %"
+    axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel=label)
+    if few and spots:
+        xs, ys, names, inks = zip(*spots, strict=True)
+        label_points(axes, list(zip(xs, ys, strict=True)), names, inks, size=6)

@@ -93,13 +93,12 @@ from scipy import special
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.comparison.joint import traces
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.contingency import ContingencyTable, checked_matrices, repeat_each_other, row_tables
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import refusal_index
-from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other, row_tables
 
 PANEL_LENGTH = 2.0
 # Beyond these panels the integrand is below e^-38.

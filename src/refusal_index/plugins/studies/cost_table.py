@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -14,8 +14,17 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.summary import recorded_usage
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.scores import ALL, caption
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
-from refusal_index.render.format import UNDEFINED, abridged, count, number
+from refusal_index.plugins.studies.study import (
+    Cell,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    counts,
+    described,
+    fixed,
+    printed_table,
+)
+from refusal_index.render.format import abridged
 
 NAME, TITLE, NEEDS = described("cost_table")
 
@@ -68,53 +77,63 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     return rated.cast(SCHEMA).sort(pl.col("model").replace_strict(places), maintain_order=True)  # type: ignore[arg-type]
 
 
+COUNTS = {
+    "questions": "Questions",
+    "first_answers": "First answers",
+    "forced_answers": "Forced answers",
+    "requests": "Requests",
+    "input_tokens": "Tokens in",
+    "output_tokens": "Tokens out",
+    "two_pass_answers": "Two passes",
+    "twice_all_answers": "2N",
+    "sampling_answers": f"{SAMPLES}N",
+}
+
+
+PRINTED: Mapping[str, str | Cell] = {
+    "Model": "model",
+    "Variant": "variant",
+    **{heading: counts(name) for name, heading in COUNTS.items()},
+    "USD": fixed("cost_usd", 2),
+}
+
+
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw answers a question on the left, tokens a question on the right, one line a variant."""
     lines = frame.filter(pl.col("variant") != TOTAL)
     figure.set_size_inches(style.WIDTH, 1.1 + 0.2 * lines.height)
     measured = lines["requests"].is_not_null().any()
     panels = figure.subplots(1, 2 if measured else 1, sharey=True, squeeze=False, width_ratios=(3, 2)[: 1 + measured])
-    left = panels[0, 0]
+    left, right = panels[0, 0], panels[0, -1]
     for place, row in enumerate(lines.iter_rows(named=True)):
         _draw_answers(left, place, row)
-        if measured and row["tokens_per_question"] is not None:
-            right = panels[0, 1]
-            read, written = row["input_tokens"] / row["questions"], row["output_tokens"] / row["questions"]
-            right.barh(place, read, height=0.6, color=style.VARIANT_COLOURS["low"])
-            right.barh(place, written, left=read, height=0.6, color=style.VARIANT_COLOURS["highest"])
+        style.draw_tokens(right, place, row, row["questions"])
     left.set_xscale("log")
-    left.set_yticks(range(lines.height), _line_labels(lines))
+    names = style.short_names(lines["model"].to_list())
+    labels = [f"{names[row['model']]}, {style.safe_text(row['variant'], 10)}" for row in lines.iter_rows(named=True)]
+    left.set_yticks(range(lines.height), labels)
     left.set_ylim(lines.height - 0.4, -0.6)
     left.set_xticks([1, 2, 5, 10, 100], ["1", "2", "5", "10", "100"])
     left.minorticks_off()
-    left.set_xlabel("Answers or requests a question")
     for axes in panels.flat:
         axes.grid(visible=False, axis="y")
         style.ticks_above_too(axes)
+    right.set_xlabel("Tokens a question")
+    left.set_xlabel("Answers or requests a question")
+    first, second, *_ = style.MODEL_COLOURS
+    handles = [
+        style.handle("two passes: first answers + refused", first, "o"),
+        style.handle(f"P(Answering): {SAMPLES} answers", second, "s"),
+    ]
     if measured:
-        panels[0, 1].set_xlabel("Tokens a question")
-    _legend(figure, left, measured=measured)
+        handles.append(style.handle("requests, as run", style.INK, "|", markersize=8, markeredgewidth=1.4))
+        handles += style.token_handles()
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Print counts with separators, and what is not known as a dash."""
-    columns = {
-        "questions": "Questions",
-        "first_answers": "First answers",
-        "forced_answers": "Forced answers",
-        "requests": "Requests",
-        "input_tokens": "Tokens in",
-        "output_tokens": "Tokens out",
-        "two_pass_answers": "Two passes",
-        "twice_all_answers": "2N",
-        "sampling_answers": f"{SAMPLES}N",
-    }
-    texts = {"model": "Model", "variant": "Variant"}
-    return frame.select(
-        *(pl.col(name).fill_null(UNDEFINED).alias(heading) for name, heading in texts.items()),
-        *(pl.Series(heading, [count(value) for value in frame[name]]) for name, heading in columns.items()),
-        pl.Series("USD", [number(value, 2) for value in frame["cost_usd"]]),
-    )
+    return printed_table(frame, PRINTED)
 
 
 def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
@@ -132,26 +151,8 @@ def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
 
 
 def _draw_answers(axes: Axes, place: int, row: dict[str, Any]) -> None:
-    n = row["questions"]
-    axes.plot([row["two_pass_answers"] / n, row["sampling_answers"] / n], [place] * 2, color=style.PALE, linewidth=0.8)
-    axes.plot(row["two_pass_answers"] / n, place, "o", color=style.MODEL_COLOURS[0], markersize=4.5)
-    axes.plot(row["sampling_answers"] / n, place, "s", color=style.MODEL_COLOURS[1], markersize=4)
-    if row["requests"] is not None:
-        axes.plot(row["requests_per_question"], place, "|", color=style.INK, markersize=8, markeredgewidth=1.4)
-
-
-def _legend(figure: Figure, axes: Axes, *, measured: bool) -> None:
-    axes.plot([], [], "o", color=style.MODEL_COLOURS[0], markersize=4.5, label="two passes: first answers + refused")
-    axes.plot([], [], "s", color=style.MODEL_COLOURS[1], markersize=4, label=f"P(Answering): {SAMPLES} answers")
-    if measured:
-        axes.plot([], [], "|", color=style.INK, markersize=8, markeredgewidth=1.4, label="requests, as run")
-    for variant, what in (("low", "tokens in"), ("highest", "tokens out")) if measured else ():
-        axes.plot([], [], "s", color=style.VARIANT_COLOURS[variant], label=what)
-    figure.legend(loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
-
-
-def _line_labels(lines: pl.DataFrame) -> list[str]:
-    names = style.short_names(lines["model"].to_list())
-    return [
-        f"{names[model]}, {style.safe_text(variant, 10)}" for model, variant in lines.select("model", "variant").rows()
-    ]
+    two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
+    axes.plot([two_passes, sampling], [place] * 2, color=style.PALE, linewidth=0.8)
+    style.mark(axes, two_passes, place, style.MODEL_COLOURS[0], size=4.5)
+    style.mark(axes, sampling, place, style.MODEL_COLOURS[1], "s")
+    style.mark(axes, row["requests_per_question"], place, style.INK, "|", size=8, markeredgewidth=1.4)

@@ -39,8 +39,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.calibration.against_refusals import expected_counts
+from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves import checked_range, checked_rho_and_error_rate, correct_rate_at
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Result, Status
@@ -588,3 +590,42 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
         return RemainingGap(None, "undefined", result.reason, table=table)
     left = float(gap_left(result.rho, mu))
     return RemainingGap(left, result.status, result.reason, wrong_decisions=2 * left * mu * (1 - mu), table=table)
+
+
+def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Share of all questions answered right when those with the lowest scores are refused, for every number of them.
+
+    Parameters are those of `risk_coverage_curve`.
+
+    Returns
+    -------
+    refusal_rate, correct_rate : ndarray, shape (n + 1,)
+        ``0, 1/n, ..., 1``, and the share of *all* questions that are answered and right. Without questions a single
+        NaN each.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `risk_coverage_curve`.
+
+    Notes
+    -----
+    With mu the error rate, the area under the curve (by the trapezoidal rule) is exactly
+    ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
+
+    Examples
+    --------
+    >>> refusal_rate, correct_rate = empirical_accuracy_refusal_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
+    >>> refusal_rate.tolist(), correct_rate.tolist()
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.5, 0.5, 0.375, 0.25, 0.0])
+    """
+    scores, truths = checked_scores(score, outcome)
+    n = scores.size
+    if not n:
+        return np.array([np.nan]), np.array([np.nan])
+    right = np.concatenate([expected_counts(scores, truths)[::-1], [0.0]])
+    return np.arange(n + 1) / n, right / n

@@ -69,17 +69,13 @@ _SCHEMA = {
 
 def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the corrected index for every assumed pair of error rates, with its interval."""
+    level = options.confidence_level
     for name, (as_wrong, as_right) in ERRORS.items():
         for rate in RATES:
             found = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
-            interval = found.confidence_interval(options.confidence_level, n_resamples=_RESAMPLES, rng=options.seed)
-            yield {
-                "part": "misgrading",
-                "name": name,
-                "rate": rate,
-                "questions": float(table.n),
-                **stats.Estimate.of(found, interval).to_document(),
-            }
+            interval = found.confidence_interval(level, n_resamples=_RESAMPLES, rng=options.seed)
+            where = {"part": "misgrading", "name": name, "rate": rate, "questions": float(table.n)}
+            yield {**where, **stats.Estimate.of(found, interval).to_document()}
 
 
 def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
@@ -106,7 +102,7 @@ def scoring_rows(
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
-    for rule, found in stats.scoring_rules(counts):
+    for rule, found in stats.scoring_rules(counts).items():
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
         yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
@@ -213,13 +209,12 @@ def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
         own = part.filter(part="reported").row(0, named=True)
         everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
-        axes.plot([own["low"], own["high"]], [y, y], color=style.GREY, linewidth=0.8)
         for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
-            if bound["low"] is not None:
-                axes.plot([bound["low"], bound["high"]], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
+            style.mark(axes, None, y, colour, xs=style.ends(bound), width=width)
         rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
         axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
-        axes.plot(own["estimate"], y, "o", color=style.INK, markersize=4)
+        style.mark(axes, None, y, style.GREY, xs=style.ends(own), width=0.8)
+        style.mark(axes, own["estimate"], y, style.INK)
         labels.append(f"{names[model]}, {style.safe_text(variant, 8)} ({again['questions']:.0f})")
     style.name_rows(axes, labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")

@@ -1,9 +1,8 @@
 """The Refusal Index of several models over several datasets, and how far the datasets rank the models alike.
 
 Unanswerable and inconsistent questions have no right answer and are mixed with others. Part of the index of a mix is
-telling its sources apart, so the index within the sources stands beside it.
-
-How much higher a model's index is where the truth is to be had, in the context or from training, than elsewhere.
+telling its sources apart, so the index within the sources stands beside it. The contrast says how much higher a model's
+index is where the truth is available, in the context or from training, than elsewhere.
 """
 
 from __future__ import annotations
@@ -163,16 +162,12 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     column = max(1.15, 0.14 * len(models))
     figure.set_size_inches(max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
     axes = figure.subplots()
-    colours, markers = style.model_colours(models), style.model_markers(models)
-    shifts = dict(zip(models, np.linspace(-0.3, 0.3, len(models)) if len(models) > 1 else [0.0], strict=True))
+    colours, markers, shifts = style.model_colours(models), style.model_markers(models), style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
-        x, look = datasets.index(row["dataset"]) + shifts[row["model"]], (markers[row["model"]], colours[row["model"]])
-        style.interval_along_y(axes, x, row["low"], row["high"], look[1])
-        if row["estimate"] is not None:
-            axes.plot(x, row["estimate"], look[0], color=look[1], markersize=4.5)
-        if row["within_source"] is not None:
-            style.interval_along_y(axes, x + 0.05, row["within_low"], row["within_high"], look[1], 0.7)
-            axes.plot(x + 0.05, row["within_source"], look[0], color=look[1], markerfacecolor=style.PAPER, markersize=4)
+        x, look = datasets.index(row["dataset"]) + shifts[row["model"]], (colours[row["model"]], markers[row["model"]])
+        style.mark(axes, x, row["estimate"], *look, ys=style.ends(row), size=4.5)
+        within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
+        style.mark(axes, x + 0.05, row["within_source"], *look, **within)
     for row in frame.filter(pl.col("statistic") == AVERAGE).iter_rows(named=True):
         x = datasets.index(row["dataset"])
         axes.plot([x - 0.42, x + 0.42], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
@@ -255,22 +250,16 @@ def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, st
         for name in AGREEMENT:
             yield name, None, "no_model_on_every_dataset"
         return
-    plain, ties, entropy = (
-        stability.kendall_w(scores),
-        stability.kendall_w(scores, correct_ties=True),
-        stability.winner_entropy(scores),
-    )
+    plain, ties = stability.kendall_w(scores), stability.kendall_w(scores, correct_ties=True)
+    entropy = stability.winner_entropy(scores)
     settings, models = scores.shape
     several = models > 1 and settings > 1
+    random_entropy = stability.expected_winner_entropy(settings, models) if several else None
     yield "kendall_w", plain.estimate, plain.reason
     yield "kendall_w_ties", ties.estimate, ties.reason
     yield "kendall_w_random", stability.expected_kendall_w(settings) if several else None, plain.reason
     yield "winner_entropy", entropy.estimate, entropy.reason
-    yield (
-        "winner_entropy_random",
-        stability.expected_winner_entropy(settings, models) if several else None,
-        entropy.reason,
-    )
+    yield "winner_entropy_random", random_entropy, entropy.reason
 
 
 def _ceiling_rows(frame: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:

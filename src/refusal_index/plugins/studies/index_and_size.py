@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -11,34 +10,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
-from refusal_index.plugins.studies.scatter import (
-    REGRESSION_SCHEMA,
-    draw_scatter,
-    name_points,
-    r_squared_text,
-    regression_note,
-    run_families,
-    scatter_texts,
-    with_regression,
-)
-from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset, run_index, table_of
+from refusal_index.plugins.studies import scatter, style
+from refusal_index.plugins.studies.sampling_error import RunErrors, noise_columns, printed_errors
+from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset
 from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import (
     PAPER,
-    RUN,
     Cell,
     NotPossibleError,
     Study,
     StudyOptions,
     described,
-    family_of,
-    find_model,
     fixed,
-    known_models,
-    name_in_tables,
-    paper_context,
     printed_table,
 )
 from refusal_index.render.format import abridged, with_interval
@@ -55,7 +38,7 @@ POINT_SCHEMA = {
 }
 DRAWN_AT = "drawn_at_billion"
 """Where a model is drawn: at its size, or beside it where others have the same."""
-SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
+SCHEMA = {**POINT_SCHEMA, **scatter.REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
 
 STEP = 0.04
 WIDEST = 0.25
@@ -68,19 +51,19 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     Raises NotPossibleError if fewer than two models of known size have an index.
     """
     chosen, notes = of_one_dataset(runs)
-    known = known_models(options)
-    rows = [row for run in chosen if (row := _run_row(run, known, options)) is not None]
-    left_out = [run.label for run in chosen if run.label not in {row[1] for row in rows}]
+    rows = [row for _, row in scatter.model_rows(chosen, options) if row[SIZE] is not None]
+    names = [row["model"] for row in rows]
+    left_out = [run.label for run in chosen if run.label not in names]
     if left_out:
         notes = (*notes, f"Left out, without an index or a known number of parameters: {abridged(left_out)}.")
-    frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
+    paper = (row for row in scatter.paper_model_rows(chosen) if row[SIZE] is not None)
+    frame = pl.DataFrame([*paper, *rows], schema=POINT_SCHEMA)
     if not rows or frame.height < 2:
-        raise NotPossibleError(
-            f"It needs {NEEDS}. Known here: {abridged([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
-        )
+        of_these = f"Known here: {abridged(names) or 'none'}, of {len(chosen)} models."
+        raise NotPossibleError(f"It needs {NEEDS}. {of_these}")
     frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
     notes = (*notes, *_regression_notes(frame))
-    text = caption(NAME, options, chosen, alike=frame[SIZE].is_duplicated().any(), **scatter_texts(frame))
+    text = caption(NAME, options, chosen, alike=frame[SIZE].is_duplicated().any(), **scatter.scatter_texts(frame))
     return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
@@ -94,7 +77,7 @@ def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -
         own = errors.of(rows["model"].to_list(), INDEX)
         return noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
 
-    return with_regression(
+    return scatter.with_regression(
         frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
     )
 
@@ -120,7 +103,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set(xlabel="Parameters", ylabel="Refusal Index")
-    axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")
+    axes.set_title(scatter.r_squared_text(frame), fontsize=7, fontweight="normal")
     axes.margins(x=0.2, y=0.1)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: size_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -128,8 +111,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     if len(sizes) <= 4:
         axes.set_xticks(sizes)
         axes.minorticks_off()
-    draw_scatter(axes, frame, SIZE, run_families(frame), at=DRAWN_AT)
-    name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
+    scatter.draw_scatter(axes, frame, SIZE, scatter.run_families(frame), at=DRAWN_AT)
+    scatter.name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
 
 
 def size_text(billions: float) -> str:
@@ -155,22 +138,6 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     return printed_table(frame, columns)
 
 
-def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
-    index, name = run_index(run, options).index, name_in_tables(run, known)
-    sparse = index.status != "ok" or is_sparse([table_of(run, variant) for variant in run.variants])
-    row = find_model(name, known)
-    if index.estimate is None or row is None or row[SIZE] is None:
-        return None
-    sizes = (row[SIZE], row["active_parameters_billion"])
-    return (RUN, run.label, family_of(name, known), *sizes, index.estimate, index.low, index.high, sparse)
-
-
-def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
-    names = ("model", "family", SIZE, "active_parameters_billion", "refusal_index")
-    for row in paper_context(runs).drop_nulls(SIZE).iter_rows(named=True):
-        yield (PAPER, *(row[name] for name in names), row["refusal_index_low"], row["refusal_index_high"], False)
-
-
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
-    return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))
+    return tuple(scatter.regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))

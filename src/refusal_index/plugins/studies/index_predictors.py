@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
-from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
+from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, printed_errors
+from refusal_index.plugins.studies.scatter import model_rows, paper_model_rows
+from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import (
     PAPER,
@@ -25,13 +26,8 @@ from refusal_index.plugins.studies.study import (
     Study,
     StudyOptions,
     described,
-    family_of,
-    find_model,
     fixed,
-    known_models,
     labelled,
-    name_in_tables,
-    paper_context,
     printed_table,
     study_text,
 )
@@ -68,42 +64,20 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     Raises NotPossibleError if fewer than four models have an index, and the paper's are not there to compare with.
     """
     chosen, notes = of_one_dataset(runs)
-    points = pl.DataFrame([*_paper_points(chosen), *_run_points(chosen, options)], schema=POINT_SCHEMA, orient="row")
+    every = [*paper_model_rows(chosen), *(row for _, row in model_rows(chosen, options))]
+    points = pl.DataFrame(every, schema=POINT_SCHEMA)
     apart = points.filter("sparse")["model"].to_list()
-    points = points.filter(~pl.col("sparse"))
-    if points.filter(source=RUN).height < (1 if points.filter(source=PAPER).height else FEWEST):
-        raise NotPossibleError(f"It needs {NEEDS}; {points.filter(source=RUN).height} of these have an index.", notes)
+    parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (RUN, PAPER)}
+    if parts[RUN].height < (1 if parts[PAPER].height else FEWEST):
+        raise NotPossibleError(f"It needs {NEEDS}; {parts[RUN].height} of these have an index.", notes)
     if apart:
         notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {abridged(apart)}.")
     errors = RunErrors(chosen, options)
-    rows = [
-        row
-        for source in (RUN, PAPER)
-        for row in shares(points.filter(source=source), source, errors, options.seed)
-        if points.filter(source=source).height
-    ]
+    rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=SCHEMA)
     notes = (*notes, *_notes(frame))
     text = caption(NAME, options, chosen, shuffles=f"{SHUFFLES:,}", paper=PAPER in frame["source"])
     return Study(NAME, TITLE, text, frame, draw, notes, printed)
-
-
-def _run_points(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    known = known_models(options)
-    for run in runs:
-        scores, index, name = variant_scores(run, options), run_index(run, options).index, name_in_tables(run, known)
-        if index.estimate is None:
-            continue
-        size = (find_model(name, known) or {}).get(SIZE)
-        rates = [mean_of(scores, rate) for rate in list(PREDICTORS)[2:]]
-        sparse = index.status != "ok" or is_sparse([one.table for one in scores])
-        yield (RUN, run.label, family_of(name, known), size, *rates, index.estimate, index.low, index.high, sparse)
-
-
-def _paper_points(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
-    for row in paper_context(runs).iter_rows(named=True):
-        ends = (row[INDEX], row[f"{INDEX}_low"], row[f"{INDEX}_high"])
-        yield (PAPER, row["model"], row["family"], *(row[name] for name in list(PREDICTORS)[1:]), *ends, False)
 
 
 def shares(points: pl.DataFrame, source: str, errors: RunErrors, seed: int) -> Iterator[dict[str, Any]]:

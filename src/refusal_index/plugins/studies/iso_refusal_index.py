@@ -12,20 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.accuracy_refusal_plane import (
-    PLANE_SCHEMA,
-    RATES,
-    contour_rows,
-    curve_rows,
-    draw_contours,
-    draw_curve,
-    draw_point_intervals,
-    mean_error_rate,
-    plane_top,
-    point_rows,
-    printed,
-)
+from refusal_index.plugins.studies import accuracy_refusal_plane, style
 from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.scores import caption, of_one_dataset
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
@@ -43,41 +30,39 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     rows = [row for run in chosen for row in _panel_rows(run, options)]
-    frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
+    frame = pl.DataFrame(rows, schema=accuracy_refusal_plane.PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
         raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
-    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, printed)
+    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, accuracy_refusal_plane.printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the panels, three in a row, each on a scale of its own."""
     models = frame["panel"].unique(maintain_order=True).to_list()
     columns = min(COLUMNS, len(models))
-    rows = math.ceil(len(models) / columns)
-    figure.set_size_inches(max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS), 0.35 + 2.0 * rows)
-    panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
+    figure.set_size_inches(width, 0.35 + 2.0 * math.ceil(len(models) / columns))
     names = style.short_names(models, 20)
-    for axes, model in zip(panels.flat, models, strict=False):
+    panels = style.panel_grid(figure, [names[model] for model in models], columns, sharex=True)
+    for axes, model in zip(panels, models, strict=True):
         _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
-        axes.set_title(names[model], fontsize=7.5)
-    style.switch_off_rest(panels, len(models))
     figure.supxlabel("Refusal rate", fontsize=8)
     figure.supylabel("Correct answer rate", fontsize=8)
 
 
 def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    error_rate = mean_error_rate(run, options)
-    for kind, _panel, *row in point_rows(run, options):
+    error_rate = accuracy_refusal_plane.mean_error_rate(run, options)
+    for kind, _panel, *row in accuracy_refusal_plane.point_rows(run, options):
         yield (kind, run.label, *row)
-    yield from curve_rows(run, options, run.label)
+    yield from accuracy_refusal_plane.curve_rows(run, options, run.label)
     if error_rate is not None:
         for level in LEVELS:
-            curve = np.asarray(iso_refusal_index(RATES, level, error_rate))
-            yield from contour_rows(run.label, run.label, level, curve)
+            curve = np.asarray(iso_refusal_index(accuracy_refusal_plane.RATES, level, error_rate))
+            yield from accuracy_refusal_plane.contour_rows(run.label, run.label, level, curve)
 
 
 def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
-    axes.set(xlim=(0, 1), ylim=(0, plane_top(frame)))
+    axes.set(xlim=(0, 1), ylim=(0, accuracy_refusal_plane.plane_top(frame)))
     style.few_ticks(axes.xaxis, 2)
     style.few_ticks(axes.yaxis, 4)
     contours = frame.filter(pl.col("kind") == "contour")
@@ -85,13 +70,12 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     # The contours are furthest apart where refusing all that is wrong would end.
     bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
     hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
-    draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
-    draw_curve(axes, curve, style.INK)
+    accuracy_refusal_plane.draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
+    accuracy_refusal_plane.draw_curve(axes, curve, style.INK)
     points = frame.filter(pl.col("kind") == "point")
     colours = style.variant_colours(points["variant"].to_list())
     for row in points.iter_rows(named=True):
-        draw_point_intervals(axes, row, colours[row["variant"]])
-        axes.plot(row["refusal_rate"], row["correct_rate"], "o", color=colours[row["variant"]], zorder=3)
+        accuracy_refusal_plane.mark_point(axes, row, colours[row["variant"]], size=5)
     axes.grid(visible=False)
     if curve.height:
         text = f"RI {number(curve['level'][0], 2)}"

@@ -32,15 +32,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.plugins.studies.curves import best_refusal_rate, utility_at
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.pair import compare_metrics
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.contingency import ContingencyTable, cell_codes, checked_matrices, row_tables
 from refusal_index.stats.curves import penalty_from_confidence, utility
 from refusal_index.stats.estimate import Estimate, square_and_add
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, proportion
-from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 
 RESAMPLES = 2000
 AT_ONCE = 250

@@ -68,17 +68,12 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one matrix a model, two in a row."""
     models = frame["model"].unique(maintain_order=True).to_list()
     prompts = frame["prompt"].unique(maintain_order=True).to_list()
-    columns = min(COLUMNS, len(models))
-    rows = math.ceil(len(models) / columns)
-    figure.set_size_inches(
-        style.COLUMN_WIDTH if columns == 1 else style.WIDTH, 0.2 + rows * (0.5 + 0.42 * len(prompts))
-    )
-    panels = figure.subplots(rows, columns, squeeze=False)
+    width = style.COLUMN_WIDTH if len(models) == 1 else style.WIDTH
+    figure.set_size_inches(width, 0.2 + math.ceil(len(models) / COLUMNS) * (0.5 + 0.42 * len(prompts)))
     names = style.short_names(models, 28)
-    for axes, model in zip(panels.flat, models, strict=False):
+    panels = style.panel_grid(figure, [names[model] for model in models], COLUMNS)
+    for axes, model in zip(panels, models, strict=True):
         _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts)
-        axes.set_title(names[model], fontsize=7.5)
-    style.switch_off_rest(panels, len(models))
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -158,10 +153,9 @@ def _draw_cell(axes: Axes, x: int, y: int, row: Mapping[str, Any]) -> None:
     agreement = row["agreement"]
     shade = style.PAPER if agreement is None else _SHADES(_SCALE(agreement))
     axes.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5))
-    if agreement is None:
-        axes.text(x, y, "none", ha="center", va="center", fontsize=5.5, color=style.GREY)
-        return
-    axes.text(x, y - 0.2, f"{agreement:.2f}", ha="center", va="center", fontsize=7.5, color=style.INK)
-    ends = f"{row['low']:.2f}\u2013{row['high']:.2f}"
-    axes.text(x, y + 0.1, ends, ha="center", va="center", fontsize=4.8, color=style.INK)
-    axes.text(x, y + 0.32, f"n {row['both_answered']:,}", ha="center", va="center", fontsize=4.8, color=style.INK)
+    lines = [(0.0, "none", 5.5)]
+    if agreement is not None:
+        interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
+        lines = [(-0.2, f"{agreement:.2f}", 7.5), (0.1, interval, 4.8), (0.32, f"n {row['both_answered']:,}", 4.8)]
+    for below, text, size in lines:
+        axes.text(x, y + below, text, ha="center", va="center", fontsize=size, color=style.INK)

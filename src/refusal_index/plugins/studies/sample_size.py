@@ -22,17 +22,9 @@ from scipy.stats import chi2
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import scores, style
 from refusal_index.plugins.studies.sampling_error import metrics_of_counts
-from refusal_index.plugins.studies.scores import (
-    ALL,
-    DefinedTable,
-    caption,
-    chosen_runs,
-    display_names,
-    reference_variant,
-    table_of,
-)
+from refusal_index.plugins.studies.scores import ALL
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text, widened
 from refusal_index.render.format import abridged, number
 from refusal_index.stats.intervals import normal_quantile
@@ -51,12 +43,12 @@ FloatArray = NDArray[np.float64]
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
-    chosen, notes = chosen_runs(runs)
-    sources: list[DefinedTable] = []
+    chosen, notes = scores.chosen_runs(runs)
+    sources: list[scores.DefinedTable] = []
     near_zero: list[str] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        variant = reference_variant(run)
-        source = DefinedTable(run, name, variant, table_of(run, variant))
+    for run, name in zip(chosen, scores.display_names(chosen), strict=True):
+        variant = scores.reference_variant(run)
+        source = scores.DefinedTable(run, name, variant, scores.table_of(run, variant))
         problem = _why_not(source.table)
         if problem:
             notes = (*notes, f"{name}, {variant or ALL} is left out: {problem}.")
@@ -75,7 +67,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         own = spread_frame(source.table, options)
         frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
     frame = pl.concat(frames)
-    text = caption(
+    text = scores.caption(
         NAME,
         options,
         subsets=N_SUBSETS,
@@ -85,7 +77,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     return Study(NAME, TITLE, text, frame, draw, notes, printed)
 
 
-def _needed(source: DefinedTable) -> str:
+def _needed(source: scores.DefinedTable) -> str:
     """Say how many questions the wanted coefficient of variation takes."""
     scenario = stats.PlanningScenario.from_table(source.table)
     plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}

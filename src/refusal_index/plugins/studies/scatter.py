@@ -1,14 +1,8 @@
-"""Scatter plots of models, with names, families and a line.
-
-Straight lines through points of models, and what is said of them.
-
-Labels beside points, where they cover neither each other nor a point.
-"""
+"""Scatter plots of models: their rows, lines of least squares with what captions say of them, and labels of points."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +12,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
-from scipy.special import stdtr, stdtrit
-from scipy.stats import rankdata
+from scipy.special import stdtrit
+from scipy.stats import linregress, spearmanr
 
+from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA
-from refusal_index.plugins.studies.study import PAPER, RUN, study_text
+from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA, is_sparse
+from refusal_index.plugins.studies.scores import mean_of, run_index, variant_scores
+from refusal_index.plugins.studies.study import (
+    PAPER,
+    RUN,
+    StudyOptions,
+    family_of,
+    find_model,
+    known_models,
+    name_in_tables,
+    paper_context,
+    study_text,
+)
 from refusal_index.plugins.studies.style import GREY, INK, FloatArray
 from refusal_index.render.format import number
 
@@ -151,15 +157,10 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     across, up = np.asarray(x, float), np.asarray(y, float)
     if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
         return None
-    dx, dy = across - across.mean(), up - up.mean()
-    slope = float(dx @ dy / (dx @ dx))
-    r_squared = float((dx @ dy) ** 2 / ((dx @ dx) * (dy @ dy)))
-    freedom = across.size - 2
-    pvalue = None
-    if r_squared < 1:
-        t = math.sqrt(freedom * r_squared / (1 - r_squared))
-        pvalue = float(2 * stdtr(freedom, -t))
-    return Line(slope, float(up.mean() - slope * across.mean()), r_squared, pvalue, across.size)
+    found = linregress(across, up)
+    r_squared = float(found.rvalue**2)
+    pvalue = float(found.pvalue) if r_squared < 1 else None
+    return Line(float(found.slope), float(found.intercept), r_squared, pvalue, across.size)
 
 
 def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
@@ -215,8 +216,10 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
     >>> spearman([1, 2, 3, 4], [1, 3, 2, 10])
     0.8
     """
-    line = fit_line(rankdata(x), rankdata(y))
-    return None if line is None else round(math.copysign(math.sqrt(line.r_squared), line.slope), 12)
+    across, up = np.asarray(x, float), np.asarray(y, float)
+    if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
+        return None
+    return round(float(spearmanr(across, up).statistic), 12)
 
 
 def _regressed(
@@ -298,13 +301,12 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
     for source, colour in ((PAPER, style.PALE), (RUN, style.INK)):
         _draw_line(axes, frame.filter(pl.col("source") == source), x, colour)
     for row in frame.iter_rows(named=True):
-        own, place = row["source"] == RUN, row[at or x]
-        colour, marker = (colours[row["family"]], markers[row["family"]]) if own else (style.LIGHT, "o")
-        style.interval_along_y(axes, place, row["low"], row["high"], colour, 0.9)
-        style.interval_along_x(axes, row["refusal_index"], row.get(f"{x}_low"), row.get(f"{x}_high"), colour, 0.9)
-        face = style.PAPER if row["sparse"] else colour
-        size = 4.5 if own else 3
-        axes.plot(place, row["refusal_index"], marker, color=colour, markerfacecolor=face, markersize=size, zorder=3)
+        colour, marker, size = style.LIGHT, "o", 3.0
+        if row["source"] == RUN:
+            colour, marker, size = colours[row["family"]], markers[row["family"]], 4.5
+        look: dict[str, Any] = {"xs": (row.get(f"{x}_low"), row.get(f"{x}_high")), "ys": style.ends(row), "size": size}
+        face = style.PAPER if row["sparse"] else None
+        style.mark(axes, row[at or x], row["refusal_index"], colour, marker, face=face, width=0.9, **look)
 
 
 def run_families(frame: pl.DataFrame) -> list[str]:
@@ -367,3 +369,44 @@ def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float
             across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
             clear += [(float(place), row["refusal_index"]) for place in across]
     return clear
+
+
+RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
+
+"""The metrics beside which the index is set."""
+
+
+SIZES = ("parameters_billion", "active_parameters_billion")
+
+
+def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
+    """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
+    known = known_models(options)
+    for run in runs:
+        scores, overall, name = variant_scores(run, options), run_index(run, options), name_in_tables(run, known)
+        index, sizes = overall.index, find_model(name, known) or {}
+        if index.estimate is None:
+            continue
+        yield (
+            run,
+            {
+                "source": RUN,
+                "model": run.label,
+                "family": family_of(name, known),
+                **{size: sizes.get(size) for size in SIZES},
+                **{rate: mean_of(scores, rate) for rate in RATES},
+                "refusal_index": index.estimate,
+                "low": index.low,
+                "high": index.high,
+                "mean_refusal_index": overall.mean,
+                "variants": overall.variants,
+                "sparse": index.status != "ok" or is_sparse([own.table for own in scores]),
+            },
+        )
+
+
+def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
+    """Yield the same of the paper's models, with the intervals of all metrics, where all runs are on SimpleQA."""
+    for row in paper_context(runs).iter_rows(named=True):
+        index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
+        yield {**row, **index, "source": PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}

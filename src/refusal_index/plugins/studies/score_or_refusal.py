@@ -20,21 +20,8 @@ from numpy.typing import NDArray
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import (
-    ALL,
-    ScoredMethod,
-    ScoredRun,
-    caption,
-    display_names,
-    label,
-    line_style,
-    method_colours,
-    method_handles,
-    same_answers,
-    score_texts,
-    scored_run,
-)
+from refusal_index.plugins.studies import scores, style
+from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
 from refusal_index.plugins.studies.study import (
     Cell,
     NotPossibleError,
@@ -46,7 +33,7 @@ from refusal_index.plugins.studies.study import (
     ranged,
 )
 from refusal_index.render.format import abridged
-from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals, empirical_accuracy_refusal_curve
+from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 NAME, TITLE, NEEDS = described("score_or_refusal")
@@ -72,14 +59,14 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores and refusals to be compared."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    for run, name in zip(runs, display_names(runs), strict=True):
+    for run, name in zip(runs, scores.display_names(runs), strict=True):
         if run.confidence is None:
             continue
-        found, said = scored_run(run, name)
+        found, said = scores.scored_run(run, name)
         notes += said
         if found is None:
             continue
-        scored, others = same_answers(found)
+        scored, others = scores.same_answers(found)
         notes += others
         made = list(run_rows(scored, options))
         silent = [row["variant"] for row in made if row["part"] == "refusals" and row["refusal_rate"] in {0, 1}]
@@ -91,19 +78,19 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     compared = frame.filter(part="comparison")
-    text = caption(
+    text = scores.caption(
         NAME,
         options,
         comparisons=compared.height,
         beaten=compared.filter(verdict=BEATEN).height,
         beats=compared.filter(verdict=BEATS).height,
         crowded=compared.height > MOST_INTERVALS,
-        **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
+        **scores.score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
     )
     return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
 
 
-def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def run_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the curve of each score, the point of each variant's refusals, and each score against each variant.
 
     - `scored`: whose methods all score the same answers.
@@ -116,18 +103,18 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
         refused, known = _refusals(scored, outcomes)
         if not known.any():
             continue
-        named = {**where, "variant": variant or ALL, "questions": int(known.sum())}
+        named = {**where, "variant": variant or scores.ALL, "questions": int(known.sum())}
         yield {**named, **_point(refused[known], scored.methods[0].right[known], options)}
         for one in scored.methods:
             compared = _compared(one.score[known], refused[known], one.right[known], options)
             yield from ({**named, **_of(one), **row} for row in compared)
 
 
-def _of(one: ScoredMethod) -> dict[str, Any]:
+def _of(one: scores.ScoredMethod) -> dict[str, Any]:
     return {"method": one.method, "scores_of": one.variant, "trained": one.is_trained}
 
 
-def _refusals(scored: ScoredRun, outcomes: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _refusals(scored: scores.ScoredRun, outcomes: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which questions of a run the first draw of a variant refused, and of which that is known."""
     first = first_draws(outcomes).select("question_id", "refused")
     ids = pl.DataFrame({"question_id": scored.question_ids})
@@ -135,7 +122,7 @@ def _refusals(scored: ScoredRun, outcomes: pl.DataFrame) -> tuple[NDArray[np.boo
     return refused.fill_null(value=False).to_numpy(), refused.is_not_null().to_numpy()
 
 
-def _curve(one: ScoredMethod) -> Iterator[dict[str, Any]]:
+def _curve(one: scores.ScoredMethod) -> Iterator[dict[str, Any]]:
     refused, correct = empirical_accuracy_refusal_curve(one.score, one.right)
     kept = np.unique(np.linspace(0, refused.size - 1, min(refused.size, POINTS + 2)).round().astype(int))
     for place in kept:
@@ -185,7 +172,7 @@ def verdict(difference: ScoreDifference, confidence_level: float) -> str:
 PRINTED: Mapping[str, str | Cell] = {
     "model": "model",
     "variant": "variant",
-    "score": lambda row: label(row["method"]) + (f", {row['scores_of']}" if row["scores_of"] else ""),
+    "score": lambda row: scores.label(row["method"]) + (f", {row['scores_of']}" if row["scores_of"] else ""),
     "questions": "questions",
     "refused": fixed("refusal_rate"),
     "right by refusals": fixed("correct_rate"),
@@ -217,7 +204,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     gains = 0.7 + band * bands.height
     figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
-    colours, names = method_colours(methods), style.short_names(models, 22)
+    colours, names = scores.method_colours(methods), style.short_names(models, 22)
     titles = [""] if alone else [names[model] for model in models]
     panels = style.panel_grid(above, titles, _PANELS_A_ROW, sharex=True, sharey=True)
     for panel, model in zip(panels, models, strict=True):
@@ -226,7 +213,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_gains(below.subplots(), compared, bands, colours)
-    style.outside_legend(figure, [*method_handles(compared), *_variant_handles(frame)])
+    style.outside_legend(figure, [*scores.method_handles(compared, are_filled=True), *_variant_handles(frame)])
 
 
 def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
@@ -235,7 +222,7 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
     panel.plot([0, 1 - accuracy, 1], [accuracy, accuracy, 0], color=style.PALE, linewidth=0.9, zorder=1)
     panel.plot([0, 1], [accuracy, 0], color=style.PALE, linewidth=0.9, linestyle="--", zorder=1)
     for (method,), curve in part.filter(part="curve").group_by("method", maintain_order=True):
-        look = line_style(str(method), is_trained=curve["trained"][0])
+        look = scores.line_style(str(method), is_trained=curve["trained"][0])
         panel.plot(curve["refusal_rate"], curve["correct_rate"], color=colours[str(method)], linestyle=look, lw=1.1)
     points = part.filter(part="refusals")
     variants = style.variant_colours(points["variant"].to_list())

@@ -153,7 +153,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if single:
         notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
     rows = [row for run in several for row in _run_rows(run, options)]
-    frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+    frame = with_averages(pl.DataFrame(rows, schema=SCHEMA))
     notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     return Study(NAME, TITLE, caption(NAME, options, several, resamples=f"{RESAMPLES:,}"), frame, draw, notes, printed)
@@ -212,7 +212,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     figure.set_size_inches(style.WIDTH, 0.9 + len(lines) * max(0.3, 0.09 * len(models)))
     left, right = figure.subplots(1, 2, sharey=True)
     colours, markers = style.model_colours(models), style.model_markers(models)
-    shifts = dict(zip(models, np.linspace(-0.27, 0.27, len(models)) if len(models) > 1 else [0.0], strict=True))
+    shifts = style.shifts(models, 0.27)
     for axes, name in ((left, "delta_absolute"), (right, "cv")):
         axes.set_xlim(*_limits(frame, name))
         for row in frame.iter_rows(named=True):
@@ -255,13 +255,13 @@ _PARTS = (
 )
 
 
-def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     scores, resampled = variant_scores(run, options), resampled_metrics(run, options)
     for metric in COMPARED:
         for penalty in _penalties(options) if metric == WEIGHTED else (None,):
-            values = [_value(one, metric, penalty) for one in scores]
+            values = [_value(own, metric, penalty) for own in scores]
             draws = metric_draws(resampled, metric, penalty)
-            yield (run.label, metric, penalty, *_spread(values, scores, draws, options))
+            yield {"model": run.label, "metric": metric, "penalty": penalty, **_spread(values, scores, draws, options)}
 
 
 def _penalties(options: StudyOptions) -> tuple[float, ...]:
@@ -277,27 +277,36 @@ def _value(scores: VariantScores, metric: str, penalty: float | None) -> float |
 
 def _spread(
     values: Sequence[float | None], scores: Sequence[VariantScores], draws: FloatArray, options: StudyOptions
-) -> tuple[Any, ...]:
+) -> dict[str, Any]:
     """Return the columns from `variants` on, over the variants in which the metric is defined."""
     defined = [place for place, value in enumerate(values) if value is not None]
     if not defined:
-        return (0, *[None] * 16, "undefined_under_every_variant")
-    metric = np.array([values[place] for place in defined], float)
+        return {"variants": 0, "reason": "undefined_under_every_variant"}
+    metric, drawn, level = (
+        np.array([values[place] for place in defined], float),
+        draws[:, defined],
+        options.confidence_level,
+    )
     refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
     signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
     cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
-    width = None if cv.estimate is None else float(np.ptp(metric) / abs(metric.mean()))
-    deltas, cvs = _resampled_spread(draws[:, defined], refused)
-    delta_ends = (
-        percentile_interval(deltas, options.confidence_level) if absolute.estimate is not None else (None, None)
-    )
-    cv_ends = percentile_interval(cvs, options.confidence_level) if cv.estimate is not None else (None, None)
-    mean_ends = percentile_interval(draws[:, defined].mean(axis=1), options.confidence_level)
-    return (
-        *(len(defined), float(metric.mean()), *mean_ends, signed.estimate, absolute.estimate, *delta_ends, width),
-        *(cv.estimate, *cv_ends, sample.estimate, _cv_of_chance(draws[:, defined], metric), None, None, None),
-        absolute.reason or cv.reason,
-    )
+    deltas, cvs = _resampled_spread(drawn, refused)
+    intervals = {"mean": percentile_interval(drawn.mean(axis=1), level)}
+    intervals["delta"] = percentile_interval(deltas, level) if absolute.estimate is not None else (None, None)
+    intervals["cv"] = percentile_interval(cvs, level) if cv.estimate is not None else (None, None)
+    return {
+        "variants": len(defined),
+        "mean": float(metric.mean()),
+        "delta_signed": signed.estimate,
+        "delta_absolute": absolute.estimate,
+        "range_absolute": None if cv.estimate is None else float(np.ptp(metric) / abs(metric.mean())),
+        "cv": cv.estimate,
+        "cv_sample": sample.estimate,
+        "cv_chance": _cv_of_chance(drawn, metric),
+        **{f"{name}_low": low for name, (low, _) in intervals.items()},
+        **{f"{name}_high": high for name, (_, high) in intervals.items()},
+        "reason": absolute.reason or cv.reason,
+    }
 
 
 def _cv_of_chance(draws: FloatArray, metric: FloatArray) -> float | None:
@@ -330,14 +339,12 @@ _SHORT = {"delta_absolute": "delta", "cv": "cv"}
 
 def _draw_spread(axes: Axes, place: float, row: dict[str, Any], name: str, look: tuple[str, str]) -> None:
     """Draw a value with its interval; one beyond the axis as an arrow at its end."""
-    colour, marker = look
     low, high = axes.get_xlim()
-    style.interval_along_x(axes, place, row[f"{_SHORT[name]}_low"], row[f"{_SHORT[name]}_high"], colour)
-    if low <= row[name] <= high:
-        axes.plot(row[name], place, marker, color=colour, markersize=3.5, zorder=3)
-    else:
+    inside = low <= row[name] <= high
+    style.mark(axes, row[name] if inside else None, place, *look, xs=style.ends(row, _SHORT[name]), size=3.5)
+    if not inside:
         end, arrow = (low, "<") if row[name] < low else (high, ">")
-        axes.plot(end, place, arrow, color=colour, markersize=4.5, clip_on=False, zorder=3)
+        style.mark(axes, end, place, look[0], arrow, size=4.5, clip_on=False)
 
 
 def _line_label(metric: str, penalty: float | None) -> str:

@@ -396,14 +396,14 @@ def line_style(method: str, *, is_trained: bool) -> str:
     return ":" if method == TOPIC else "--" if is_trained else "-"
 
 
-def method_handles(frame: pl.DataFrame) -> list[Line2D]:
-    """Return what a legend shows of the methods in a frame: open where a predictor was trained."""
+def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
+    """Return what a legend shows of methods: unless all are filled, open where a predictor was trained."""
     trained = dict(frame.group_by("method", maintain_order=True).agg(pl.col("trained").any()).iter_rows())
     names, colours, markers = short_labels(list(trained)), method_colours(trained), style.model_markers(list(trained))
     return [
         style.handle(
             *(names[method], colours[method], markers[method], line_style(method, is_trained=is_open)),
-            face=style.PAPER if is_open else None,
+            face=style.PAPER if is_open and not are_filled else None,
         )
         for method, is_open in trained.items()
     ]

@@ -62,11 +62,9 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import nnls
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import unmasked
+from refusal_index.stats.arguments import FloatArray, unmasked
 from refusal_index.stats.estimate import Estimate, Result, Status
-from refusal_index.stats.influence import symmetric_root
-from refusal_index.stats.intervals import Seed, checked_resamples
+from refusal_index.stats.intervals import Seed, checked_resamples, symmetric_root
 
 # Two statistics that differ by less come from the same ranks in another order of summation.
 ROUNDING = 1e-12

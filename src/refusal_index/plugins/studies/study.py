@@ -1,26 +1,16 @@
-"""What a study is: a tidy frame, a figure that draws exactly this frame, and a caption that says what it shows.
+"""What a study is, the registry of studies, and the files of a study.
 
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks.
-
-Numbers as printed tables show them.
-
-The numbers of the paper's results on SimpleQA, and what is known of models: context for runs of one's own.
-
-The 16 rows are those that the paper prints, rounded to two digits as it prints them, and are drawn in grey beside runs
-on SimpleQA only. Two of them do not agree with themselves: the interval of Gemma-3-12B misses its own Refusal Index,
-and the weighted scores are those of a penalty of 1, while the text names 0.2.
+A study is a tidy frame, a figure that draws exactly this frame, and a caption that says what it shows. Captions are
+in ``captions.toml``. `with_missing` marks runs that lack grades. The paper's 16 rows [1]_ are context for runs on
+SimpleQA, rounded to two digits as they are printed. Two of them are inconsistent: the interval of Gemma-3-12B misses
+its own Refusal Index, and the weighted scores are those of a penalty of 1, while the text names 0.2. A study is
+written as CSV of its frame, LaTeX of its table, and SVG, PDF and PNG of its figure, without dates or random names, so
+that the same study gives the same bytes.
 
 References
 ----------
 .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
    in Factual Tasks. Table "Results on SimpleQA with 95% CI".
-
-A study in files: CSV of its frame, LaTeX of its table, and its figure as SVG, PDF and PNG.
-
-The same study gives the same bytes: no dates, no random names inside the files.
 """
 
 from __future__ import annotations
@@ -33,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,7 +38,7 @@ from refusal_index.data.table_files import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.blocks import escape
-from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
+from refusal_index.render.format import UNDEFINED, abridged, count, number, with_interval
 from refusal_index.render.sentences import fill
 
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
@@ -285,13 +274,22 @@ def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
 Cell = Callable[[Mapping[str, Any]], Any]
 
 
+def counts(name: str) -> Cell:
+    """Return what formats the count in a column."""
+    return lambda row: count(row[name])
+
+
 def printed_table(frame: pl.DataFrame, columns: Mapping[str, str | Cell]) -> pl.DataFrame:
     """Return a table for print.
 
     - `frame`: one row a row of the table.
-    - `columns`: by heading the column to show as it is, or what makes the cell of a row, as `fixed` and `ranged` do.
+    - `columns`: by heading the column to show as it is, with a dash where it is null, or what makes the cell of a row.
     """
-    cells = {heading: itemgetter(cell) if isinstance(cell, str) else cell for heading, cell in columns.items()}
+
+    def shown(name: str) -> Cell:
+        return lambda row: UNDEFINED if row[name] is None else row[name]
+
+    cells = {heading: shown(cell) if isinstance(cell, str) else cell for heading, cell in columns.items()}
     rows = [{heading: cell(row) for heading, cell in cells.items()} for row in frame.iter_rows(named=True)]
     return pl.DataFrame(rows, infer_schema_length=None)
 

@@ -212,25 +212,6 @@ def short_number(value: float) -> str:
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
-def interval_along_x(
-    axes: Axes, y: float, low: float | None, high: float | None, colour: str, width: float = 1.3
-) -> None:
-    """Draw an interval from left to right; none where it has no ends.
-
-    Unlike `Axes.errorbar` this takes intervals that miss their own estimate, as one of the paper's does.
-    """
-    if low is not None and high is not None:
-        axes.plot([low, high], [y, y], color=colour, linewidth=width, solid_capstyle="butt", zorder=2)
-
-
-def interval_along_y(
-    axes: Axes, x: float, low: float | None, high: float | None, colour: str, width: float = 1.3
-) -> None:
-    """Draw an interval from below to above; none where it has no ends."""
-    if low is not None and high is not None:
-        axes.plot([x, x], [low, high], color=colour, linewidth=width, solid_capstyle="butt", zorder=2)
-
-
 def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
     distinct = list(dict.fromkeys(names))
     return {name: values[place % len(values)] for place, name in enumerate(distinct)}
@@ -412,3 +393,17 @@ def round_ticks(axis: Axis, ticks: Sequence[int], most: float) -> None:
     shown = [tick for tick in ticks if tick <= most]
     axis.set_ticks(shown, [f"{tick:,}" for tick in shown])
     axis.set_minor_locator(NullLocator())
+
+
+def draw_tokens(axes: Axes, place: float, row: Mapping[str, Any], questions: int) -> None:
+    """Draw the tokens in and out a question as a bar, where they are known."""
+    if row["input_tokens"] is not None:
+        read, written = row["input_tokens"] / questions, row["output_tokens"] / questions
+        axes.barh(place, read, height=0.6, color=VARIANT_COLOURS["low"])
+        axes.barh(place, written, left=read, height=0.6, color=VARIANT_COLOURS["highest"])
+
+
+def token_handles() -> list[Line2D]:
+    """Return what a legend shows of such bars."""
+    looks = {"tokens in": "low", "tokens out": "highest"}
+    return [handle(label, VARIANT_COLOURS[name], "s") for label, name in looks.items()]

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 
-from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome_table import OPTIONAL
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
@@ -133,8 +130,6 @@ def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> 
     settings, about = folder.read_settings(), folder.read_about()
     shown, left_out = sampled(outcomes, MOST_ROWS)
     runs = compared_runs(folder.path, shown, settings)
-    if left_out:
-        runs = [replace(run, confidence=_scores(folder, _of(outcomes, run))) for run in runs]
     return tuple(
         ReportRun(run, _part(summary, run, outcomes), pl.concat(run.variants.values()), left_out, about) for run in runs
     )
@@ -160,17 +155,6 @@ def _of(outcomes: pl.LazyFrame, run: ComparedRun) -> pl.LazyFrame:
     """Return the rows of one model and dataset."""
     named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
     return outcomes.filter(named)
-
-
-def _scores(folder: RunFolder, outcomes: pl.LazyFrame) -> pl.DataFrame | None:
-    """Return the scores of all outcomes of a run, where only some of them are shown."""
-    in_folder = folder.read_confidence()
-    if in_folder is not None or not set(OPTIONAL) & set(outcomes.collect_schema()):
-        return in_folder
-    scores = scores_of_outcomes(
-        outcomes.select(cs.by_name("question_id", "variant", "draw", "wrong", *OPTIONAL, require_all=False)).collect()
-    )
-    return scores if scores.height else None
 
 
 def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary:

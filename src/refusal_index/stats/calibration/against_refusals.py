@@ -32,15 +32,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.comparison.pair import difference_error
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_outcomes, empty_margin
-from refusal_index.stats.design import Counts
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, checked_outcomes, empty_margin
 from refusal_index.stats.estimate import Result, ResultWithInterval
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import proportion_influence, spearman, spearman_slope
-from refusal_index.stats.matrices import BoolArray
+from refusal_index.stats.intervals import proportion_influence, spearman, spearman_slope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,45 +99,6 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
     scores, truths = checked_scores(score, outcome)
     answered = np.arange(1, scores.size + 1)
     return answered / max(scores.size, 1), expected_counts(scores, ~truths) / answered
-
-
-def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Share of all questions answered right when those with the lowest scores are refused, for every number of them.
-
-    Parameters are those of `risk_coverage_curve`.
-
-    Returns
-    -------
-    refusal_rate, correct_rate : ndarray, shape (n + 1,)
-        ``0, 1/n, ..., 1``, and the share of *all* questions that are answered and right. Without questions a single
-        NaN each.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `risk_coverage_curve`.
-
-    Notes
-    -----
-    With mu the error rate, the area under the curve (by the trapezoidal rule) is exactly
-    ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``.
-
-    References
-    ----------
-    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
-
-    Examples
-    --------
-    >>> refusal_rate, correct_rate = empirical_accuracy_refusal_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
-    >>> refusal_rate.tolist(), correct_rate.tolist()
-    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.5, 0.5, 0.375, 0.25, 0.0])
-    """
-    scores, truths = checked_scores(score, outcome)
-    n = scores.size
-    if not n:
-        return np.array([np.nan]), np.array([np.nan])
-    right = np.concatenate([expected_counts(scores, truths)[::-1], [0.0]])
-    return np.arange(n + 1) / n, right / n
 
 
 def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
+from refusal_index.stats.arguments import FloatArray, check_same_index, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, ResultWithInterval
 from refusal_index.stats.intervals import normal_quantile
 
@@ -199,8 +198,7 @@ def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") 
     """
     check_same_index({"score": score, name: outcome})
     scores = unmasked("score", score)
-    likely = "are there grades in it that need comparing (grade == 'correct')?"
-    truths = truth_values(name, outcome, likely)
+    truths = truth_values(name, outcome)
     if scores.dtype.kind not in "iufb":
         raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
     if scores.ndim != 1 or scores.shape != truths.shape:

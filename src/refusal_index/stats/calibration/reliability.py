@@ -44,7 +44,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.fft import dct
 from scipy.optimize import brentq, isotonic_regression
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.estimate import ConfidenceInterval, Result, ResultWithInterval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval

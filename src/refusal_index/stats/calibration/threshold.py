@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import share, unmasked
+from refusal_index.stats.arguments import FloatArray, share, unmasked
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.contingency import ContingencyTable

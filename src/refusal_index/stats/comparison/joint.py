@@ -78,8 +78,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import check_rows
+from refusal_index.stats.arguments import BoolArray, FloatArray, check_rows
 from refusal_index.stats.comparison.pair import (
     ROUNDING,
     difference_error,
@@ -91,6 +90,7 @@ from refusal_index.stats.comparison.pair import (
     units_shared,
 )
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.contingency import cell_codes, checked_matrices, repeat_each_other
 from refusal_index.stats.design import ONE_CLUSTER, Matrices, SamplingDesign, designed, student_quantile, tables_of_rows
 from refusal_index.stats.estimate import (
     NO_INTERVAL,
@@ -102,9 +102,15 @@ from refusal_index.stats.estimate import (
     reasons_of,
     square_and_add,
 )
-from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
-from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, repeat_each_other
+from refusal_index.stats.intervals import (
+    RefusalIndexResult,
+    Seed,
+    cell_influence,
+    normal_quantile,
+    refusal_index,
+    spearman,
+    spearman_slope_in_z,
+)
 
 # log(tau^2) beyond which prompts have no variance, and beyond which all of theirs are at -1 or +1.
 SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0

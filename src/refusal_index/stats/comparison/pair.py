@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.baseline import (
     DEFAULT_PAYOFFS,
     METRIC_NAMES,
@@ -69,7 +69,7 @@ from refusal_index.stats.baseline import (
     ratio_influence,
     why_undefined,
 )
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.contingency import ContingencyTable, Counts, cell_codes, checked_matrices, row_tables
 from refusal_index.stats.design import (
     ONE_CLUSTER,
     AnyTable,
@@ -90,9 +90,7 @@ from refusal_index.stats.estimate import (
     square_and_add,
 )
 from refusal_index.stats.estimator import upper_orthant
-from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.intervals import refusal_index
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
+from refusal_index.stats.intervals import cell_influence, refusal_index, spearman_slope
 
 POWER = 1 / 3
 # tanh(8) leaves an odds ratio of several millions: no table with a question in each cell is fitted by more.
@@ -307,12 +305,10 @@ def _covariance(influence: Sequence[FloatArray], variances: Sequence[float], cod
     return float(first @ second) / size * share * math.sqrt(variances[0] * variances[1])
 
 
-Quad = tuple[float, float, float, float]
-
 # An influence, or a share of a standard error, this small is rounding: the smallest true one is about 1/n.
 ROUNDING = 1e-12
 TINY = float(np.finfo(float).tiny)
-NO_INFLUENCE: Quad = (math.nan, math.nan, math.nan, math.nan)
+NO_INFLUENCE: Counts = (math.nan, math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,7 +319,7 @@ class PointEstimate(Result):
     questions count alike is at the ``"boundary"`` (``"no_variation"``): its standard error would be 0.
     """
 
-    by_cell: Quad = NO_INFLUENCE
+    by_cell: Counts = NO_INFLUENCE
 
 
 def metric_influence(

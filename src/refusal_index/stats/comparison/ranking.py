@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import pvalues_of
+from refusal_index.stats.arguments import BoolArray, FloatArray, pvalues_of
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison.pair import (
     ROUNDING,
@@ -43,12 +42,10 @@ from refusal_index.stats.comparison.pair import (
     units_shared,
     without_clusters,
 )
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.contingency import ContingencyTable, cell_codes, checked_matrices
 from refusal_index.stats.design import SamplingDesign, designed, tables_of_rows
 from refusal_index.stats.estimate import ConfidenceInterval, Result, Status
-from refusal_index.stats.influence import symmetric_root
-from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, symmetric_root
 
 
 def holm(pvalues: ArrayLike) -> FloatArray:

@@ -10,7 +10,7 @@ so can be estimated from a second draw and divided out, as Spearman did for corr
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
 The two draws of a pair are always different ones, so that shared noise does not enter. The first draws of all other
-questions enter too (`refusal_index.stats.draws.quotient` says how).
+questions enter too (`refusal_index.stats.draws.repeated` says how).
 
 Two models compared by their corrected Refusal Indices.
 
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.comparison.joint import Spread, spread_of
 from refusal_index.stats.comparison.ranking import (
     RESAMPLES,
@@ -38,7 +38,7 @@ from refusal_index.stats.comparison.ranking import (
     pairs_at_boundary,
     rank_estimates,
 )
-from refusal_index.stats.contingency import CELL_NAMES, empty_margin
+from refusal_index.stats.contingency import CELL_NAMES, cell_codes, checked_matrices, empty_margin
 from refusal_index.stats.design import (
     ONE_CLUSTER,
     SamplingDesign,
@@ -47,16 +47,20 @@ from refusal_index.stats.design import (
     student_tails,
     tables_of_rows,
 )
-from refusal_index.stats.draws.patterns import DrawPatterns, checked_draws, pair_cells, question_counts, same_draw_cells
-from refusal_index.stats.draws.quotient import (
+from refusal_index.stats.draws.repeated import (
     NEARLY_1,
     NO_LEVEL,
+    DrawPatterns,
     Quotient,
     TwoPhaseSample,
+    checked_draws,
     mean_quotient,
+    pair_cells,
     precision_weights,
+    question_counts,
     quotient,
     quotient_without_noise,
+    same_draw_cells,
     tables,
 )
 from refusal_index.stats.estimate import (
@@ -69,9 +73,14 @@ from refusal_index.stats.estimate import (
     square_and_add,
 )
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import spearman, spearman_slope
-from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.intervals import (
+    RefusalIndexResult,
+    Seed,
+    normal_quantile,
+    refusal_index,
+    spearman,
+    spearman_slope,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import unmasked, whole_number
+from refusal_index.stats.arguments import FloatArray, unmasked, whole_number
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_count
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, Status
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import spearman
-from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile, refusal_index
+from refusal_index.stats.intervals import (
+    Seed,
+    central_quantiles,
+    checked_resamples,
+    normal_quantile,
+    refusal_index,
+    spearman,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ so, whatever grade it lacks. To leave it out would turn a refusal rate that is k
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 import numpy as np
 
@@ -182,14 +181,7 @@ class OutcomeCounts:
             object.__setattr__(self, entry.name, checked_count(entry.name, getattr(self, entry.name)))
 
 
-class ScoredByRule(NamedTuple):
-    """The estimate under one rule for what has no grade; its table is ``result.table``."""
-
-    rule: str
-    result: RefusalIndexResult
-
-
-def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
+def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
     """Estimate the Refusal Index under every rule for answers refused again and for unscored questions.
 
     Parameters
@@ -198,7 +190,9 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
 
     Returns
     -------
-    tuple of ScoredByRule
+    dict of str to RefusalIndexResult
+        By the name of the rule; the table it makes is that of the result.
+
         - ``"refused_again_wrong"``, ``"refused_again_right"``, ``"refused_again_dropped"``: what was refused again
           counts so, and unscored questions are dropped;
         - ``"unscored_lowest"``, ``"unscored_highest"``: refused again is wrong, and unscored questions, of the first or
@@ -207,7 +201,8 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
 
     Examples
     --------
-    >>> for rule, result in scoring_rules(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
+    >>> counts = OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)
+    >>> for rule, result in scoring_rules(counts).items():
     ...     print(f"{rule:22} {result.estimate:.3f}")
     refused_again_wrong    0.482
     refused_again_right    0.412
@@ -233,7 +228,7 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
         "all_lowest": everything.low_table,
         "all_highest": everything.high_table,
     }
-    return tuple(ScoredByRule(rule, refusal_index(table)) for rule, table in tables.items())
+    return {rule: refusal_index(table) for rule, table in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +247,7 @@ class ScoringRange:
     name: str
     low: float | None
     high: float | None
-    reason: str | None
+    reason: str | None = None
 
 
 def scoring_ranges(
@@ -296,20 +291,20 @@ def scoring_ranges(
     refusal_index             0.383 to  0.509
     """
     worth = checked_payoffs(penalty, truthfulness_weights)
-    rules = [rule.result.table for rule in scoring_rules(counts)]
+    rules = [result.table for result in scoring_rules(counts).values()]
     completions = list(_completions(counts))
     return tuple(_range(name, rules, completions, worth) for name in METRIC_NAMES)
 
 
 def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], worth: Payoffs) -> ScoringRange:
     by_rule = [point_estimate(name, table, worth) for table in rules]
-    # the reason of one that is undefined: an estimate at the boundary has a reason too
-    why = next((found.reason for found in by_rule if found.estimate is None), None)
-    found = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
-    values = [one.estimate for one in found if one.estimate is not None]
-    if why is not None or len(values) < len(found):
-        return ScoringRange(name, None, None, why or next(one.reason for one in found if one.estimate is None))
-    return ScoringRange(name, min(values), max(values), None)
+    points = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
+    # An estimate at the boundary has a reason too, and is defined.
+    undefined = [point for point in (*by_rule, *points) if point.estimate is None]
+    if undefined:
+        return ScoringRange(name, None, None, undefined[0].reason)
+    values = [point.estimate for point in points if point.estimate is not None]
+    return ScoringRange(name, min(values), max(values))
 
 
 def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:

@@ -28,13 +28,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison.pair import PointEstimate, point_estimate
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, cell_codes, checked_matrices
 from refusal_index.stats.estimate import ResultWithInterval, Status, reasons_of
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 from refusal_index.stats.planning import checked_positive
 from refusal_index.stats.sensitivity.misgrading import correct_misgrading
 

@@ -20,13 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
-from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.arguments import check_same_index, unmasked
+from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result
 from refusal_index.stats.estimator import upper_orthant
-from refusal_index.stats.influence import spearman
-from refusal_index.stats.intervals import normal_quantile, refusal_index
+from refusal_index.stats.intervals import normal_quantile, refusal_index, spearman
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
