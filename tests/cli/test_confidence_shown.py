@@ -63,7 +63,7 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
 
 
 def test_score_by_other_clusters_shows_the_scores_too_and_says_what_they_do_not_allow_for(command, run):
-    done = command("score", "r", "--cluster", "topic")
+    done = command("show", "r", "--cluster", "topic")
     assert done.exit_code == 0
     assert "Scores count every question alike and by itself" in " ".join(done.stdout.split())
 
@@ -80,7 +80,7 @@ def test_a_table_with_a_column_of_scores_is_shown_like_a_method(command, run):
     scores = read_confidence(run / "confidence.parquet").filter(method="likelihood").select("question_id", "confidence")
     outcomes = pl.read_parquet(run / "outcomes.parquet")
     outcomes.join(scores, on="question_id", how="left").write_parquet("own.parquet")
-    said = " ".join(command("score", "own.parquet").stdout.split())
+    said = " ".join(command("show", "own.parquet").stdout.split())
     assert "confidence (normal) 60" in said
     assert command("report", "own.parquet", "--out", "own.html").exit_code == 0
     assert 'id="run-1-confidence"' in page(Path("own.html"))

@@ -16,7 +16,7 @@ TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
 NAMES = {
     *("run", "score", "report", "study", "paper", "compare", "import", "force", "regrade", "sensitivity", "audit"),
     *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "threshold", "run-batch"),
-    *("requests", "replies", "export", "gate", "watch"),
+    *("requests", "replies", "export", "gate", "watch", "show"),
 }
 HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")
 

@@ -137,10 +137,9 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     if run.ended is not None:
         console.say()
         console.say(f"ended early: {run.ended}")
-    console.say()
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
+    console.say(f"all metrics and sensitivity: refusal-index show {run.path}")
     console.say(f"{run.path}: {', '.join(places)}")
-    console.say(f"all metrics, sensitivity and usage: refusal-index show {run.path}")
     return run.is_complete
 
 

@@ -58,7 +58,7 @@ class Results(Protocol):
 
 
 def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
-    """Yield the results of a run, and what happened to it; with everything, all its metrics and what it used."""
+    """Yield the results of a run, and what happened to it; with everything, all its metrics."""
     yield from (summary_blocks if everything else first_screen)(run.summary)
     if run.stopped is not None:
         yield from ("", sentence(stopped(run.stopped)))
@@ -73,8 +73,7 @@ def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
             yield from ("", sentence(Statement("not_forced", "grave", values)))
     if run.disagreements:
         yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
-    if everything:
-        yield from used_blocks(run.summary)
+    yield from used_blocks(run.summary)
 
 
 def used_blocks(summary: Summary) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import count, estimate, interval_of, number, percent
+from refusal_index.render.format import count, interval_of, number, percent, with_interval
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate
 
@@ -25,19 +25,22 @@ def first_screen(summary: Summary) -> Iterator[Block]:
         yield from (sentence(lacks), "")
     if summary.index is not None:
         yield from (_title(summary), "")
-        shown = f"{METRICS[INDEX].label} {estimate(summary.index, 2)}"
-        yield shown if summary.index.low is None else f"{shown}   {scale(summary.index)}"
-        yield from (sentence(verdict(summary.index)), "")
+        index = summary.index
+        shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
+        yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
+        yield from (sentence(verdict(index)), "")
     yield from (_table(summary), "", sentence(Statement("rates_explained", "scope")))
-    for caveat in (one for one in doubts(summary) if one.severity == "grave"):
-        yield from ("", f"Caution: {sentence(caveat)}")
+    for doubt in doubts(summary):
+        if doubt.severity == "grave" or doubt.code == "sampling":  # intervals depend on how questions were sampled
+            yield from ("", f"{'Caution: ' if doubt.severity == 'grave' else ''}{sentence(doubt)}")
 
 
 def _title(summary: Summary) -> str:
     first = summary.variants[0]
     source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
     prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
-    return f"{source}: {count(max(variant.table.n for variant in summary.variants), 'question')}{prompts}"
+    asked = max(variant.completeness.asked for variant in summary.variants)
+    return f"{source}: {count(asked, 'question')}{prompts}"
 
 
 def scale(index: Estimate) -> str:
@@ -66,14 +69,21 @@ def scale(index: Estimate) -> str:
 def _table(summary: Summary) -> Table:
     heading = "prompt" if summary.has_one_source else "model, dataset, prompt"
     level = f"{percent(summary.confidence_level)} interval"
-    columns = (heading, METRICS[INDEX].column, level, "refused", "precision", "error", "over-refusal")
-    return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading,))
+    has_missing = any(variant.completeness.unscored for variant in summary.variants)
+    columns = (
+        *(heading, METRICS[INDEX].column, level, "refused", "precision", "error", "over-refusal"),
+        *(["unscored"] if has_missing else []),
+    )
+    rows = (_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
+    return Table.of(columns, rows, left=(heading,))
 
 
-def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
+def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
     label, right = summary.label(variant), variant.metric("correct_given_attempted").estimate
     yield label if not summary.has_one_source or len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 3]}..."
     yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
     yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
     yield percent(None if right is None else 1 - right, 0)
     yield percent(variant.metric("over_refusal").estimate, 0)
+    if has_missing:
+        yield f"{count(variant.completeness.unscored)} ({percent(variant.completeness.missing_share, 1)})"

@@ -23,6 +23,7 @@ def show(
     - `files` RUN: One run's folder, or outcome tables (.csv, .jsonl, .parquet).
     """
     from refusal_index.data.outcome_table import read_tables
+    from refusal_index.data.runs import read_outcomes_of
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import summarise
     from refusal_index.render.display import run_blocks
@@ -30,15 +31,15 @@ def show(
     from refusal_index.render.summary import summary_blocks
     from refusal_index.runs.writing import open_run
 
-    sampling = Sampling(cluster, weight)
-    if not files[0].is_dir():
-        table = read_tables(files, sampling)
-        summary = summarise(table, confidence_level=confidence_level, sampling=sampling)
-        console.show(summary_blocks(with_sections(summary, table, files[0])))
-    elif len(files) > 1 or sampling != OWN_COLUMNS or confidence_level != 0.95:
+    first, sampling = files[0], Sampling(cluster, weight)
+    if first.is_dir() and len(files) > 1:
         raise OptionError(
-            f"show: expected one run's folder without other options, got more than {files[0]}; name its "
-            "outcomes.parquet instead"
+            f"show: expected one run's folder or any number of files, got {len(files)} with the folder {first} among "
+            "them; name its outcomes.parquet instead"
         )
-    else:
-        console.show(run_blocks(open_run(files[0])))
+    if first.is_dir() and sampling == OWN_COLUMNS and confidence_level == 0.95:
+        console.show(run_blocks(open_run(first)))
+        return
+    table = read_outcomes_of(first, sampling) if first.is_dir() else read_tables(files, sampling)
+    summary = summarise(table, confidence_level=confidence_level, sampling=sampling)
+    console.show(summary_blocks(with_sections(summary, table, first)))
