@@ -206,12 +206,14 @@ def test_the_corrected_index_is_another_number_under_its_own_name(expected):
 def shown(name: str) -> Iterator[tuple[str, str, int]]:
     """Yield what is shown, the pattern that finds RI in it, and to how many digits."""
     number = r"(-?\d\.\d+)"
-    yield command("score", name), rf"\nnormal +60 +{number} ", 3
+    yield command("score", name), rf"\nnormal +{number} ", 2
+    yield command("score", name), rf"\nRI {number} ", 2
+    yield command("show", name), rf"\nnormal +60 +{number} ", 3
     yield command("compare", *NAMES), rf"\nalmanac/{name} +{number} ", 3
     yield command("compare", name, next(one for one in NAMES if one != name)), rf"\nRI +normal +{number} ", 3
     yield command("gate", name, "--baseline", name), rf"\nRI +{number} +\1 ", 3
     yield command("plan", name), rf"normal: refusal rate .*, RI {number}\n", 3
-    yield str(ri.open_run(name)), rf"\nnormal +60 +{number} ", 3
+    yield str(ri.open_run(name)), rf"\nnormal +{number} ", 2
     yield Path(name, "report.html").read_text(), rf'class="large">{number}<', 2
 
 

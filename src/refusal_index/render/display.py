@@ -84,8 +84,8 @@ def used_blocks(summary: Summary) -> Iterator[Block]:
 
 
 def as_text(run: Results) -> str:
-    """Return a run as plain text."""
-    return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run))}"
+    """Return the first screen of a run as plain text."""
+    return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run, everything=False))}"
 
 
 def as_html(run: Results) -> str:

@@ -49,7 +49,7 @@ def scale(index: Estimate) -> str:
     >>> scale(Estimate(0.5, 0.25, 0.75))
     '0 chance |-------[======O======]-------| 1 perfect'
     >>> scale(Estimate(-0.5, -0.75, -0.25))
-    '-1 |----[==O===]---0--------------| 1 (0: chance)'
+    '-1 |----[==O==]---0--------------| 1 (0: chance)'
     """
     if index.estimate is None or index.low is None or index.high is None:
         return ""
