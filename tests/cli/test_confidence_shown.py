@@ -49,7 +49,8 @@ def test_confidence_leaves_summary_and_report_with_the_scores(run):
 
 @pytest.mark.slow
 def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
-    said = command("score", "r").stdout
+    assert "confidence.parquet" in command("score", "r").stdout
+    said = command("show", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
     assert command("confidence", "r", "--method", METHODS).exit_code == 0
     assert {name: (run / name).read_bytes() for name in before} == before
@@ -57,7 +58,6 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
     assert ["likelihood", "60"] in lines
     folded = " ".join(said.split())
     assert "refusals under normal (RI " in folded
-    assert "confidence.parquet" in folded
     document = json.loads(command("score", "r", "--json").stdout)
     assert document["confidence"] == json.loads(before["summary.json"])["confidence"]
 
