@@ -78,7 +78,7 @@ def test_up_to_two_percent_is_told_and_gives_exit_status_0(ask):
     with FakeApi(answer, failing(3)) as api:
         result = ask(api)
     assert result.exit_code == 0
-    assert "1 of 60 questions could not be scored (request_failed 1)" in result.stdout
+    assert "1 (1.7 %)" in result.stdout
     assert "  normal q3: " in result.stdout
 
 
