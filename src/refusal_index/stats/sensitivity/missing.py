@@ -288,6 +288,9 @@ def scoring_ranges(
     omniscience_index        -16.418 to -15.423
     truthfulness_score       -0.164 to -0.154
     error_rate                0.905 to  0.920
+    refusal_precision         0.940 to  0.960
+    refusal_recall            0.765 to  0.773
+    over_refusal              0.353 to  0.474
     refusal_index             0.383 to  0.509
     """
     worth = checked_payoffs(penalty, truthfulness_weights)
