@@ -19,7 +19,7 @@ from mkdocs.utils import get_relative_url
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from refusal_index import __version__, stats
+from refusal_index import __version__
 from refusal_index.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -100,9 +100,11 @@ def _outside_code(markdown: str, change: Any) -> str:
 
 
 def _with_names(markdown: str) -> str:
-    return _NAME.sub(
-        lambda name: f"[{name[0]}][refusal_index.stats.{name[1]}]" if name[1] in stats.__all__ else name[0], markdown
-    )
+    """Link the names of statistical functions to their place in the reference, which lists them."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs/reference/python").glob("*.md"))
+    listed = re.findall(r"^::: (refusal_index\.(?:stats|plugins\.studies)\.\S+)$", pages, re.MULTILINE)
+    known = {path.rpartition(".")[2]: path for path in listed}
+    return _NAME.sub(lambda name: f"[{name[0]}][{known[name[1]]}]" if name[1] in known else name[0], markdown)
 
 
 def command_line() -> str:
