@@ -180,3 +180,27 @@ def test_files_are_scored_without_the_engine(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_command_that_shows_everything_is_named_with_the_same_options(command):
+    options = ["--penalty", "0.5", "--confidence-level", "0.9"]
+    last = command("score", write("two words.csv", LINES), *options).stdout.splitlines()[-1]
+    assert last.endswith("refusal-index show 'two words.csv' --penalty 0.5 --confidence-level 0.9")
+    shown = command("show", "two words.csv", *options).stdout
+    whole = json.loads(command("score", "two words.csv", *options, "--json").stdout)["variants"][0]["metrics"]
+    assert "90 % interval" in shown
+    assert f"{whole['weighted_score']['estimate']:.3f}" in shown
+
+
+def test_show_of_a_run_with_options_takes_the_penalty_of_the_run(command, ran):
+    assert command("score", "r", "--penalty", "0.25").exit_code == 0
+    weighted = [line.split()[9] for line in command("show", "r").stdout.splitlines() if line.startswith("low ")][:1]
+    by_topic = command("show", "r", "--cluster", "topic").stdout.splitlines()
+    assert [line.split()[9] for line in by_topic if line.startswith("low ")][:1] == weighted
+
+
+def test_show_refuses_a_folder_among_files_and_a_path_that_is_not_there(command, ran):
+    for paths, status in ((["r", write("o.csv", LINES)], 2), (["nowhere"], 2)):
+        done = command("show", *paths)
+        assert (done.exit_code, done.stdout) == (status, "")
+        assert done.stderr.startswith("error: ")

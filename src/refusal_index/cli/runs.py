@@ -16,6 +16,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
+from refusal_index.cli.inputs import how_to_show
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
@@ -138,7 +139,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
         console.say()
         console.say(f"ended early: {run.ended}")
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
-    console.say(f"all metrics and sensitivity: refusal-index show {run.path}")
+    console.say(how_to_show([run.path]))
     console.say(f"{run.path}: {', '.join(places)}")
     return run.is_complete
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from refusal_index.data.run_json import TruthfulnessWeights
 
 Penalty = Annotated[float, typer.Option(min=0)]
+DEFAULT_LEVEL = 0.95
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]

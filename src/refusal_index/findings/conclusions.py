@@ -304,7 +304,7 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
     held: dict[str, list[tuple[str, Statement]]] = {}
     for variant in summary.variants:
         for warning in variant.warnings:
-            held.setdefault(warning.code, []).append((variant.name, warning))
+            held.setdefault(warning.code, []).append((summary.label(variant), warning))
     for (first, statement), *others in held.values():
         names = {"first": first if len(summary.variants) > 1 else None, "others": [name for name, _ in others]}
         yield Statement("same_for", statement.severity, {"statement": statement, **names})

@@ -10,7 +10,8 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, weights_of
+from refusal_index.cli.inputs import how_to_show, only_folder, summary_of
+from refusal_index.cli.shared_options import DEFAULT_LEVEL, ConfidenceLevel, weights_of
 
 
 def score(
@@ -18,7 +19,7 @@ def score(
     /,
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
-    confidence_level: ConfidenceLevel = 0.95,
+    confidence_level: ConfidenceLevel = DEFAULT_LEVEL,
     cluster: str | None = None,
     weight: str | None = None,
     regrade: bool = False,
@@ -36,13 +37,9 @@ def score(
     - `regrade`: Grade a folder that other rules made by those of this release.
     - `rates` FILE: Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
-    from refusal_index.data.folder import RunFolder
-    from refusal_index.data.outcome_table import read_tables
-    from refusal_index.data.runs import read_outcomes_of
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import is_complete, summarise
+    from refusal_index.findings.summary import is_complete
     from refusal_index.render.first_screen import first_screen
-    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_document
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
@@ -54,28 +51,21 @@ def score(
         return
     if not files:
         raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
-    folders = [path for path in files if path.is_dir()]
-    if folders and len(files) > 1:
-        raise OptionError(
-            f"score: expected one run's folder or any number of files, got {len(files)} with the folder {folders[0]} "
-            "among them; name its outcomes.parquet instead"
-        )
-    sampling = Sampling(cluster, weight)
-    if folders and sampling == OWN_COLUMNS:
-        complete = _score_run(folders[0], given, confidence_level, regrade=regrade, as_json=json)
+    sampling, folder = Sampling(cluster, weight), only_folder("score", files)
+    if folder and sampling == OWN_COLUMNS:
+        complete = _score_run(folder, given, confidence_level, regrade=regrade, as_json=json)
     else:
-        table = read_outcomes_of(folders[0], sampling) if folders else read_tables(files, sampling)
-        about = RunFolder(folders[0]).read_about() if folders else {}
-        given = {name: about[name] for name in worth if name in about} | given
-        summary = summarise(table, **given, confidence_level=confidence_level, sampling=sampling)
-        summary = with_sections(summary, table, files[0])
+        summary = summary_of(files, sampling, given, confidence_level)
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
         else:
+            level = None if confidence_level == DEFAULT_LEVEL else confidence_level
+            options = worth | {"confidence_level": level, "cluster": cluster, "weight": weight}
+            options["truthfulness_weights"] = truthfulness_weights
             console.show(first_screen(summary))
             console.say()
-            console.say(f"all metrics and sensitivity: refusal-index show {' '.join(map(str, files))}")
+            console.say(how_to_show(files, options))
     if not complete:
         raise typer.Exit(INCOMPLETE)
 

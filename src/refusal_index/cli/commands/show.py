@@ -1,45 +1,44 @@
-"""``refusal-index show``: everything that is known of a run or of outcome tables."""
+"""``refusal-index show``: every metric of a run or of outcome tables, and every note on them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel
+from refusal_index.cli.inputs import only_folder, summary_of
+from refusal_index.cli.shared_options import DEFAULT_LEVEL, weights_of
 
 
 def show(
     files: list[Path],
     /,
+    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    truthfulness_weights: str | None = None,
+    confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
     cluster: str | None = None,
     weight: str | None = None,
-    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
-    """Show every metric of a run with its interval, what they depend on, and what the run used.
+    """Show every metric of a run with its interval, and every note on them.
 
-    Nothing is changed. Exit status: 0 done, 2 bad input.
+    Without options, a run's folder is shown as its last command left it. Nothing is changed. Exit status: 0 done, 2 bad
+    input.
 
     - `files` RUN: One run's folder, or outcome tables (.csv, .jsonl, .parquet).
+    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
+    - `confidence_level`: Of every interval. [default: 0.95]
     """
-    from refusal_index.data.outcome_table import read_tables
-    from refusal_index.data.runs import read_outcomes_of
-    from refusal_index.data.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import summarise
+    from refusal_index.data.sampling import Sampling
     from refusal_index.render.display import run_blocks
-    from refusal_index.render.sections import with_sections
     from refusal_index.render.summary import summary_blocks
     from refusal_index.runs.writing import open_run
 
-    first, sampling = files[0], Sampling(cluster, weight)
-    if first.is_dir() and len(files) > 1:
-        raise OptionError(
-            f"show: expected one run's folder or any number of files, got {len(files)} with the folder {first} among "
-            "them; name its outcomes.parquet instead"
-        )
-    if first.is_dir() and sampling == OWN_COLUMNS and confidence_level == 0.95:
-        console.show(run_blocks(open_run(first)))
+    folder, options = only_folder("show", files), (penalty, truthfulness_weights, confidence_level, cluster, weight)
+    if folder and options == (None,) * len(options):
+        console.show(run_blocks(open_run(folder)))
         return
-    table = read_outcomes_of(first, sampling) if first.is_dir() else read_tables(files, sampling)
-    summary = summarise(table, confidence_level=confidence_level, sampling=sampling)
-    console.show(summary_blocks(with_sections(summary, table, first)))
+    payoffs: dict[str, Any] = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
+    given = {name: value for name, value in payoffs.items() if value is not None}
+    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), given, confidence_level or DEFAULT_LEVEL)))
