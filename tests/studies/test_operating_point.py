@@ -54,8 +54,8 @@ def test_metrics_are_those_of_the_counts(rows):
         assert found["utility", penalty] == pytest.approx((fine - penalty * missed) / 1000)
     precision, recall = both / (both + needless), both / (both + missed)
     assert found["omniscience_index", None] == pytest.approx(100 * (fine - missed) / 1000)
-    assert found["abstention_precision", None] == pytest.approx(precision)
-    assert found["abstention_recall", None] == pytest.approx(recall)
+    assert found["refusal_precision", None] == pytest.approx(precision)
+    assert found["refusal_recall", None] == pytest.approx(recall)
     assert found["abstention_f1", None] == pytest.approx(2 * precision * recall / (precision + recall))
 
 

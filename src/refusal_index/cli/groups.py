@@ -209,5 +209,5 @@ def set_parameters(
 ) -> None:
     """Make a command take these parameters, all by name."""
     by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-    command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]
+    command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # inspect reads it
     command.__annotations__ = {each.name: each.annotation for each in by_name}

@@ -184,7 +184,7 @@ def _parameter(setting: Setting, words: str) -> inspect.Parameter:
         show_default=False,
         metavar=setting.metavar,
     )
-    kind: Any = list[setting.kind] if setting.metavar else setting.kind  # type: ignore[name-defined]
+    kind: Any = list[setting.kind] if setting.metavar else setting.kind  # type: ignore[name-defined]  # known at run time only
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
     )

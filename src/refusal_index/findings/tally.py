@@ -44,7 +44,7 @@ class Tally:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """Caveats that belong beside the counts."""
+        """Caveats to print with the counts."""
         settled = self.refused - self.to_force - self.forced
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
         each = (

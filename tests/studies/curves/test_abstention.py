@@ -25,10 +25,10 @@ def test_the_metrics_against_counting_questions() -> None:
     }
     precision, recall = wrong[refused].mean(), refused[wrong].mean()
     expected = {
-        "abstention_precision": precision,
-        "abstention_recall": recall,
+        "refusal_precision": precision,
+        "refusal_recall": recall,
         "abstention_f1": 2 * precision * recall / (precision + recall),
-        "over_refusal_rate": refused[~wrong].mean(),
+        "over_refusal": refused[~wrong].mean(),
         "recoverable_accuracy": (~wrong)[refused].mean(),
     }
     assert found == pytest.approx(expected, rel=1e-12)
@@ -38,11 +38,11 @@ def test_the_metrics_against_counting_questions() -> None:
     ("name", "counts", "low", "high"),
     [
         # R: prop.test(successes, n, correct=FALSE)$conf.int with (710, 740), (710, 920), (30, 80), (0, 12), (7, 7)
-        ("abstention_precision", (710, 30, 210, 50), 0.942716261717, 0.971457036822),
-        ("abstention_recall", (710, 30, 210, 50), 0.743521103382, 0.797697300735),
-        ("over_refusal_rate", (710, 30, 210, 50), 0.276941787015, 0.484512745369),
+        ("refusal_precision", (710, 30, 210, 50), 0.942716261717, 0.971457036822),
+        ("refusal_recall", (710, 30, 210, 50), 0.743521103382, 0.797697300735),
+        ("over_refusal", (710, 30, 210, 50), 0.276941787015, 0.484512745369),
         ("recoverable_accuracy", (12, 0, 1, 1), 0, 0.242494006655),
-        ("abstention_recall", (7, 2, 0, 3), 0.645669564933, 1),
+        ("refusal_recall", (7, 2, 0, 3), 0.645669564933, 1),
     ],
 )
 def test_intervals_against_r(name: str, counts, low: float, high: float) -> None:

@@ -38,7 +38,7 @@ def compare(
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
 
     - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet). Two models or more in all.
-    - `variant`: Compare under this prompt variant only. [default: all that the runs share, and jointly]
+    - `variant`: Compare under this prompt variant only. [default: every variant that the runs share, and all combined]
     - `metric`: What to rank by, for three runs or more.
     - `adjustment`: How a ranking allows for many comparisons: 'max-t' or 'holm'.
     - `seed`: Of the simulation behind max-t.

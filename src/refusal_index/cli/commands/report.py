@@ -34,7 +34,7 @@ def report(
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
 
     - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
-    - `out`: The file to write. [default: report.html in the only folder, or beside the only table]
+    - `out`: The file to write. [default: report.html in the run's folder, or next to the table]
     - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
     """
     from refusal_index.data.errors import NotWrittenError

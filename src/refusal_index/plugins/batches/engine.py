@@ -351,7 +351,7 @@ class FileExecutor(Executor, ABC):
         Raises
         ------
         RunFailedError
-            If they cannot be answered, after the results that there are.
+            If requests cannot be answered; results that did come are yielded first.
         """
         wanted = {one.custom_id for one in requests}
         replies = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}

@@ -242,7 +242,7 @@ class BatchExecutor:
                     self._full.discard(entry.model)
                 problems += filter(None, [problem])
             if problems:
-                breaker.open("; ".join(problems))  # once all that came is stored
+                breaker.open("; ".join(problems))  # after storing the results that came
             if ended:
                 return
             await self._wait(wait, "; ".join(filter(None, (poller.describe_outages(), note))), assignment)

@@ -241,8 +241,8 @@ def finished(shards: Shards, name: str, lines: str, sent: int, ended: str | None
 class Desk:
     """What actors ask the driver for: accounts with their keys, and whether the run has ended.
 
-    It lives beside the driver. A key that is asked for here goes from one process to another; as an argument of an
-    actor it would lie in the object store, which may be written to a disk.
+    It runs in the driver's process. A key requested here goes straight from one process to another; as an argument of
+    an actor it would be in the object store, which may be written to disk.
     """
 
     def __init__(self) -> None:

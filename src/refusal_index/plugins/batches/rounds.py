@@ -27,7 +27,7 @@ PREFIX, DIGITS = "ri-", 40
 
 
 def custom_id(name: str, request_sha256: str) -> str:
-    """Return the id of a request: a hash of the model and of all that it is asked.
+    """Return the id of a request: a hash of the model and the request's content.
 
     Parameters
     ----------

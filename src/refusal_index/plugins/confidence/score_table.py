@@ -86,7 +86,7 @@ _ANSWER = [*_DRAW, "variant"]
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a method's scores cover: questions with a score, questions with an empty one, and all that the run asks."""
+    """Coverage of a method's scores: questions scored, questions with an empty score, and all of the run's."""
 
     method: str
     questions: int
@@ -96,7 +96,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class JoinedScores:
-    """Scores beside the answers of a run.
+    """Confidence scores joined to the answers of a run.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ def calibration_error_interval(
 def _root(beyond: Callable[[float], float]) -> float:
     """Return the factor at which a rising function is 0; 0 where it is not below it there."""
     if beyond(0.0) >= 0:
-        return 0.0
+        return 0.0  # the end of the range of factors
     end = 1.0
     while beyond(end) < 0 and end < LARGEST_FACTOR:
         end *= 2

@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
 from refusal_index.stats.arguments import FloatArray
-from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, checked_penalty, rate_or_score
 from refusal_index.stats.calibration.against_refusals import expected_counts
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.contingency import ContingencyTable
@@ -184,10 +184,10 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     Returns
     -------
     tuple of Estimate
-        - ``abstention_precision``: P(wrong | refused);
-        - ``abstention_recall``: P(refused | wrong);
+        - ``refusal_precision``: P(wrong | refused);
+        - ``refusal_recall``: P(refused | wrong);
         - ``abstention_f1``: their harmonic mean, undefined where one of them is;
-        - ``over_refusal_rate``: P(refused | right), the share of what the model knows that it keeps to itself;
+        - ``over_refusal``: P(refused | right), the share of what the model knows that it keeps to itself;
         - ``recoverable_accuracy``: P(right | refused), what forcing an answer would gain, 1 less the precision.
 
         Those undefined say why: ``"no_questions"``, ``"nobody_refused"``, ``"all_right"`` or ``"all_wrong"``.
@@ -212,24 +212,25 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     --------
     >>> for metric in abstention_metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:20} {metric.estimate:.3f} [{metric.low:.3f}, {metric.high:.3f}]")
-    abstention_precision 0.959 [0.943, 0.971]
-    abstention_recall    0.772 [0.744, 0.798]
+    refusal_precision    0.959 [0.943, 0.971]
+    refusal_recall       0.772 [0.744, 0.798]
     abstention_f1        0.855 [0.836, 0.873]
-    over_refusal_rate    0.375 [0.277, 0.485]
+    over_refusal         0.375 [0.277, 0.485]
     recoverable_accuracy 0.041 [0.029, 0.057]
     """
     quantile = normal_quantile(confidence_level)
-    both, needless, missed, fine = table.counts
-    no_data = None if table.n else "no_questions"
-    no_refusal = no_data or (None if both + needless else "nobody_refused")
-    no_error = no_data or (None if both + missed else "all_right")
-    no_success = no_data or (None if needless + fine else "all_wrong")
+    both, needless, missed, _ = table.counts
+    precision, recall, over_refusal = (
+        rate_or_score(name, table, DEFAULT_PAYOFFS, confidence_level)
+        for name in ("refusal_precision", "refusal_recall", "over_refusal")
+    )
+    undefined = precision.reason or recall.reason
     return (
-        proportion("abstention_precision", both, both + needless, quantile, no_refusal),
-        proportion("abstention_recall", both, both + missed, quantile, no_error),
-        _f1(proportion("abstention_f1", both, both + needless + missed, quantile, no_refusal or no_error)),
-        proportion("over_refusal_rate", needless, needless + fine, quantile, no_success),
-        proportion("recoverable_accuracy", needless, both + needless, quantile, no_refusal),
+        precision,
+        recall,
+        _f1(proportion("abstention_f1", both, both + needless + missed, quantile, undefined)),
+        over_refusal,
+        proportion("recoverable_accuracy", needless, both + needless, quantile, precision.reason),
     )
 
 

@@ -32,8 +32,8 @@ _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
 _PANELS_A_ROW = 3
 _METRIC_LABELS = {
     "omniscience_index": "Omniscience",
-    "abstention_precision": "precision",
-    "abstention_recall": "recall",
+    "refusal_precision": "precision",
+    "refusal_recall": "recall",
     "abstention_f1": "F1",
 }
 

@@ -244,7 +244,7 @@ class BuildBar:
         self._progress.stop()
 
     def note(self, text: str) -> None:
-        """Print a note beside the bar."""
+        """Print a note above the progress bar."""
         self._progress.console.print(escape(text), markup=False, highlight=False, soft_wrap=True)
 
     def __call__(self, event: Usage | Tried | str) -> None:

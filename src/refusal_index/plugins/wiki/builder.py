@@ -161,7 +161,7 @@ class SingleMessage:
     passes: tuple[Pass, ...] = (Pass.FIRST,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
-        """Return the next step; the outcome says only that there is none."""
+        """Return the only step, or after its reply an unscored outcome, which ends the question."""
         return Outcome(None, None, Grade.UNSCORED) if replies else Step(Pass.FIRST, Role.MODEL)
 
     def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - of the interface
