@@ -20,6 +20,7 @@ from refusal_index.cli import app
 COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import main; main()", "serve"]
 
 
+@pytest.mark.slow
 @one_fast("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_leaves_quietly(tmp_path, number):
     log = tmp_path / "requests.jsonl"

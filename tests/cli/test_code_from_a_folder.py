@@ -221,6 +221,7 @@ def renamed(document: Any) -> Any:
     return {key: FUNCTION if key in names else renamed(one) for key, one in document.items()}
 
 
+@pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
 def test_no_command_imports_what_a_folder_names(name, kind, made, mark, monkeypatch):
@@ -275,6 +276,7 @@ def plainly(name: str) -> Iterator[Callable[[], Any]]:
         yield functools.partial(found, [folder, "regraded"], *given[1:])
 
 
+@pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", ri.__all__)
 def test_no_public_function_imports_what_a_folder_names(name, kind, made, mark, monkeypatch):
@@ -339,6 +341,7 @@ def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
     assert mark.read_text() == ("asked" if theirs == FUNCTION else "imported")
 
 
+@pytest.mark.slow
 def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
     lay_out(made("the grader"), mark)
     scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number")

@@ -38,6 +38,7 @@ def invoke(command, monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_0_where_every_run_is_read_1_where_one_is_left_out_2_where_none_is_read(invoke, name):
     assert invoke(name, "a.parquet", "b.parquet").exit_code == 0

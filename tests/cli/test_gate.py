@@ -204,6 +204,7 @@ def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProc
     return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
+@pytest.mark.slow
 @others_nightly(("bound", "status"), [("0.9", 1), ("0", 0)], ids=["fail", "pass"])
 def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
     reading, writing = os.pipe()

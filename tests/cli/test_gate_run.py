@@ -62,6 +62,7 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
     assert "ended early: " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--variant", "high")

@@ -170,6 +170,7 @@ def test_a_folder_that_other_rules_made_is_kept_as_it_is_unless_it_is_graded_ane
     assert command(*LOW, "--out", "r").exit_code == 0, "and it is a folder of this release"
 
 
+@pytest.mark.slow
 def test_files_are_scored_without_the_engine(tmp_path):
     outcomes = tmp_path / "o.csv"
     outcomes.write_text("\n".join(LINES))

@@ -121,6 +121,7 @@ def lacking(path: Path, share: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "begins"), [(3, "Incomplete: a lacks grades"), (200, "a lacks grades")])
 def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three, share, begins):
     run = lacking(three[0], share)

@@ -45,6 +45,7 @@ def ended(before, after="None", **handlers):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [

@@ -114,6 +114,7 @@ def refuse(status: int, code: str | None = None) -> web.Response:
     return web.json_response({"error": {"message": "bad key sk-very-secret", "type": "t", "code": code}}, status=status)
 
 
+@pytest.mark.slow
 @others_nightly(
     ("status", "code", "advice"),
     [

@@ -146,6 +146,7 @@ def test_no_more_questions_are_asked_at_a_time_than_connections(plan_for, model)
     assert most == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("misdeed", "line"),
     [

@@ -248,6 +248,7 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 
 
+@pytest.mark.slow
 def test_further_draws_that_were_not_asked_to_their_end_are_missing(baseline):
     warm = {"temperature": 0.7, "draws": 2, "repeat_questions": 100, "max_connections": 1}
     whole = ri.evaluate(BASE, ROWS, model_name="twice", out="twice", **SETTINGS | warm)

@@ -256,6 +256,7 @@ def test_an_end_is_read_however_it_is_written():
         assert Settings.of(until=given).stopping.until == Until(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "expected", "tampered"),
     [

@@ -180,6 +180,7 @@ SURFACES: tuple[Callable[[], Numbers], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_surface_holds_the_same_ri(surface, expected):
     assert surface() == pytest.approx(expected, abs=1e-12)
