@@ -62,6 +62,7 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
     assert document["confidence"] == json.loads(before["summary.json"])["confidence"]
 
 
+@pytest.mark.slow
 def test_score_by_other_clusters_shows_the_scores_too_and_says_what_they_do_not_allow_for(command, run):
     done = command("show", "r", "--cluster", "topic")
     assert done.exit_code == 0

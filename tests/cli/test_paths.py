@@ -114,6 +114,7 @@ def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
     assert "lies in the folder of a run" not in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, _, _ in commands()])
 def test_a_path_that_is_not_utf8_or_holds_controls_ends_in_a_message(command, name):
     """Names that are no UTF-8 ended ``run`` and ``score`` in a TypeError."""

@@ -154,6 +154,7 @@ def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, loc
     assert wide("report", "r").exit_code == 0
 
 
+@pytest.mark.slow
 @one_fast("first", ["files", "local"])
 def test_what_one_engine_began_another_finishes(wide, local, first):
     if first == "files":

@@ -52,6 +52,7 @@ def marked_pages() -> list[Any]:
     return [pytest.param(page, marks=tier(page)) for page in pages()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", marked_pages())
 def test_code_does_what_the_page_says(page, tmp_path, monkeypatch, forgetting_modules):
     monkeypatch.chdir(tmp_path)

@@ -188,6 +188,7 @@ def test_a_prompt_that_the_provider_refuses_is_unscored_and_not_asked_again(plan
         assert sum(api.received.values()) == len(api.answered) + 1
 
 
+@pytest.mark.slow
 @both_clients
 def test_what_a_server_asks_to_wait_for_is_waited_for(plan_for, model):
     slow_down = kinds.refused(429, "slow down", Retry_After="0.4")

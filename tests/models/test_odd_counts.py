@@ -18,6 +18,7 @@ from tests.models.conftest import both_clients, run
 from tests.models.fake_api import FakeApi, completion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [-5, 2**53 + 1, 10**20])
 @both_clients
 def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the_folder(plan_for, tokens, model):

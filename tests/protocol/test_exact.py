@@ -316,6 +316,7 @@ def test_property_a_quantity_is_the_only_number_of_a_text(text):
     assert (_quantity(text) is None) >= (len(NUMBER.findall(text)) != 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", ["é ž ", "1 2 ", "don't know ", "a-", "\u0301", "(", "1,111"])
 def test_a_megabyte_is_graded_in_no_time_however_many_answers_are_accepted(piece):
     question = Question("q", "?", "Lima", aliases=tuple(f"Lima {number}" for number in range(50)))

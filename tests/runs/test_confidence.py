@@ -87,6 +87,7 @@ def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
     assert len(logprobs) == 30
 
 
+@pytest.mark.slow
 def test_the_answers_that_are_scored_have_the_grades_that_the_run_gave_them(run):
     table = ri.confidence_scores(run, ["self-consistency"])
     outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0, pl.col("variant") == "low")

@@ -218,6 +218,7 @@ def shown(name: str) -> Iterator[tuple[str, str, int]]:
     yield Path(name, "report.html").read_text(), rf'class="large">{number}<', 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_shown_is_that_number(name, expected):
     for text, pattern, digits in shown(name):

@@ -61,6 +61,7 @@ def codes(run: ri.Run) -> list[str]:
     return [one.code for one in run.summary.variants[0].warnings]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refusal", "counts"),
     [
