@@ -15,6 +15,7 @@ from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
 from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
+from refusal_index.plugins.lm_eval.samples import read_samples
 from refusal_index.plugins.studies import (
     accuracy_refusal_plane,
     attenuation,
@@ -88,7 +89,7 @@ EXPORTERS: Mapping[str, Exporter] = {
     "hf-eval-results": hf_eval_results,
     "inspect": export_log,
 }
-IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log}
+IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log, "lm-eval": read_samples}
 MODELS: Mapping[str, ModelProvider] = {"almanac": provider.PROVIDER}
 STUDIES: Sequence[StudyModule] = (
     accuracy_refusal_plane,

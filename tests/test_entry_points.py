@@ -107,7 +107,7 @@ ASKED = Question("q1", "What is the capital of Peru?", "Lima")
 def questions(data):
     return Dataset("capitals", (ASKED,), "0" * 64, "memory", "exact", "none")
 
-def passes(path, options):
+def passes(file, options):
     return (FirstPass(ASKED, None, None, Grade.CORRECT),)
 
 def scores(evidence):

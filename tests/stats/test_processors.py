@@ -16,7 +16,7 @@ import numpy as np
 import threadpoolctl
 from refusal_index import stats
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.stats.steps import metric_over_steps
+from refusal_index.plugins.training.steps import metric_over_steps
 
 rng = np.random.default_rng(11)
 doubt, own = rng.standard_normal(400), rng.standard_normal((2, 6, 400))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.tiers import others_nightly
 
+from refusal_index.plugins.training.steps import MetricOverSteps, _splits, metric_over_steps
 from refusal_index.stats import metrics, refusal_index
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.steps import MetricOverSteps, _splits, metric_over_steps
 
 
 def steps(k: int, n: int, rng: np.random.Generator, shift: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

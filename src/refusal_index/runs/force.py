@@ -26,7 +26,7 @@ from refusal_index.data.imports import (
     to_outcomes,
 )
 from refusal_index.data.imports.first_pass import with_forced, without_forced
-from refusal_index.data.imports.known import INSPECT, filled_in, has_ids, of_one_model, questions_to_force
+from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import write_outcomes
@@ -168,7 +168,7 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset 
 class Importer(Interface):
     """Reads a format; a plugin registers one in the group ``refusal_index.importers``."""
 
-    def __call__(self, path: Path, options: ReadOptions, /) -> tuple[FirstPass, ...]:
+    def __call__(self, file: SourceFile, options: ReadOptions, /) -> tuple[FirstPass, ...]:
         """Return the first passes in a file; raises FirstPassError if it cannot be read."""
 
 
@@ -225,7 +225,7 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
         options = replace(options, refusal=None, detector=partial(_refuses, refusal_detector(refusal)))
     file = SourceFile.read(path)
     found = kind or detected_format(file)
-    if found in FORMATS and found != INSPECT:
+    if found in FORMATS:
         return Imported(file, found, read_first_passes(file, found, options))
     plugin = entry_points.find("importers", found)
     if plugin is None:
@@ -233,7 +233,7 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
         guess = suggestion(found, known)
         raise FirstPassError(f"--format: expected one of {', '.join(known)}, got {found!r}{guess}")
     read: Importer = entry_points.load(plugin)
-    return Imported(file, found, options.applied(read(path, options)))
+    return Imported(file, found, options.applied(read(file, options)))
 
 
 def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:

@@ -9,9 +9,9 @@ import pytest
 
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
-from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes
+from refusal_index.data.imports import FirstPass, ReadOptions
 from refusal_index.data.imports.first_pass import check_order, with_rows_of_forced
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.runs.force import import_file
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -47,9 +47,9 @@ def written(tmp_path: Path):
 
 
 def read(path: Path, **options: object) -> tuple[FirstPass, ...]:
-    file = SourceFile.read(path)
-    assert detected_format(file) == "lm-eval"
-    return read_first_passes(file, "lm-eval", ReadOptions(**options))
+    imported = import_file(path, None, ReadOptions(**options))
+    assert imported.kind == "lm-eval"
+    return imported.passes
 
 
 def test_a_metric_of_right_and_wrong_and_what_the_place_says(written):

@@ -4,10 +4,9 @@
 - `source`: a file as records, and what kind of file it is, told by its content;
 - `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals, and the
   words for grades;
-- `lm_eval`: the samples of lm-evaluation-harness;
 - `known`: any of them, and what such a file lacks, filled in from a dataset.
 
-Logs of Inspect are read by `plugins/inspect`, which knows their format.
+Plugins read other formats: `plugins/inspect` Inspect's logs, `plugins/lm_eval` the samples of lm-evaluation-harness.
 """
 
 from refusal_index.data.imports.first_pass import FirstPass, FirstPassError, from_outcomes, self_contained, to_outcomes

@@ -10,7 +10,6 @@ from refusal_index.data.datasets.dataset import Dataset
 from refusal_index.data.errors import suggestion
 from refusal_index.data.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
 from refusal_index.data.imports.graded import COLUMNS, read_graded
-from refusal_index.data.imports.lm_eval import looks_like_lm_eval, read_lm_eval
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import REQUIRED, read_outcomes
@@ -18,8 +17,8 @@ from refusal_index.data.tables import Translations
 from refusal_index.data.text import SECONDS, PatternError, compiled
 
 INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
-FORMATS = (INSPECT, LM_EVAL, GRADED, OUTCOMES)
-"""What a file can be."""
+FORMATS = (GRADED, OUTCOMES)
+"""What is read here; other formats are read by plugins."""
 
 Detector = Callable[[str, Question], bool]
 """Tells whether a reply to a question is a refusal."""
@@ -59,13 +58,14 @@ def detected_format(file: SourceFile) -> str:
     """Tell what a file is by its content; raises DatasetError if the file holds nothing, or is malformed."""
     if file.is_inspect_log:
         return INSPECT
-    if looks_like_lm_eval(file.records[0]):
+    columns = file.records[0].cells
+    if "doc_id" in columns and "filtered_resps" in columns:
         return LM_EVAL
-    return OUTCOMES if all(column in file.records[0].cells for column in REQUIRED) else GRADED
+    return OUTCOMES if all(column in columns for column in REQUIRED) else GRADED
 
 
 def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Read a file that is no log of Inspect.
+    """Read graded answers or an outcome table.
 
     Raises DatasetError or OutcomeTableError if it cannot be used as it is, or an option has no effect on its kind; the
     message names the line, or the option.
@@ -74,13 +74,11 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
     - `kind`: one of `FORMATS`.
     - `options`: how it is read.
     """
-    if options.scorer and kind != LM_EVAL:
+    if options.scorer:
         raise FirstPassError(
             f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "
             "grades with --column grade=NAME"
         )
-    if kind == LM_EVAL:
-        return options.applied(read_lm_eval(file, options.columns, options.scorer, options.words))
     if kind == GRADED:
         return options.applied(read_graded(file, options.columns, options.words))
     for option, given in (("--column", options.columns), ("--map", options.words)):

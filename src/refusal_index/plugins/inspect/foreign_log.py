@@ -25,6 +25,7 @@ from refusal_index.data.imports.graded import (
     translated,
 )
 from refusal_index.data.imports.known import ReadOptions
+from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import FLAG, Kind, Translations
@@ -46,11 +47,11 @@ MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
 """Most bytes of a part of a log once unpacked, of all its parts, and of what is unpacked at once to count them."""
 
 
-def read_log(path: Path, options: ReadOptions) -> tuple[FirstPass, ...]:
+def read_log(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
     """Read the first passes of a log, as `import` does; raises FirstPassError if it cannot be read."""
     if options.columns:
-        raise FirstPassError(f"--column: {path} is a log of Inspect, which has no columns; leave it out")
-    return read_foreign_log(path, options.scorer, options.words)
+        raise FirstPassError(f"--column: {file.path} is a log of Inspect, which has no columns; leave it out")
+    return read_foreign_log(file.path, options.scorer, options.words)
 
 
 def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:

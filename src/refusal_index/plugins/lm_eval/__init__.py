@@ -14,8 +14,8 @@ from typing import Any
 from refusal_index.data.datasets import DatasetError, load_dataset
 from refusal_index.data.errors import nearest, shortened
 from refusal_index.data.imports.first_pass import FORCED
-from refusal_index.data.imports.lm_eval import FLAGS, OURS
 from refusal_index.data.outcome import Grade, Question
+from refusal_index.plugins.lm_eval.samples import FLAGS, OURS
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.graders import GraderKind, grade_by_rule
 from refusal_index.protocol.replies import read_reply

@@ -11,8 +11,8 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.findings.matching import CompareOptions, matched_variants
 from refusal_index.findings.statement import Statement
+from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.stats import METRIC_NAMES, holm
-from refusal_index.stats.steps import MetricOverSteps, Split, metric_over_steps
 
 TESTED = (REFUSALS, ERRORS, INDEX) = ("refusal_rate", "error_rate", "refusal_index")
 """The metrics of which a change may be told: how cautious a model is, what it knows, and whether the one follows the

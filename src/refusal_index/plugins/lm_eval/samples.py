@@ -14,6 +14,7 @@ from typing import Any
 from refusal_index.data.errors import shortened
 from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.data.imports.graded import COLUMNS, RIGHT_OR_WRONG, WORDS, grade_kind
+from refusal_index.data.imports.known import ReadOptions
 from refusal_index.data.imports.source import SourceFile, with_paths
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_columns
@@ -34,24 +35,24 @@ NO_METRICS = frozenset(
 )
 
 
-def looks_like_lm_eval(record: Row) -> bool:
-    """Whether a record is a sample of lm-evaluation-harness."""
-    return "doc_id" in record.cells and "filtered_resps" in record.cells
-
-
-def read_lm_eval(
-    file: SourceFile, columns: Mapping[str, str], metric: str | None, words: Translations
-) -> tuple[FirstPass, ...]:
+def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
-    Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
+    Parameters
+    ----------
+    file
+        The file. The harness names the file after the task and its folder after the model.
+    options
+        `columns` names keys of `doc` by role; `scorer` is the metric that holds the grade, as ``METRIC`` or
+        ``METRIC,FILTER``, and is needed only where there are several.
 
-    - `file`: the file; its name and its folder's name say the task and the model, as the harness writes them.
-    - `columns`: keys of `doc` by role, where they have other than the usual names.
-    - `metric`: the metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
-    - `words`: what words of the metric are to be read as.
+    Raises
+    ------
+    FirstPassError
+        If the metric or the filter has to be chosen, or a sample is malformed.
     """
-    name, _, wanted = (metric or "").partition(",")
+    columns = options.columns
+    name, _, wanted = (options.scorer or "").partition(",")
     records = _filtered(file, wanted)
     metrics = _metrics(records[0])
     if not name and not set(FLAGS) <= set(metrics):
@@ -65,7 +66,7 @@ def read_lm_eval(
     model = file.path.resolve().parent.name.replace("__", "/")  # the harness writes two underscores for a slash
     passes = []
     for record in records:
-        grade = _of_metric(record, name, words) if name else _of_flags(record)
+        grade = _of_metric(record, name, options.words) if name else _of_flags(record)
         doc = _doc(record)
         about = doc.get(OURS)
         ours: dict[str, Any] = about if isinstance(about, dict) else {}
