@@ -42,7 +42,7 @@ def test_score_allows_for_the_columns_and_says_so(command):
 
 def test_compare_and_report_take_them(command):
     runs = [write("a.csv", 0), write("b.csv", 1)]
-    result = command("compare", *runs, "--cluster", "family")
+    result = command("compare", *runs, "--cluster", "family", "--full")
     assert (result.exit_code, "30 clusters (column 'family')" in result.stdout) == (0, True)
     document = json.loads(command("compare", *runs, "--cluster", "family", "--json").stdout)
     assert document["variants"][0]["sampling"] == {
@@ -56,7 +56,7 @@ def test_what_is_wrong_with_a_column_is_bad_input(command):
     name = write("o.csv", 0)
     result = command("score", name, "--cluster", "kind")
     assert (result.exit_code, "expected a column 'kind' for --cluster" in result.stderr) == (2, True)
-    result = command("compare", name, write("b.csv", 1, unlike="x"), "--cluster", "family")
+    result = command("compare", name, write("b.csv", 1, unlike="x"), "--cluster", "family", "--full")
     assert (result.exit_code, "question_id 'q0' has the cluster" in result.stderr) == (2, True)
 
 

@@ -52,7 +52,7 @@ def runs(tmp_path, monkeypatch) -> Path:
 
 
 def test_two_runs_are_compared_metric_by_metric(command, runs):
-    done = command("compare", "good.parquet", "poor.parquet")
+    done = command("compare", "good.parquet", "poor.parquet", "--full")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "good minus poor"
@@ -60,6 +60,36 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     jointly = next(line for line in lines if line.startswith("RI ") and "jointly" in line)
     assert "<.0001" in jointly
     assert sum(line.startswith("C/A") for line in lines) == 2
+
+
+@pytest.mark.parametrize("names", [["good", "poor"], ["good", "fair", "poor"]], ids=["pair", "ranking"])
+def test_the_first_screen_has_the_numbers_of_json_in_80_columns_and_20_lines(command, runs, monkeypatch, names):
+    monkeypatch.setenv("COLUMNS", "200")
+    files = [f"{name}.parquet" for name in names]
+    lines = command("compare", *files).stdout.splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    document = json.loads(command("compare", *files, "--json").stdout)
+    cells = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line}
+    if len(names) == 2:
+        index, refused, _, errors, over = (
+            document["variants"][0]["metrics"][name]
+            for name in (
+                "refusal_index",
+                "refusal_rate",
+                "refusal_precision",
+                "correct_given_attempted",
+                "over_refusal",
+            )
+        )
+        assert cells["low"].startswith(f"{index['first']:.2f} / {index['second']:.2f}")
+        assert f"{100 * refused['first']:.0f} / {100 * refused['second']:.0f}" in cells["low"]
+        assert f"{100 - 100 * errors['first']:.0f} / {100 - 100 * errors['second']:.0f}" in cells["low"]
+        assert f"{100 * over['first']:.0f} / {100 * over['second']:.0f}" in cells["low"]
+        assert f"{document['joint']['refusal_index']['estimate']:.2f}" in lines[1] + lines[2]
+    else:
+        for run in document["runs"]:
+            assert cells[run["run"]].startswith(f"{run['estimate']:.2f} [{run['low']:.2f}, {run['high']:.2f}]")
 
 
 def test_json_holds_what_the_table_rounds(command, runs):
@@ -74,7 +104,7 @@ def test_json_holds_what_the_table_rounds(command, runs):
 
 
 def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
-    done = command("compare", "fair.parquet", "poor.parquet", "good.parquet")
+    done = command("compare", "fair.parquet", "poor.parquet", "good.parquet", "--full")
     lines = done.stdout.splitlines()
     ranked = [line.split() for line in lines if line.startswith(("good ", "fair ", "poor ")) and " - " not in line]
     assert [cells[0] for cells in ranked] == ["good", "fair", "poor"]
@@ -112,7 +142,7 @@ def repeated(tmp_path, monkeypatch) -> Path:
 
 
 def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
-    arguments = ("compare", "steady.parquet", "random.parquet")
+    arguments = ("compare", "steady.parquet", "random.parquet", "--full")
     said = command(*arguments).stdout
     index, corrected = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
     assert "<.0001" in index
@@ -145,10 +175,10 @@ def test_a_ranking_is_by_ri_and_by_the_corrected_index_where_that_is_asked_for(c
 
 
 def test_without_repeated_draws_ri_is_all_there_is(command, runs):
-    said = command("compare", "good.parquet", "poor.parquet").stdout
+    said = command("compare", "good.parquet", "poor.parquet", "--full").stdout
     assert any(line.startswith("RI ") for line in said.splitlines())
     assert "orrected RI" not in said
-    ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES)).stdout.split())
+    ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES), "--full").stdout.split())
     assert "RI, jointly" in ranked
     done = command("compare", *(f"{name}.parquet" for name in INDICES), "--metric", "corrected_refusal_index")
     assert done.exit_code == 2
@@ -174,13 +204,13 @@ def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
         with folder.lock():
             folder.create_or_resume({"model": name, "decoding": {"temperature": temperature}})
             folder.write_outcomes(table_of(name, 0.5))
-    assert "not asked alike: decoding differ" in " ".join(command("compare", "one", "two").stdout.split())
+    assert "used different settings (decoding)" in " ".join(command("compare", "one", "two").stdout.split())
 
 
 def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
-    done = command("compare", "good.parquet", "never.parquet", "--variant", "low")
+    done = command("compare", "good.parquet", "never.parquet", "--variant", "low", "--full")
     assert done.exit_code == 0
     row = next(line for line in done.stdout.splitlines() if line.startswith("RI "))
     assert row.split()[-1] == "undefined"

@@ -92,7 +92,7 @@ def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
     table = read_confidence(run / "confidence.parquet")
     turned = pl.when(method="likelihood").then(1 - pl.col("confidence")).otherwise("confidence").alias("confidence")
     write_confidence(table.with_columns(turned), Path("worse/confidence.parquet"))
-    done = command("compare", "r", "worse")
+    done = command("compare", "r", "worse", "--full")
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
     (area,) = (line for line in lines if line[:2] == ["likelihood", "AUROC"])

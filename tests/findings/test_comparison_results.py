@@ -30,7 +30,7 @@ from refusal_index.findings.planning import (
 )
 from refusal_index.findings.ranking import rank
 from refusal_index.render.blocks import to_text
-from refusal_index.render.comparison import pair_blocks, ranking_blocks
+from refusal_index.render.comparison import pair_screen, ranking_screen
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,
@@ -243,7 +243,7 @@ def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_p
 @pytest.mark.parametrize("made", [lambda runs: compare_pair(runs[:2], OPTIONS), lambda runs: rank(runs, OPTIONS)])
 def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
     found = made(runs)
-    assert repr(found) == to_text((pair_blocks if isinstance(found, PairComparison) else ranking_blocks)(found))
+    assert repr(found) == to_text((pair_screen if isinstance(found, PairComparison) else ranking_screen)(found))
     assert "array(" not in repr(found)
 
 

@@ -249,6 +249,16 @@ def test_folders_bring_their_settings_and_what_differs_is_named(tmp_path):
     assert differing_settings(runs[1:]) == ()
 
 
+@pytest.mark.parametrize(("changed", "differs"), [("questions", ()), ("sha256", ("dataset",))])
+def test_other_questions_of_one_dataset_are_no_other_setting(tmp_path, changed, differs):
+    same = {"name": "d", "sha256": "a", "questions": 10, "questions_sha256": "b"}
+    folders = [
+        folder_with(tmp_path / model, table_of(0.5, 1, model=model), dataset=dataset)
+        for model, dataset in (("a", same), ("b", {**same, changed: "other"}))
+    ]
+    assert differing_settings(read_runs(folders)) == differs
+
+
 def test_a_folder_without_outcomes_says_how_to_make_them(tmp_path):
     with pytest.raises(RunFolderError, match=r"holds no outcomes yet.*refusal-index score"):
         read_runs([folder_with(tmp_path / "one", None)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -170,10 +171,20 @@ def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
 
 
 def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """Name the settings, other than the model, in which runs that were made by this tool differ."""
+    """Name the settings, other than the model, in which runs that were made by this tool differ.
+
+    Runs on different questions of one dataset do not differ: only the questions that they share are compared.
+    """
     known = [run.settings for run in runs if run.settings]
     keys = ("dataset", "grader", "prompts", "placement", "decoding", "comparability_version")
-    return tuple(key for key in keys if any(settings.get(key) != known[0].get(key) for settings in known))
+    return tuple(key for key in keys if len({_comparable(settings, key) for settings in known}) > 1)
+
+
+def _comparable(settings: Mapping[str, Any], key: str) -> str:
+    value = settings.get(key)
+    if key == "dataset" and isinstance(value, Mapping):
+        value = {name: value.get(name) for name in ("name", "sha256")}
+    return json.dumps(value, sort_keys=True)
 
 
 def check_same_refusals(runs: Sequence[ComparedRun]) -> None:

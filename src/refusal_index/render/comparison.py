@@ -1,24 +1,91 @@
-"""Runs compared or ranked, as text: the numbers, what they rest on, and what cannot be told apart."""
+"""Runs compared or ranked, as text: a first screen of 80 columns, and every number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.comparison import PairComparison, both_numbers
+from refusal_index.findings.comparison import Difference, PairComparison, both_numbers
 from refusal_index.findings.matching import missing_statements
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.ranking import RunRanking
+from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import Block, Table, shows
-from refusal_index.render.format import interval, interval_of, number, percent, pvalue
+from refusal_index.render.first_screen import marks, scale_start
+from refusal_index.render.format import count, interval, interval_of, number, percent, pvalue
 from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import selected, sentence
 
 MISSING = ("never_forced", "missing_grades")
 QUESTIONS = ("matched", "partly_shared", "unpaired", "clusters", "weights")
+CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
+RATES = ("refusal_rate", "refusal_precision", "correct_given_attempted", "over_refusal")
+LONGEST_NAME, LONGEST_LABEL, MOST_RUNS = 12, 26, 8
+"""Characters of a prompt's and of a run's name, and number of ranked runs, on a first screen."""
 
 
 @shows(PairComparison)
+def pair_screen(comparison: PairComparison) -> Iterator[Block]:
+    """Yield which of two runs is better and how certain that is, the rates of both, and serious caveats."""
+    for line in selected(comparison, *MISSING):
+        yield from (line, "")
+    alpha = {"alpha": 1 - comparison.options.confidence_level}
+    yield f"{comparison.labels[0]} against {comparison.labels[1]}"
+    yield from selected(comparison, *CONCLUSIONS)
+    yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
+    yield sentence(Statement("rates_explained", "scope"))
+    matched = [one for one in comparison.statements if one.code in QUESTIONS[:3]]
+    alike = [replace(one, values={**one.values, "variant": None}) for one in matched]
+    yield from map(sentence, alike[:1] if all(one == alike[0] for one in alike) else matched)
+    yield from selected(comparison, "indices_disagree", "difference_undefined", "settings_differ")
+
+
+def _rates_table(comparison: PairComparison) -> Table:
+    """Return RI and the rates of both runs, a row for each prompt."""
+    compared = {
+        (metric, variant): (difference, holm)
+        for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
+    }
+    names = {variant.name: abbreviated(variant.name, LONGEST_NAME) for variant in comparison.variants}
+    alpha = 1 - comparison.options.confidence_level
+
+    def cell(metric: str, variant: str, digits: int) -> str:
+        if (metric, variant) not in compared:
+            return ""
+        difference, holm = compared[metric, variant]
+        pvalue = difference.pvalue if holm is None else holm
+        return _both(metric, difference, digits) + ("*" if pvalue is not None and pvalue < alpha else "")
+
+    joint = [("all combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
+    rows = [
+        (label, cell(INDEX, name, 2), *(cell(metric, name, 0) for metric in RATES))
+        for label, name in (*joint, *((label, name) for name, label in names.items()))
+    ]
+    columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "error %", "over-refusal %")
+    return Table.of(columns, rows, left=("prompt",))
+
+
+def _both(metric: str, difference: Difference, digits: int) -> str:
+    """Format the numbers of both runs: RI as it is, rates in per cent, the rate of errors for that of right answers."""
+    numbers = both_numbers(difference)
+    if metric == "correct_given_attempted":
+        numbers = tuple(None if value is None else 1 - value for value in numbers)
+    if metric != INDEX:
+        numbers = tuple(None if value is None else 100 * value for value in numbers)
+    return " / ".join(number(value, digits) for value in numbers)
+
+
+def abbreviated(name: str, longest: int) -> str:
+    """Return a name, without its middle where it is too long.
+
+    >>> abbreviated("almanac/base (almanac-base-almanac-1133ff66)", 26)
+    'almanac/base...ac-1133ff66)'
+    """
+    half = (longest - 2) // 2
+    return name if len(name) <= longest else f"{name[:half]}...{name[-half - 1 :]}"
+
+
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     """Yield what came out of a comparison of two runs, and whether they were asked alike."""
     for line in selected(comparison, *MISSING):
@@ -56,6 +123,33 @@ def differences_table(comparison: PairComparison) -> Table:
 
 
 @shows(RunRanking)
+def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
+    """Yield which run is best and which cannot be told apart from it, a row for each run, and serious caveats."""
+    for line in selected(ranked, *MISSING):
+        yield from (line, "")
+    yield from selected(ranked, *CONCLUSIONS)
+    runs = ranked.ranking.runs
+    if len(runs) > 1:
+        start = min(scale_start(run.low) for run in runs)
+        columns = ("run", METRICS[ranked.ranking.metric].column, "interval", f"{start} to 1", "same")
+        rows = (
+            (
+                abbreviated(ranked.runs[run.row].label, LONGEST_LABEL),
+                number(run.estimate, 2),
+                interval_of(run, 2),
+                marks(run, start, 21) if METRICS[ranked.ranking.metric].unit == "correlation" else "",
+                run.letters,
+            )
+            for run in runs[:MOST_RUNS]
+        )
+        yield from ("", Table.of(columns, rows, left=("run", "same")))
+        if len(runs) > MOST_RUNS:
+            yield f"and {count(len(runs) - MOST_RUNS, 'run')} more"
+        yield ""
+    yield from selected(ranked, "letters", *QUESTIONS[:3])
+    yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", "settings_differ")
+
+
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
     for line in selected(ranked, *MISSING):

@@ -11,7 +11,7 @@ from refusal_index.findings.summary import Summary, VariantSummary
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.format import count, interval_of, number, percent, with_interval
 from refusal_index.render.sentences import sentence
-from refusal_index.stats import Estimate
+from refusal_index.stats import Estimate, RankedRun
 
 SCALE_WIDTH = 29
 """Characters of the scale."""
@@ -51,19 +51,31 @@ def scale(index: Estimate) -> str:
     >>> scale(Estimate(-0.5, -0.75, -0.25))
     '-1 |----[==O==]---0--------------| 1 (0: chance)'
     """
+    if index.low is None:
+        return ""
+    start = scale_start(index.low)
+    left, right = ("-1", "1 (0: chance)") if start < 0 else ("0 chance", "1 perfect")
+    return f"{left} |{marks(index, start)}| {right}"
+
+
+def scale_start(low: float | None) -> int:
+    """Return where the scale of an interval begins: at chance level, or at -1 if the interval reaches below it."""
+    return -1 if low is not None and low < 0 else 0
+
+
+def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> str:
+    """Draw an interval as ``[==O==]`` on a scale to 1; nothing without one."""
     if index.estimate is None or index.low is None or index.high is None:
         return ""
-    start = -1 if index.low < 0 else 0
     low, middle, high, chance = (
-        round((value - start) / (1 - start) * (SCALE_WIDTH - 1)) for value in (index.low, index.estimate, index.high, 0)
+        round((value - start) / (1 - start) * (width - 1)) for value in (index.low, index.estimate, index.high, 0)
     )
-    marks = ["-"] * SCALE_WIDTH
-    marks[low : high + 1] = "=" * (high + 1 - low)
+    drawn = ["-"] * width
+    drawn[low : high + 1] = "=" * (high + 1 - low)
     if start < 0:
-        marks[chance] = "0"
-    marks[low], marks[high], marks[middle] = "[", "]", "O"
-    left, right = ("-1", "1 (0: chance)") if start < 0 else ("0 chance", "1 perfect")
-    return f"{left} |{''.join(marks)}| {right}"
+        drawn[chance] = "0"
+    drawn[low], drawn[high], drawn[middle] = "[", "]", "O"
+    return "".join(drawn)
 
 
 def _table(summary: Summary) -> Table:

@@ -24,6 +24,7 @@ def compare(
     cluster: str | None = None,
     weight: str | None = None,
     seed: int = 0,
+    full: bool = False,
     json: bool = False,
 ) -> None:
     """Compare models over the same questions.
@@ -42,6 +43,7 @@ def compare(
     - `metric`: What to rank by, for three runs or more.
     - `adjustment`: How a ranking allows for many comparisons: 'max-t' or 'holm'.
     - `seed`: Of the simulation behind max-t.
+    - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
     from refusal_index.data.run_json import TruthfulnessWeights
@@ -50,7 +52,7 @@ def compare(
     from refusal_index.findings.matching import CompareOptions
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.ranking import rank
-    from refusal_index.render.comparison import pair_blocks, ranking_blocks
+    from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
     from refusal_index.render.sections import compared_sections
 
     options = CompareOptions(
@@ -71,13 +73,15 @@ def compare(
         )
     if len(found.runs) == 2:
         pair = compare_pair(found.runs, options, compared_sections(found.runs, options))
-        document, blocks = pair.to_document, pair_blocks(pair)
+        document, blocks = pair.to_document, (pair_blocks if full else pair_screen)(pair)
     else:
         ranking = rank(found.runs, options)
-        document, blocks = ranking.to_document, ranking_blocks(ranking)
+        document, blocks = ranking.to_document, (ranking_blocks if full else ranking_screen)(ranking)
     if json:
         console.document(document())
     else:
         console.show(blocks)
+        if not full:
+            console.show(["", "All metrics, pairs and notes: add --full"])
     if found.left_out:
         raise typer.Exit(INCOMPLETE)
