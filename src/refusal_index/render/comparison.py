@@ -68,11 +68,11 @@ def _rates_table(comparison: PairComparison) -> Table:
 
 def _both(metric: str, difference: Difference, digits: int) -> str:
     """Format the numbers of both runs: RI as it is, rates in per cent, the rate of errors for that of right answers."""
-    numbers = both_numbers(difference)
+    numbers: Sequence[float | None] = both_numbers(difference)
     if metric == "correct_given_attempted":
-        numbers = tuple(None if value is None else 1 - value for value in numbers)
+        numbers = [None if value is None else 1 - value for value in numbers]
     if metric != INDEX:
-        numbers = tuple(None if value is None else 100 * value for value in numbers)
+        numbers = [None if value is None else 100 * value for value in numbers]
     return " / ".join(number(value, digits) for value in numbers)
 
 
