@@ -341,7 +341,6 @@ def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
     assert mark.read_text() == ("asked" if theirs == FUNCTION else "imported")
 
 
-@pytest.mark.slow
 def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
     lay_out(made("the grader"), mark)
     scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number")
