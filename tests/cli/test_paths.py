@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from refusal_index.cli import app
 from tests.cli.making import LOW
+from tests.tiers import one_fast
 
 INPUTS = {
     *("add", "baseline", "candidate", "config", "data", "file", "files", "folder", "forced", "input_file", "labels"),
@@ -74,8 +75,7 @@ def test_the_outputs_are_those_that_are_known():
     assert {name for name, _ in OUTPUTS} >= {"run-batch", "serve", "import", "build precise-wiki", *RUN_FOLDERS}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "param"), OUTPUTS)
+@one_fast(("name", "param"), OUTPUTS)
 def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
     """``run-batch -o r/replies.sqlite`` destroyed the replies that were paid for, with exit status 0."""
     Path("link").symlink_to(ran / "replies.sqlite")
