@@ -75,7 +75,7 @@ def test_the_outputs_are_those_that_are_known():
     assert {name for name, _ in OUTPUTS} >= {"run-batch", "serve", "import", "build precise-wiki", *RUN_FOLDERS}
 
 
-@one_fast(("name", "param"), OUTPUTS)
+@one_fast(("name", "param"), sorted(OUTPUTS, key=lambda one: one[0] != "run-batch"))
 def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
     """``run-batch -o r/replies.sqlite`` destroyed the replies that were paid for, with exit status 0."""
     Path("link").symlink_to(ran / "replies.sqlite")
