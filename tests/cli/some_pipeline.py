@@ -50,7 +50,7 @@ async def answer_in_time(messages: list[dict[str, str]]) -> str:
     return answer(messages)
 
 
-def speechless(_messages: list[dict[str, str]]) -> None:
+def speechless(messages: list[dict[str, str]]) -> None:
     """Return no reply."""
 
 

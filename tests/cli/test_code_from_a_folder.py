@@ -347,10 +347,10 @@ def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
         scores()
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
-        scores(model=lambda _: "<answer>Lima</answer>")
+        scores(model=lambda messages: "<answer>Lima</answer>")
     assert not mark.exists()
     said = "<answer>Lima</answer><confidence>7</confidence>"
-    assert 0.07 in scores(model=lambda _: said, grader=lambda *_: True)["confidence"].to_list()
+    assert 0.07 in scores(model=lambda messages: said, grader=lambda *_: True)["confidence"].to_list()
     assert not mark.exists(), "what is handed over is asked in its place"
     lay_out(made("the model and both graders"), mark)
     scores(model=FUNCTION, grader=",".join(GRADERS))

@@ -60,7 +60,7 @@ def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(ru
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[-1].startswith(
         f"error: own/q-low: {HERE}:answer failed for 20 questions in a row ({HERE}:answer raised RuntimeError: out of "
-        "quota); mend the function"
+        "quota); fix the function"
     )
 
 

@@ -263,7 +263,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
 @pytest.mark.parametrize(
     ("stopping", "status", "told"),
     [
-        (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function"),
+        (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); fix the function"),
         (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and asks for nothing that is stored"),
     ],
 )

@@ -29,7 +29,7 @@ def test_the_notebook_runs_and_shows_tables_and_a_plane(tmp_path, monkeypatch):
     assert "<table" in run
     assert "<svg" in run
     assert run.index("highest") < run.index("<svg")
-    assert "almanac/base minus python:__main__:shy" in html(shown["shy"])
+    assert "almanac/base against python:__main__:shy" in html(shown["shy"])
     assert shown["await"][-1]["data"]["text/plain"] == "True"
 
 
@@ -76,7 +76,7 @@ def test_a_cancelled_evaluation_ends_nothing_but_itself(tmp_path):
     async def main() -> str:
         begun = asyncio.Event()
 
-        async def silent(_messages: Any) -> str:
+        async def silent(messages: Any) -> str:
             begun.set()
             await asyncio.sleep(60)
             return ""

@@ -76,7 +76,7 @@ def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_it
     except FunctionError as told:
         failure = classify_function_error(told, told.name)
     assert failure.kind is kind
-    assert ("mend the function" in failure.advice) == (isinstance(error, ValueError))
+    assert ("fix the function" in failure.advice) == (isinstance(error, ValueError))
 
 
 @pytest.mark.parametrize(

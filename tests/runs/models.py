@@ -107,6 +107,6 @@ def cells(run: Any) -> list[tuple[Any, ...]]:
     return run.outcomes.select("question_id", "refused", "wrong").rows()
 
 
-def exhausted(_messages):
+def exhausted(messages):
     """Ask an iterator for more than it has, as a retrieval over nothing does."""
     return next(iter(()))

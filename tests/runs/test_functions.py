@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import linecache
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,19 @@ import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW
-from refusal_index.models.functions import GradingFunction, load_function
-from refusal_index.models.requests import ModelError
+from refusal_index.models.functions import AnsweringFunction, GradingFunction, load_function
+from refusal_index.models.requests import ModelError, model_request
+from refusal_index.protocol import (
+    Conversation,
+    GraderKind,
+    Pass,
+    PendingRequest,
+    Protocol,
+    Role,
+    Step,
+    TwoPass,
+    load_prompt_set,
+)
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
@@ -37,7 +49,9 @@ def test_a_function_is_a_model_whether_it_awaits_or_not(model):
     assert len(ASKED) == ASKED.total() == 8 + 4
 
 
-@pytest.mark.parametrize("model", [models.Pipeline(), models.AsyncPipeline(), lambda said: models.answer([*said])])
+@pytest.mark.parametrize(
+    "model", [models.Pipeline(), models.AsyncPipeline(), lambda messages: models.answer([*messages])]
+)
 def test_an_object_without_a_name_is_a_model_under_the_name_it_is_given(model):
     run = ri.evaluate(model, ROWS, model_name="pipeline", **LOCAL)
     assert cells(run) == TABLE
@@ -76,6 +90,92 @@ def test_a_name_that_leads_to_no_function_is_told(name, told):
         ri.evaluate(name, ROWS, **LOCAL)
 
 
+def named(question, context=None, *, must_answer=False, choices=None):
+    return f"{question}|{context}|{must_answer}|{choices}"
+
+
+def everything(**known):
+    return "|".join(f"{name}={known[name]}" for name in ("question", "context", "must_answer", "choices"))
+
+
+async def awaited_question(question, must_answer):
+    return f"{question}|{must_answer}"
+
+
+class Rag:
+    def __call__(self, question, *, must_answer, k=3):
+        return f"{question}|{must_answer}|{k}"
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "forced"),
+    [
+        (named, "Who?|Ann came.|False|None", "Who?|Ann came.|True|None"),
+        (
+            everything,
+            "question=Who?|context=Ann came.|must_answer=False|choices=None",
+            "question=Who?|context=Ann came.|must_answer=True|choices=None",
+        ),
+        (awaited_question, "Who?|False", "Who?|True"),
+        (Rag(), "Who?|False|3", "Who?|True|3"),
+        (partial(named, must_answer=True), "Who?|Ann came.|True|None", "Who?|Ann came.|True|None"),
+        (lambda messages: f"{len(messages)}{messages[-1]['role']}", "1user", "1user"),
+        (lambda text, messages: f"{text}{len(messages)}", "Who?1", "Who?1"),
+        (str.upper, "WHO?", "WHO?"),
+    ],
+)
+def test_a_function_gets_the_arguments_that_it_declares(function, first, forced):
+    question = Question("q", "Who?", "Ann", context="Ann came.")
+    procedure = TwoPass(Protocol(load_prompt_set("default"), "low", GraderKind.EXACT))
+    conversation = Conversation(question, "low", procedure, 1)
+    said = []
+    for pass_ in (Pass.FIRST, Pass.FORCED):
+        pending = PendingRequest(Step(pass_, Role.MODEL), 0, 1)
+        ask = model_request(Settings(), conversation, pending)
+        said += [asyncio.run(AnsweringFunction(function, "f")(ask)).replies[0][0]]
+    assert said == [first, forced]
+
+
+@pytest.mark.parametrize(
+    ("function", "variants", "lacks"),
+    [
+        (lambda question: "Lima", "low", "'must_answer'"),
+        (lambda question, must_answer: "Lima", "low,high", "'messages'"),
+        (str.upper, "low", "'must_answer'"),
+    ],
+)
+def test_a_function_that_cannot_do_what_the_run_needs_is_refused_before_it_is_asked(function, variants, lacks):
+    with pytest.raises(ModelError, match=f"expected a parameter {lacks}"):
+        ri.evaluate(function, ROWS, model_name="f", **LOCAL | {"variants": variants})
+
+
+def test_a_retrieval_function_with_refusals_in_three_languages_shows_its_refusal_rate():
+    refusals = ("I don't know.", "Je ne sais pas.", "Das weiß ich nicht.")
+
+    def rag(question, *, must_answer=False):
+        number = models.number_in(question)
+        return str(2 * number) if must_answer or number % 2 else refusals[number // 2 % 3]
+
+    run = ri.evaluate(rag, ROWS, model_name="rag", **LOCAL)
+    assert run.summary.variants[0].metric("refusal_rate").estimate == 0.5
+    assert run.summary.variants[0].metric("over_refusal").estimate == 0.5
+
+
+def test_a_function_that_raises_for_each_of_a_few_questions_raises_here():
+    def broken(question, *, must_answer=False):
+        raise ValueError("no index")
+
+    with pytest.raises(RunFailedError, match=r"raised ValueError: no index, for every question; fix the function"):
+        ri.evaluate(broken, ROWS[:2], model_name="broken", **LOCAL)
+
+
+@pytest.mark.parametrize(("name", "guess"), [("RI", "refusal_index"), ("f_scor", "f_score")])
+def test_an_unknown_metric_is_an_error_that_names_the_nearest(name, guess):
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    with pytest.raises(ri.RefusalIndexError, match=f"got '{name}'; did you mean '{guess}'"):
+        run.summary.variants[0].metric(name)
+
+
 def test_a_function_inside_a_class_is_found_by_its_path():
     assert load_function("python:tests.runs.models:Pipeline.__call__")(None, [{"content": "What is 4 plus 4?"}])
 
@@ -93,7 +193,7 @@ def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model,
     message = str(caught.value)
     assert f"failed for {QUESTIONS_IN_A_ROW} questions in a row" in message
     assert said in message
-    assert "mend the function" in message
+    assert "fix the function" in message
     assert "\n" not in message
     if model is models.broken:
         assert ASKED["broken"] <= QUESTIONS_IN_A_ROW + 1
@@ -187,10 +287,8 @@ def test_what_was_answered_and_graded_is_never_called_for_again():
 
 
 def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends():
-    run = ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
-    assert {one.error for one in run.missing} == {
-        "python:tests.runs.models:exhausted raised RuntimeError: StopIteration"
-    }
+    with pytest.raises(RunFailedError, match="exhausted raised RuntimeError: StopIteration"):
+        ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
 
 
 def test_replies_that_were_lost_are_told_before_anything_is_bought_again():

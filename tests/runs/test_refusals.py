@@ -108,7 +108,7 @@ def test_wrong_answers_that_begin_with_the_same_sentence_are_quoted():
 
 
 def test_no_refusal_at_all_is_pointed_out():
-    run = ri.evaluate(lambda _messages: "<answer>4</answer>", ROWS, model_name="four", out="run", **LOCAL)
+    run = ri.evaluate(lambda messages: "<answer>4</answer>", ROWS, model_name="four", out="run", **LOCAL)
     assert "no_refusals_found" in codes(run)
     assert "no_refusals_found" not in codes(evaluated("other"))
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.rates import (
@@ -38,7 +39,7 @@ from refusal_index.data.sampling import (
 )
 from refusal_index.findings.cautions import cautions, draws_cautions, refusal_cautions, sampling_cautions
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
-from refusal_index.findings.metrics import CORRECTED, INDEX
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.sensitivity import MissingRange, Sensitivity, missing_range, sensitivity
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
@@ -145,7 +146,7 @@ class VariantSummary:
         return ends[0] == ends[1] and self.index.estimate is not None
 
     def metric(self, name: str) -> Estimate:
-        """Find a metric by name."""
+        """Find a metric by name; raises OutcomeTableError where there is none."""
         return _by_name(self.metrics, name)
 
 
@@ -309,7 +310,13 @@ def _corrected(index: Estimate, draws: DrawsSummary | None, *, is_deterministic:
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
-    return next(estimate for estimate in estimates if estimate.name == name)
+    found = next((estimate for estimate in estimates if estimate.name == name), None)
+    if found is None:
+        known = [estimate.name for estimate in estimates]
+        meant = next((one.name for one in METRICS.values() if one.label.casefold() == name.casefold()), name)
+        advice = suggestion(meant, known)
+        raise OutcomeTableError(f"metric: expected one of {', '.join(known)}, got {name!r}{advice}")
+    return found
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:

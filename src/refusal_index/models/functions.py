@@ -25,6 +25,7 @@ from refusal_index.protocol import (
     GraderKind,
     Pass,
     PendingRequest,
+    Procedure,
     Role,
     Step,
     StopReason,
@@ -36,7 +37,10 @@ LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
 """What a model that grades would say; a function's grades are stored in its words."""
 
 
-MEND = "mend the function; edited, it is another model, and begins anew"
+ARGUMENTS = ("question", "context", "choices", "must_answer", "messages")
+"""What a function that answers can be given."""
+
+FIX = "fix the function; an edited function starts a new run"
 
 
 class FunctionError(RefusalIndexError, RuntimeError):
@@ -58,7 +62,7 @@ def classify_function_error(error: Exception, name: str) -> Failure:
     is_of_a_service = status_of(error) is not None or any(isinstance(cause, OSError) for cause in chain)
     if is_of_a_service or failure.kind is not FailureKind.PASSING:
         return failure
-    return replace(failure, kind=FailureKind.DOUBTFUL, advice=MEND)
+    return replace(failure, kind=FailureKind.DOUBTFUL, advice=FIX)
 
 
 def is_function_name(name: str) -> bool:
@@ -170,38 +174,98 @@ def source_sha256(function: Callable[..., Any]) -> str | None:
 
 
 class AnsweringFunction:
-    """A function from messages to text, as a model.
+    """A Python function as a model.
 
     Parameters
     ----------
     function
-        Takes a list of dictionaries with ``role`` and ``content``, and returns the reply's text, at once or awaited.
-        One that is no coroutine runs in a thread.
+        Returns the text of a reply, at once or awaited; one that is no coroutine runs in a thread. A first parameter
+        named ``messages`` gets the conversation, a list of dictionaries with ``role`` and ``content``; under any other
+        name it gets the text of the question. Of the following, each is passed by name if the function declares it, or
+        takes ``**kwargs``: ``context`` (text or None), ``choices`` (list of texts or None), ``must_answer`` (True in
+        the second pass, in which the model must not refuse) and ``messages``. What a `functools.partial` binds stays
+        bound. A function whose signature is unknown, such as some builtins, gets the question alone.
     name
         What to call it in messages.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self.name = function, name
+        self._first, self._others = parameters_of(function)
 
-    async def __call__(self, messages: list[dict[str, str]]) -> str:
-        """Return the reply to a conversation.
+    async def __call__(self, ask: ModelRequest) -> Response:
+        """Answer a request.
 
         Raises
         ------
         FunctionError
             If the function raises, or returns no text.
         """
-        text = await _called(self._function, self.name, messages)
+        started, question = time.monotonic(), ask.conversation.question
+        known: dict[str, Any] = {
+            "question": question.text,
+            "context": question.context,
+            "choices": list(question.choices) or None,
+            "must_answer": ask.request.pass_ is Pass.FORCED,
+            "messages": [{"role": one.role, "content": one.content} for one in ask.request.messages],
+        }
+        first = [known[self._first]] if self._first else []
+        others = {name: known[name] for name in self._others}
+        text = await _called(functools.partial(self._function, **others), self.name, *first)
         if not isinstance(text, str):
             raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
-        return text
-
-    async def answered(self, ask: ModelRequest) -> Response:
-        """Answer what a model would be asked."""
-        started = time.monotonic()
-        text = await self([{"role": one.role, "content": one.content} for one in ask.request.messages])
         return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started)
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[str]]:
+    """Return what a model function gets as its first positional argument, and what it gets by name.
+
+    Examples
+    --------
+    >>> first, others = parameters_of(lambda text, *, must_answer=False, k=5: text)
+    >>> first, sorted(others)
+    ('question', ['must_answer'])
+    >>> parameters_of(lambda messages: messages[-1]["content"])
+    ('messages', frozenset())
+    """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return "question", frozenset()
+    first = None
+    if parameters and parameters[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
+        first = "messages" if parameters.pop(0).name == "messages" else "question"
+    declared = {one.name for one in parameters}
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    bound = set(function.keywords) if isinstance(function, functools.partial) else set()
+    return first, frozenset(name for name in ARGUMENTS if (takes_any or name in declared) and name != first) - bound
+
+
+def check_model_function(function: Callable[..., Any], name: str, procedures: Mapping[str, Procedure]) -> None:
+    """Raise ModelError if a function lacks the parameters that a run under these procedures needs."""
+    if isinstance(function, AnsweringFunction):
+        return
+    first, others = parameters_of(function)
+    if "messages" in {first, *others}:
+        return
+    asked = [variant for variant, one in procedures.items() if one.asks_model]
+    if any(not isinstance(procedures[variant], TwoPass) for variant in asked):
+        raise ModelError(
+            f"{name}: expected a parameter 'messages', got none; this run asks in words of its own, which only "
+            "'messages' holds"
+        )
+    if "must_answer" not in others:
+        raise ModelError(
+            f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every question it "
+            "refuses, so it is called again for these with must_answer=True. Add:\n"
+            "    def answer(question, *, must_answer=False):\n"
+            "        ...  # if must_answer: return the best guess, never a refusal"
+        )
+    if len(asked) > 1:
+        raise ModelError(
+            f"{name}: expected a parameter 'messages', got none; the prompt variants {', '.join(asked)} differ only in "
+            "the messages. Declare it, or choose one with {variants}"
+        )
 
 
 class GradingFunction:
@@ -266,9 +330,9 @@ def function_sender(asked: Role, name: str, given: object) -> Send | None:
         return None
     of_model = asked is Role.MODEL
     if isinstance(given, AnsweringFunction):
-        return given.answered
+        return given
     function = given if callable(given) else load_function(name, "model" if of_model else "grader")
-    return AnsweringFunction(function, name).answered if of_model else GradingFunction(function, name).graded
+    return AnsweringFunction(function, name) if of_model else GradingFunction(function, name).graded
 
 
 def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -281,7 +345,8 @@ def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
 
 async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     try:
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        plain = function.func if isinstance(function, functools.partial) else function
+        if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__):
             return await function(*arguments)
         told = await asyncio.to_thread(_stopped_by_nothing, function, *arguments)
         return await told if inspect.isawaitable(told) else told

@@ -29,6 +29,12 @@ class Table:
         """Make a table of any iterables."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows), frozenset(left))
 
+    def without(self, *names: str) -> Table:
+        """Return the table without some columns."""
+        kept = [place for place, name in enumerate(self.columns) if name not in names]
+        rows = ([row[place] for place in kept] for row in self.rows)
+        return Table.of([self.columns[place] for place in kept], rows, self.left)
+
 
 Block = str | Table
 

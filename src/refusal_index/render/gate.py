@@ -19,7 +19,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     why, judged, *notes = map(sentence, result.statements)
     yield from (f"{result.verdict.upper()}: {why}", "", judged)
     if result.guards:
-        yield from ("", guard_table(result))
+        yield from ("", guard_table(result).without("difference", "p beyond, Holm"))
     for line in notes:
         yield from ("", line)
     if result.changed:
@@ -35,7 +35,7 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 def guard_table(result: GateResult) -> Table:
     """Return every guard as a row."""
-    worst = f"at worst ({percent(1 - result.alpha)})"
+    worst = f"worst ({percent(1 - result.alpha)})"
     columns = ("guard", "baseline", "candidate", "difference", worst, "limit", "p beyond, Holm", "verdict")
     return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
 

@@ -12,11 +12,11 @@ from rich.console import Console
 from refusal_index.data.datasets import Dataset, sample
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import checked_path
-from refusal_index.models.functions import PREFIX, function_name
+from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
-from refusal_index.runs.engine import Progress, unwatched
+from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
@@ -100,8 +100,8 @@ def evaluate(
 
     Examples
     --------
-    >>> def shy(messages):
-    ...     return "Lima" if "leaving the question open" in messages[0]["content"] else "<answer>UNANSWERED</answer>"
+    >>> def shy(question, *, must_answer=False):
+    ...     return "Lima" if must_answer else "I don't know"
     >>> import tempfile
     >>> questions = [{"question": "What is the capital of Peru?", "answer": "Lima"}]
     >>> settings = {"variants": "high", "grader": "exact"}
@@ -204,5 +204,11 @@ async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
     if progress is True:
         size = sum(len(draws) for draws in plan.draws.values())
         with progress_bar(Console(stderr=True), size, plan.prices) as bar:
-            return await execute(plan, bar)
-    return await execute(plan, unwatched if progress is False else progress)
+            run = await execute(plan, bar)
+    else:
+        run = await execute(plan, unwatched if progress is False else progress)
+    errors = {one.error for one in run.missing}
+    error = next(iter(errors), None) if len(errors) == 1 and len(run.missing) == run.outcomes.height else None
+    if error is not None and is_function_name(plan.settings.model) and error.startswith(f"{plan.settings.model} "):
+        raise RunFailedError(f"{error}, for every question; {FIX}")
+    return run

@@ -20,7 +20,14 @@ from refusal_index.data.run_json import Prices, as_json, default_run_name, refus
 from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
 from refusal_index.models.accounts import COMPATIBLE, OPENAI
-from refusal_index.models.functions import PREFIX, FunctionError, is_function_name, load_function, source_sha256
+from refusal_index.models.functions import (
+    PREFIX,
+    FunctionError,
+    check_model_function,
+    is_function_name,
+    load_function,
+    source_sha256,
+)
 from refusal_index.models.providers import other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
@@ -325,6 +332,10 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     for name in plan.names.values():
         if imports or not is_function_name(name):
             check_name(name, plan.objects, plan.settings.sending.engine)
+    model = plan.names.get(Role.MODEL, "")
+    function: Any = plan.objects.get(model) or (load_function(model) if imports and is_function_name(model) else None)
+    if callable(function):
+        check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
     return plan

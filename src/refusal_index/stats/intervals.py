@@ -638,11 +638,11 @@ def refusal_index(
 
 
 def refusal_index(
-    table: AnyTable | None = None,
+    table: AnyTable | ArrayLike | None = None,
     /,
+    wrong: ArrayLike | None = None,
     *,
     refused: ArrayLike | None = None,
-    wrong: ArrayLike | None = None,
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> RefusalIndexResult:
@@ -658,7 +658,8 @@ def refusal_index(
     Parameters
     ----------
     table : ContingencyTable or SampledTable
-        Counts of refused and answered, wrong and right questions. Give this or both arrays.
+        Counts of refused and answered, wrong and right questions. Give this or both arrays: ``refusal_index(table)``,
+        ``refusal_index(refused, wrong)`` and ``refusal_index(refused=refused, wrong=wrong)`` are valid calls.
     refused, wrong : array_like of bool, shape (n,)
         As for `ContingencyTable.from_arrays`.
     cluster, weight : array_like, shape (n,), optional
@@ -703,9 +704,11 @@ def refusal_index(
     >>> nobody.estimate is None, nobody.status, nobody.reason
     (True, 'undefined', 'nobody_refused')
     """
+    if table is not None and wrong is not None and refused is None and not isinstance(table, AnyTable):
+        table, refused = None, table
     if table is None:
         if refused is None or wrong is None:
-            raise TypeError("refusal_index needs a ContingencyTable, or both refused= and wrong=")
+            raise TypeError("refusal_index needs a ContingencyTable, or both refused and wrong")
         if cluster is None and weight is None:
             return _estimate(ContingencyTable.from_arrays(refused, wrong))
         return _estimate(SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight))
@@ -714,7 +717,8 @@ def refusal_index(
     if not isinstance(table, AnyTable):
         raise TypeError(
             f"table must be a ContingencyTable, got {type(table).__name__}; "
-            "for four counts write refusal_index(ContingencyTable(...)), for arrays of counts refusal_index_many(...)"
+            "for four counts write refusal_index(ContingencyTable(...)), for one outcome per question "
+            "refusal_index(refused, wrong), for arrays of counts refusal_index_many(...)"
         )
     return _estimate(table)
 

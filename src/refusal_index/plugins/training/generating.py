@@ -47,7 +47,7 @@ class GeneratingModel(AnsweringFunction):
     async def _alone(self, messages: list[dict[str, str]]) -> str:
         raise NotImplementedError("a model in memory is asked by requests, which say how long a reply may be")
 
-    async def answered(self, ask: ModelRequest) -> Response:
+    async def __call__(self, ask: ModelRequest) -> Response:
         """Answer in a batch with whatever else is asked at this moment."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
