@@ -70,12 +70,11 @@ hide: [navigation]
 <!-- Written by docs/make_gallery.py: change that file and run it. -->
 # Gallery
 
-Every study of the package, made of real runs of the three embedded models. These are tiny and know a made-up world
-only: what the pictures say about them says nothing about large models. They show what a study looks like, and its
-caption how to read it.
+Every study in the package, made from real runs of the three embedded models. These models are tiny and know only an
+invented world, so the results say nothing about large models. Each caption explains how to read its figure.
 
 `refusal-index study NAME RUN...` makes one, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index paper RUN... --out DIR`
-makes all that the runs allow, and says of the others which runs they need. The runs here are made by
+makes every study that the runs allow, and lists the runs that the others need. These commands made the runs here:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->
 ```bash
