@@ -260,7 +260,7 @@ def used(run: Any) -> None:
             one = None if name.startswith("__") else getattr(run, name)
             if callable(one):
                 one()
-    repr(run)
+    str(run)
 
 
 def plainly(name: str) -> Iterator[Callable[[], Any]]:

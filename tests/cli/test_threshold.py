@@ -211,7 +211,7 @@ def test_from_python_it_is_the_same(command, scored):
     shown = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_document()))
     assert ri.threshold(ri.open_run("r"), "likelihood", penalty=1, seed=2).to_document() == found.to_document()
-    assert "likelihood" in repr(found)
+    assert "likelihood" in str(found)
     assert "<table" in found._repr_html_()
     assert read_outcomes(found.write("v.parquet")).equals(found.table)
     assert ri.compare("r", "v.parquet").runs[1].model == found.table["model"][0]

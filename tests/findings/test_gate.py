@@ -193,8 +193,8 @@ def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_numb
 
 def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
     policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record what was asked"
-    assert note in repr(decide(base, None, policy))
-    assert note not in repr(decide(recorded(base), None, policy))
+    assert note in str(decide(base, None, policy))
+    assert note not in str(decide(recorded(base), None, policy))
 
 
 def missing_of(run: ComparedRun, count: int) -> ComparedRun:
@@ -227,7 +227,7 @@ def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(
     for policy in (Policy(), Policy(max_missing=0.999), Policy(max_missing=0.999, at_least={"correct_rate": 0.0})):
         found = decide(nothing, base, policy)
         assert (found.verdict, found.questions, found.missing["candidate"]) == ("inconclusive", 0, 1.0)
-        text = repr(found)
+        text = str(found)
         assert "100 % of the candidate's questions" in text
         assert "more questions" not in text
         assert json.dumps(found.to_document(), allow_nan=False)
@@ -241,7 +241,7 @@ def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(
     assert found.verdict == "inconclusive"
     assert "too few questions have a grade in both" in found.why
     assert found.more_questions is None
-    assert "would settle it" not in repr(found)
+    assert "would settle it" not in str(found)
 
 
 def without(run: ComparedRun, count: int) -> ComparedRun:
@@ -366,7 +366,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
     assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
     assert alone.level_at_look is None
-    assert "at worst (95 %)" in repr(early)
+    assert "at worst (95 %)" in str(early)
     for before, now in zip(alone.guards, early.guards, strict=True):
         assert now.test.worst < before.test.worst if now.guard.higher_is_better else now.test.worst > before.test.worst
         assert now.test.pvalue_beyond == before.test.pvalue_beyond
@@ -486,11 +486,11 @@ def test_everything_is_in_the_document_and_it_is_json(base):
     assert document["verdict"] == found.verdict
     assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
     assert (document["changed"], document["no_changes"]) == ([], "single_responses")
-    assert "Single responses cannot show" in repr(found)
+    assert "Single responses cannot show" in str(found)
     exact = [replace(run, settings={"decoding": {"temperature": 0}}) for run in (found.candidate, found.baseline)]
     found = decide(*exact, Policy())
     assert len(found.to_document()["changed"]) == 10
-    assert "Changed by more than sampling noise" in repr(found)
+    assert "Changed by more than sampling noise" in str(found)
     assert document["policy"]["margins"] == dict(MARGINS)
 
 

@@ -248,7 +248,7 @@ def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compa
         ("answer_all", None): False,
     }
     assert [one.difference is None for one in found.points] == [True, True, False, False]
-    assert "answers the same questions as refusals of low: there is nothing to compare" in repr(found)
+    assert "answers the same questions as refusals of low: there is nothing to compare" in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
     (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
     assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
@@ -275,7 +275,7 @@ def test_clusters_and_weights_widen_and_weigh_what_is_reported():
     weighted = find_threshold(replace(run, variants=tables), PENALTY)
     assert weighted.found == plain.found
     assert weighted.points[0].worth.utility.estimate != plain.points[0].worth.utility.estimate
-    assert "numbers below are weighted" in repr(weighted)
+    assert "numbers below are weighted" in str(weighted)
     part = clustered.run.variants["low"].filter(in_half(clustered.halves.second))
     score = run.confidence.filter(in_half(clustered.halves.second))
     table = SampledTable.from_arrays(
@@ -290,7 +290,7 @@ def test_clusters_and_weights_widen_and_weigh_what_is_reported():
     assert worth.coverage.high == pytest.approx(1 - expected["refusal_rate"].low)
     assert worth.error_rate.low == pytest.approx(1 - expected["correct_given_attempted"].high)
     bounded = find_threshold(replace(run, variants=clustered.run.variants), MAX_ERROR)
-    assert "30 clusters, none of which is in both halves" in " ".join(repr(bounded).split())
+    assert "30 clusters, none of which is in both halves" in " ".join(str(bounded).split())
 
 
 def _counts(table: SampledTable) -> ContingencyTable:
@@ -312,7 +312,7 @@ def test_the_promise_is_said_in_words_beside_what_came_of_it():
 
 
 def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
-    said = repr(find_threshold(planted(2000), PENALTY))
+    said = str(find_threshold(planted(2000), PENALTY))
     assert "which is optimistic" in said
     assert "the cut is worth more than refusals of low, refusals of high and answering all." in said
 
@@ -328,7 +328,7 @@ def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
     found = find_threshold(run, ThresholdOptions(penalty=penalty))
     assert found.found.status == "boundary"
     assert found.points[0].worth.coverage.estimate == share
-    assert repr(found).startswith(words)
+    assert str(found).startswith(words)
     assert ("answer_all" in {one.kind for one in found.points}) == (share == 0)
     assert found.to_document()["cut"] is None
     assert found.table["refused"].mean() == 1 - share
@@ -340,8 +340,8 @@ def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit
     found = find_threshold(planted(n), ThresholdOptions(max_error=0.15))
     first = found.found.tested[0]
     assert (first.n_errors / first.n_answered > 0.15) == is_above
-    assert ("more questions could show" in repr(found)) != is_above
-    assert ("above the limit" in repr(found)) == is_above
+    assert ("more questions could show" in str(found)) != is_above
+    assert ("above the limit" in str(found)) == is_above
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, re
     assert (found.found.status, found.found.reason, found.rule, found.table) == ("undefined", reason, None, None)
     assert [one.kind for one in found.points] == ["refusals", "refusals", "answer_all"]
     assert all(one.difference is None for one in found.points)
-    assert words in repr(found)
+    assert words in str(found)
     assert found.to_document()["cut"] is None
     with pytest.raises(ConfidenceError, match="there is no cut"):
         found.write("x.parquet")
@@ -371,7 +371,7 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
         wrong=pl.when(number % 10 == 1).then(None).otherwise("wrong"),
     )
     found = find_threshold(run, PENALTY)
-    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are left out" in repr(found)
+    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are left out" in str(found)
     document = found.to_document()
     assert document["chosen_on"] + document["judged_on"] == 480
     assert (document["without_score"], document["without_grade"]) == (60, 60)
@@ -388,8 +388,8 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
 
 def test_of_a_trained_method_it_is_said_that_its_scores_owe_something_to_both_halves():
     run = planted()
-    assert "was trained" not in repr(find_threshold(run, PENALTY))
-    assert "mine was trained on answers of both halves" in repr(
+    assert "was trained" not in str(find_threshold(run, PENALTY))
+    assert "mine was trained on answers of both halves" in str(
         find_threshold(with_scores(run, fold=pl.lit(1)), PENALTY)
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import linecache
 import sys
 from functools import partial
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
+from refusal_index.data.datasets.dataset import DatasetError
+from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW
@@ -28,11 +31,12 @@ from refusal_index.protocol import (
     TwoPass,
     load_prompt_set,
 )
+from refusal_index.runs import api
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.regrade import prepare_regrade
-from refusal_index.runs.settings import Settings
+from refusal_index.runs.settings import SETTINGS, Settings
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 
@@ -316,3 +320,36 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
     again = asyncio.run(execute(prepared))
     assert not again.missing
     assert again.outcomes["first_grade"].null_count() == 0
+
+
+def test_the_typed_keyword_arguments_are_the_settings():
+    of_evaluate = {"model", "dataset", "grader"}
+    assert set(api.SettingArguments.__annotations__) == set(SETTINGS) - of_evaluate
+    optional = {name for name, kind in api.SettingArguments.__annotations__.items() if "None" in str(kind)}
+    assert optional == {name for name, setting in SETTINGS.items() if setting.optional} - of_evaluate
+    assert set(inspect.signature(ri.evaluate).parameters) >= set(api.EvaluateArguments.__annotations__) - set(SETTINGS)
+
+
+def test_a_result_is_one_short_line_and_prints_in_full():
+    runs = [ri.evaluate(models.answer, ROWS, **LOCAL | {"out": f"runs/{name}"}) for name in "ab"]
+    pair = ri.compare(*runs)
+    for found in (*runs, runs[0].summary, runs[0].refusal_index(), pair, ri.gate(*runs), questions_from(ROWS)):
+        assert "\n" not in repr(found)
+        assert len(repr(found)) < 150
+    assert len(str(runs[0]).splitlines()) > 5
+    assert len(str(pair).splitlines()) > 5
+    assert dir(ri) == sorted(ri.__all__)
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_missing_column_is_named_by_the_argument_of_python(as_file, tmp_path):
+    place = tmp_path / "questions.csv"
+    place.write_text("frage,answer\nWer?,Ann\n")
+    with pytest.raises(DatasetError, match=r'with columns=\{"question": "NAME"\}'):
+        ri.evaluate(models.answer, place if as_file else [{"frage": "Wer?", "answer": "Ann"}], **LOCAL)
+
+
+def test_a_progress_bar_is_plain_text_in_a_notebook(monkeypatch, capsys):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    ri.evaluate(models.answer, ROWS, progress=True, **LOCAL)
+    assert "8/8" in capsys.readouterr().err

@@ -180,7 +180,7 @@ def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
     assert document["why"].startswith("the candidate could not be asked up to its next look, and nothing is decided: ")
     assert "the line is dead" in document["why"]
-    assert "nothing is decided" in repr(found.verdict).replace("\n", " ")
+    assert "nothing is decided" in str(found.verdict).replace("\n", " ")
 
 
 def test_the_level_of_each_look_is_that_of_the_design(baseline):
@@ -273,7 +273,7 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
     design = GroupSequential.planned(400)
     assert found.level_at_look == pytest.approx(ri.stats.AtLook(design, stop.asked).level)
     assert gate_document(found)["looked"].startswith(f"Look {stop.look} of 5")
-    assert f"Of the baseline: {sentence(stopped(stop))}" in repr(gate("base", "narrow", TOLERANT))
+    assert f"Of the baseline: {sentence(stopped(stop))}" in str(gate("base", "narrow", TOLERANT))
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_where_it_stopped_is_said_wherever_its_numbers_are():
     run = measure(until="half-width=.25", looks=6, out="run")
     said = sentence(stopped(run.stopped))
     assert said.startswith("Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI")
-    assert said in repr(run).replace("\n", " ")
+    assert said in str(run).replace("\n", " ")
     assert said in run.folder.report.read_text()
     document = json.loads(run.folder.summary.read_text())
     assert document["complete"] is True
@@ -131,7 +131,7 @@ def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
     half_width = half_width_of(run.summary)
     told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
     assert run.unmet_goal == told
-    assert told in repr(run).replace("\n", " ")
+    assert told in str(run).replace("\n", " ")
     assert told in run.folder.report.read_text()
     assert json.loads(run.folder.summary.read_text())["short_of"] == told
     assert rebuild(run.path).unmet_goal == ri.open_run(run.path).unmet_goal == told
@@ -150,7 +150,7 @@ def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
     told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
     assert (run.met_goal, run.unmet_goal, run.stopped) == (told, None, None)
     assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == told
-    assert told in repr(run).replace("\n", " ")
+    assert told in str(run).replace("\n", " ")
     assert measure(until=f"half-width={half_width - 0.001}", out="run").met_goal is None
     assert measure(until="half-width=.25", looks=6, out="stopped").met_goal is None, "where it stopped says it"
 

@@ -181,3 +181,4 @@ def test_a_second_run_of_a_model_on_a_dataset_is_left_out():
     study = hallucination_table.make(runs, OPTIONS)
     assert any("another run on the same dataset" in note for note in study.notes)
     assert study.figure().axes
+    assert study._repr_html_().startswith('<figure><img src="data:image/png;base64,')

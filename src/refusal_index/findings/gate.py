@@ -233,7 +233,7 @@ class GateResult(Shown):
     @property
     def why(self) -> str:
         """The reason in words, as the first line of what is printed has it."""
-        return repr(self).partition("\n")[0].partition(": ")[2]
+        return str(self).partition("\n")[0].partition(": ")[2]
 
     @property
     def is_one_run(self) -> bool:

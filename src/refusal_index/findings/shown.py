@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from textwrap import shorten
 from typing import Any, ClassVar
 
 
@@ -18,8 +19,12 @@ class Shown:
         """Yield its paragraphs and tables."""
         return type(self)._blocks(self)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return type(self)._text(self)
+
+    def __repr__(self) -> str:
+        first_line = shorten(str(self).splitlines()[0], 100, placeholder="...")
+        return f"<{type(self).__name__}: {first_line}>"
 
     def _repr_html_(self) -> str | None:
         return type(self)._html(self)

@@ -150,7 +150,7 @@ class VariantSummary:
         return _by_name(self.metrics, name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """All variants of an outcome table, in the order of the table, and what they say together."""
 
@@ -162,6 +162,10 @@ class Summary:
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS  # of the truthfulness score
     prices: Prices = UNPRICED  # that the costs were computed with
     sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
+
+    def __repr__(self) -> str:
+        sources = dict.fromkeys(f"{one.model} on {one.dataset}" for one in self.variants)
+        return f"Summary({'; '.join(sources)}; {len(self.variants)} variants)"
 
     @property
     def has_one_source(self) -> bool:

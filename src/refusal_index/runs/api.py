@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from rich.console import Console
 
-from refusal_index.data.datasets import Dataset, sample
+from refusal_index.data.datasets import Dataset, DatasetError, sample
 from refusal_index.data.datasets.own import questions_from
 from refusal_index.data.errors import checked_path
 from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import SettingError
+from refusal_index.models.settings import ReasoningEffort, SettingError
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute
@@ -34,6 +34,66 @@ __all__ = [
 ]
 
 
+COLUMN_OPTION = re.compile(r"--column (\w+)=(\w+)")
+"""Advice for the command line in the message of a `DatasetError`."""
+
+
+class SettingArguments(TypedDict, total=False):
+    """The settings of `refusal_index.runs.settings`, which describes them, as typed keyword arguments."""
+
+    refusal: str | re.Pattern[str] | Callable[[str], bool]
+    log_to: str | Sequence[str]
+    seed: int
+    data: str | Path | Sequence[str | Path]
+    column: Mapping[str, str] | str | Sequence[str]
+    limit: int | None
+    draws: int | None
+    repeat_questions: int | None
+    prompts: str
+    variants: str | Sequence[str]
+    placement: str
+    think: str
+    temperature: float
+    top_p: float
+    max_tokens: int
+    reasoning_effort: ReasoningEffort | None
+    engine: str
+    max_connections: int | None
+    max_retries: int
+    attempt_timeout: int
+    max_choices: int
+    logprobs: bool
+    retry: str | Sequence[str]
+    detach: bool
+    command: str | None
+    ray_address: str | None
+    engine_option: Mapping[str, str] | str | Sequence[str]
+    max_requests: int | None
+    max_cost: float | None
+    max_time: float | None
+    until: str | None
+    looks: int
+    price: str | None
+    grader_price: str | None
+    batch_rate: float | None
+    penalty: float
+    truthfulness_weights: str
+    assume_refusal: float | None
+    reply_tokens: int | None
+    seconds_per_request: float
+
+
+class EvaluateArguments(SettingArguments, total=False):
+    """The keyword arguments that `evaluate`, `evaluate_async` and `dry_run` have in common."""
+
+    grader: str | Model | Any
+    model_name: str | None
+    grader_name: str | None
+    dataset_name: str | None
+    columns: Mapping[str, str] | None
+    out: str | Path | None
+
+
 def evaluate(
     model: str | Model | Any = "almanac/base",
     dataset: str | Path | Any = None,
@@ -45,7 +105,7 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     progress: bool | Progress = False,
-    **settings: Any,
+    **settings: Unpack[SettingArguments],
 ) -> Run:
     """Measure a model's Refusal Index in two passes, and return the run with its results.
 
@@ -57,8 +117,11 @@ def evaluate(
     ----------
     model
         ``PROVIDER/NAME`` as Inspect names it, or ``almanac/...`` for an embedded one; ``python:MODULE:FUNCTION``; a
-        model of Inspect's; or any function or coroutine from messages, dictionaries with ``role`` and ``content``, to
-        the reply's text.
+        model of Inspect's; or any function or coroutine from a question's text to the reply's text. The function also
+        gets ``must_answer``, ``context``, ``choices`` and ``messages`` where it declares them: ``must_answer`` is True
+        in the second pass. A function whose first parameter is named ``messages`` gets the messages, dictionaries with
+        ``role`` and ``content``, in place of the question. One that declares neither ``must_answer`` nor ``messages``
+        is an error.
     dataset
         A name, or several joined by ``+``; a file of questions; a data frame of pandas, Polars or Arrow; or a list of
         dictionaries. The almanac where there is none.
@@ -128,20 +191,31 @@ async def evaluate_async(
     dataset: str | Path | Any = None,
     *,
     progress: bool | Progress = False,
-    **arguments: Any,
+    **arguments: Unpack[EvaluateArguments],
 ) -> Run:
     """Measure a model's Refusal Index within a running event loop; the arguments are those of `evaluate`."""
     return await _carried_out(plan_of(model, dataset, **arguments), progress)
 
 
 def dry_run(
-    model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any
+    model: str | Model | Any = "almanac/base",
+    dataset: str | Path | Any = None,
+    **arguments: Unpack[EvaluateArguments],
 ) -> RunEstimate:
     """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
     return run_to_completion(estimate_run(plan_of(model, dataset, **arguments)))
 
 
-def plan_of(
+def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:
+    """Return the plan of what `evaluate` would do with these arguments; it raises as that does."""
+    try:
+        return _plan_of(model, dataset, **arguments)
+    except DatasetError as error:
+        error.args = (COLUMN_OPTION.sub(r'columns={"\1": "\2"}', str(error)),)
+        raise
+
+
+def _plan_of(
     model: Any,
     dataset: Any,
     *,
@@ -153,7 +227,6 @@ def plan_of(
     out: str | Path | None = None,
     **settings: Any,
 ) -> Plan:
-    """Return the plan of what `evaluate` would do with these arguments; it raises as that does."""
     objects: dict[str, object] = {}
     settings["model"] = _name_of(model, model_name, "model", objects)
     if grader is not None:
@@ -180,6 +253,7 @@ def plan_of(
     return prepare(chosen, out=None if out is None else checked_path(out, "out"), dataset=questions, objects=objects)
 
 
+NOTEBOOK_WIDTH = 80
 TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
 """What a file of questions ends in."""
 
@@ -203,7 +277,10 @@ def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, obj
 async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
     if progress is True:
         size = sum(len(draws) for draws in plan.draws.values())
-        with progress_bar(Console(stderr=True), size, plan.prices) as bar:
+        console = Console(stderr=True)
+        if console.is_jupyter:  # Rich would need ipywidgets to show a bar there; plain text needs nothing
+            console = Console(stderr=True, force_jupyter=False, force_terminal=True, width=NOTEBOOK_WIDTH)
+        with progress_bar(console, size, plan.prices) as bar:
             run = await execute(plan, bar)
     else:
         run = await execute(plan, unwatched if progress is False else progress)

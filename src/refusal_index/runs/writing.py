@@ -36,6 +36,7 @@ from refusal_index.findings.summary import (
     is_complete,
     summarise,
 )
+from refusal_index.render.blocks import escape
 from refusal_index.render.display import as_html, as_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.render.sections import with_sections
@@ -189,8 +190,11 @@ class Run:
         """Return what a report is made of."""
         return folder_runs(self.folder, self.rows, self.summary)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return as_text(self)
+
+    def __repr__(self) -> str:
+        return f"Run({escape(str(self.path))!r})"
 
     def _repr_html_(self) -> str:
         return as_html(self)

@@ -51,7 +51,7 @@ as known would make the standard error up to 4 % too small.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args, overload
 
 import numpy as np
@@ -567,8 +567,8 @@ class RefusalIndexResult(ResultWithInterval):
     table : ContingencyTable or SampledTable
     """
 
-    rho: float | None = None
-    table: AnyTable
+    rho: float | None = field(default=None, repr=False)
+    table: AnyTable = field(repr=False)
 
     def confidence_interval(
         self,

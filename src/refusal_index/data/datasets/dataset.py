@@ -27,7 +27,7 @@ class DatasetError(TableError):
     """A dataset cannot be used as asked; the message names the file and line, what was expected and what to do."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Questions with their gold answers and where they came from."""
 
@@ -45,6 +45,9 @@ class Dataset:
         for question in self.questions:  # so that nothing is paid for what could not be kept
             if (message := wrong_id(question.question_id)) is not None:
                 raise DatasetError(f"{self.name}, question_id: {message}")
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self.questions)} questions)"
 
     @property
     def questions_sha256(self) -> str:

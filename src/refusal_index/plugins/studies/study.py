@@ -15,6 +15,8 @@ References
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import re
 import tomllib
@@ -74,7 +76,7 @@ class StudyOptions:
     models: Path | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Study:
     """A finished study."""
 
@@ -115,6 +117,20 @@ class Study:
             if self.warning:
                 write_above(figure, self.warning)
         return figure
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {self.frame.height} rows)"
+
+    def _repr_html_(self) -> str:
+        if self.draw is None:
+            return f"{self.marked._repr_html_()}<p>{html.escape(self.caption)}</p>"
+        picture = io.BytesIO()
+        self.figure().savefig(picture, format="png", bbox_inches="tight")
+        source = f"data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()}"
+        caption = html.escape(self.caption)
+        return (
+            f'<figure><img src="{source}" alt="{html.escape(self.title)}"><figcaption>{caption}</figcaption></figure>'
+        )
 
 
 MARK = "\N{DAGGER}"
