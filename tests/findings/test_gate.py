@@ -366,7 +366,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
     assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
     assert alone.level_at_look is None
-    assert "at worst (95 %)" in str(early)
+    assert "worst (95 %)" in str(early)
     for before, now in zip(alone.guards, early.guards, strict=True):
         assert now.test.worst < before.test.worst if now.guard.higher_is_better else now.test.worst > before.test.worst
         assert now.test.pvalue_beyond == before.test.pvalue_beyond

@@ -353,3 +353,27 @@ def test_a_progress_bar_is_plain_text_in_a_notebook(monkeypatch, capsys):
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     ri.evaluate(models.answer, ROWS, progress=True, **LOCAL)
     assert "8/8" in capsys.readouterr().err
+
+
+def test_answered_only_gives_rates_but_no_ri():
+    asked = []
+
+    def rag(question):
+        number = models.number_in(question)
+        asked.append(number)
+        return str(2 * number) if number % 2 else "I don't know."
+
+    for _ in range(2):
+        run = ri.evaluate(rag, ROWS, model_name="rag", answered_only=True, **LOCAL)
+    assert len(asked) == len(ROWS)
+    metric = run.summary.variants[0].metric
+    assert metric("refusal_rate").estimate == 0.5
+    assert metric("correct_given_attempted").estimate == 1
+    index = metric("refusal_index")
+    assert (index.estimate, index.status, index.reason) == (None, "undefined", "forced_not_asked")
+    assert run.document["variants"][0]["metrics"]["refusal_index"]["reason"] == "forced_not_asked"
+    assert "undefined" in str(run)
+    assert run.refusal_index().estimate is None
+    assert set(run.outcomes.filter(refused=True)["unscored_reason"]) == {"forced_not_asked"}
+    estimate = ri.dry_run(rag, ROWS, model_name="rag", answered_only=True, **LOCAL | {"out": "runs/other"})
+    assert estimate.requests.expected == len(ROWS)

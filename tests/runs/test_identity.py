@@ -33,6 +33,7 @@ HARMFUL = {
     "limit": 5,
     "prompts": "paraphrases",
     "placement": "system",
+    "answered_only": True,
     "think": "/no_think",
     "temperature": 0.0,
     "top_p": 1.0,

@@ -254,12 +254,13 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
             f"{name}: expected a parameter 'messages', got none; this run asks in words of its own, which only "
             "'messages' holds"
         )
-    if "must_answer" not in others:
+    if "must_answer" not in others and any(Pass.FORCED in procedures[variant].passes for variant in asked):
         raise ModelError(
             f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every question it "
             "refuses, so it is called again for these with must_answer=True. Add:\n"
             "    def answer(question, *, must_answer=False):\n"
-            "        ...  # if must_answer: return the best guess, never a refusal"
+            "        ...  # if must_answer: return the best guess, never a refusal\n"
+            "or set {answered_only}, which gives rates but no RI"
         )
     if len(asked) > 1:
         raise ModelError(

@@ -518,6 +518,34 @@ class ForcedPass(TwoPass):
 
 
 @dataclass(frozen=True)
+class FirstPassOnly(TwoPass):
+    """The first pass alone: a refusal is unscored, with the reason ``forced_not_asked``, and RI is undefined.
+
+    Examples
+    --------
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> FirstPassOnly(GraderKind.EXACT).step(question, []).pass_
+    <Pass.FIRST: 'first'>
+    >>> FirstPassOnly(GraderKind.EXACT).step(question, [REFUSAL]).unscored_reason
+    'forced_not_asked'
+    """
+
+    passes: tuple[Pass, ...] = (Pass.FIRST,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002
+        """Return what is next, or the outcome when nothing is; no answer is forced."""
+        return _without_forcing(next_step(question, replies, self.grader, detector=self.detector), replies)
+
+
+def _without_forcing(step: Step | Outcome, replies: Sequence[Reply]) -> Step | Outcome:
+    """Return a step, or the outcome of a refusal in the place of the request that would force an answer."""
+    if isinstance(step, Outcome) or (step.pass_, step.role) != (Pass.FORCED, Role.MODEL):
+        return step
+    first = next(reply.text for reply in replies if (reply.pass_, reply.role) == (Pass.FIRST, Role.MODEL))
+    return Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED, first_reply=first)
+
+
+@dataclass(frozen=True)
 class Regrading(TwoPass):
     """Grading anew what was replied before: graders are asked, the model under evaluation is not.
 
@@ -546,12 +574,9 @@ class Regrading(TwoPass):
         # A forced reply that is there is judged in any case; without a right answer its grade is known without one.
         known = force_answered and question.gold is None
         step = next_step(question, replies, self.grader, force_answered=known, detector=self.detector)
-        if isinstance(step, Outcome) or step.role is not Role.MODEL:
-            return step
-        first = next((reply for reply in replies if (reply.pass_, reply.role) == (Pass.FIRST, Role.MODEL)), None)
-        if first is None:
+        if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
-        return Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED, first_reply=first.text)
+        return _without_forcing(step, replies)
 
 
 PASSES = tuple(Pass)

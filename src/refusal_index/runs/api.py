@@ -48,6 +48,7 @@ class SettingArguments(TypedDict, total=False):
     column: Mapping[str, str] | str | Sequence[str]
     limit: int | None
     draws: int | None
+    answered_only: bool
     repeat_questions: int | None
     prompts: str
     variants: str | Sequence[str]
@@ -121,7 +122,7 @@ def evaluate(
         gets ``must_answer``, ``context``, ``choices`` and ``messages`` where it declares them: ``must_answer`` is True
         in the second pass. A function whose first parameter is named ``messages`` gets the messages, dictionaries with
         ``role`` and ``content``, in place of the question. One that declares neither ``must_answer`` nor ``messages``
-        is an error.
+        is an error, unless ``answered_only=True`` asks the first pass alone: then there are rates, but RI is undefined.
     dataset
         A name, or several joined by ``+``; a file of questions; a data frame of pandas, Polars or Arrow; or a list of
         dictionaries. The almanac where there is none.

@@ -235,6 +235,7 @@ def assumptions(plan: Plan) -> Assumptions:
     forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
     provider, _ = provider_of(plan.settings.model)
     share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
+    share = 0 if plan.settings.repeats.answered_only else share  # no answer is forced
     reply_tokens = forecast.reply_tokens or (REPLY_TOKENS if provider is None else provider.reply_tokens)
     if provider is not None and provider.is_embedded:
         return Assumptions(share, reply_tokens, Range.exactly(most))
@@ -247,7 +248,8 @@ async def _foreseen(
 ) -> dict[tuple[str, str], Foreseen]:
     """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
     provider, model = provider_of(plan.settings.model)
-    if plan.settings.forecast.assume_refusal is not None or provider is None or not provider.is_embedded:
+    is_assumed = plan.settings.forecast.assume_refusal is not None or plan.settings.repeats.answered_only
+    if is_assumed or provider is None or not provider.is_embedded:
         return {}
     requests = {
         (conversation.question.question_id, variant): model_request(plan.settings, conversation, pending)

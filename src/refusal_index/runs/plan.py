@@ -34,6 +34,7 @@ from refusal_index.protocol import (
     ASKED_AGAIN,
     Completion,
     Conversation,
+    FirstPassOnly,
     GraderKind,
     Message,
     Placement,
@@ -154,6 +155,7 @@ def identity(
         "decoding": asdict(settings.decoding),
         "seed": settings.seed,
         "comparability_version": comparability_version(graders[0]),
+        **({"answered_only": True} if settings.repeats.answered_only else {}),
         **({"functions": dict(sources)} if sources else {}),
     }
 
@@ -383,6 +385,7 @@ def prepare(
     sources = function_sources(settings, graders, objects or {}) if imports else {}
     made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
     think = settings.prompting.think
+    passes = FirstPassOnly if settings.repeats.answered_only else TwoPass
     plan = Plan(
         settings,
         dataset,
@@ -390,7 +393,7 @@ def prepare(
         RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
         made_of,
         about(settings, dataset, prompts),
-        {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
+        {name: passes(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
         dict.fromkeys(variants, draws_of(settings, dataset)),
         objects or {},
         (settings.model, dataset.name),
@@ -429,7 +432,7 @@ def _repeats(settings: Settings, n_questions: int) -> Repeats:
         )
     if given.draws is not None:
         return given
-    return Repeats(1) if given.repeat_questions is None else replace(given, draws=2)
+    return replace(given, draws=1 if given.repeat_questions is None else 2)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:

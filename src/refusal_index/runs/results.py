@@ -32,6 +32,7 @@ from refusal_index.protocol import (
     FORCED,
     Completion,
     Conversation,
+    FirstPassOnly,
     ForcedPass,
     GraderKind,
     Pass,
@@ -299,7 +300,9 @@ def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
     detector = None if refusal is None else detector_of(refusal)
     if "first_pass" in settings:
         return ForcedPass(kind, detector=detector)
-    return Regrading(kind, detector=detector) if "regraded_from" in settings else TwoPass(kind, detector=detector)
+    if "regraded_from" in settings:
+        return Regrading(kind, detector=detector)
+    return FirstPassOnly(kind, detector=detector) if settings.get("answered_only") else TwoPass(kind, detector=detector)
 
 
 def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:

@@ -83,10 +83,12 @@ class Repeats:
     """How often each question is asked.
 
     - `draws`: Ask every question this many times; 2 or more also give corrected RI. [default: 1]
+    - `answered_only`: Ask the first pass only: gives the rates of refusals and of right and wrong answers, but no RI.
     - `repeat_questions`: Ask only this many of the questions more than once. [default: all with --draws]
     """
 
     draws: int | None = neutral_setting(None, low=1, high=MAX_DRAWS, scope="dataset")
+    answered_only: bool = setting(False, scope="dataset")
     repeat_questions: int | None = neutral_setting(None, low=2, scope="dataset")
 
 
