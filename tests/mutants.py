@@ -1104,6 +1104,14 @@ MUTANTS = (
            "        if run is not None and", "        if run is None and", "cli/test_paths.py"),
     Mutant("no run is made within the folder of another", "data/folder.py",
            "self.path.resolve().parent)) is not None", "self.path.resolve().parent)) == 0", "cli/test_paths.py"),
+    Mutant("the second pass says that the model must answer", "models/functions.py",
+           '"must_answer": ask.request.pass_ is Pass.FORCED', '"must_answer": ask.request.pass_ is Pass.FIRST',
+           "runs/test_functions.py"),
+    Mutant("the error rate of a first screen is that of wrong answers", "render/comparison.py",
+           "None if value is None else 1 - value", "None if value is None else value",
+           "cli/test_compare_and_plan.py"),
+    Mutant("another dataset is another setting", "data/runs.py",
+           'for name in ("name", "sha256")}', 'for name in ("name",)}', "findings/test_runs_and_comparison.py"),
 )  # fmt: skip
 
 

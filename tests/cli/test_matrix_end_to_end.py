@@ -63,7 +63,7 @@ def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice
         outcomes = pl.read_parquet(folder / "runs/siblings" / run["folder"] / "outcomes.parquet")
         assert outcomes.height == VARIANTS * (OWN if run["dataset"] == "own" else ALMANAC)
         assert len(run["refusal_index"]["variants"]) == VARIANTS
-        assert f"{run['model']}, {run['dataset']}, highest" in said
+        assert f" {run['refusal_index']['estimate']:.2f} " in said
         forced += outcomes.filter("refused")["question_id"].n_unique()
 
     sent = Counter((entry["model"], entry["seed"]) for entry in server.answered())

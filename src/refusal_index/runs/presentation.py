@@ -6,6 +6,7 @@ What one does with finished runs from Python: compare and rank them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +16,30 @@ from refusal_index.data.run_json import Prices
 from refusal_index.data.runs import ComparedRun, read_runs
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.conclusions import doubts
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.findings.summary import INCOMPLETE, Summary
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import INCOMPLETE
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol.cost import NOTHING, Range
 from refusal_index.render.blocks import Block, Table
+from refusal_index.render.comparison import abbreviated
 from refusal_index.render.display import used_blocks
-from refusal_index.render.format import UNDEFINED, interval, number, percent, reason_text
+from refusal_index.render.format import UNDEFINED, count, interval, number, percent
 from refusal_index.render.sections import compared_sections
-from refusal_index.render.summary import summary_blocks
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
 from refusal_index.runs.engine import BATCH, FILES
 from refusal_index.runs.sweep import CellResult, index_of
 from refusal_index.runs.writing import Run
 
 DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
-SHOWN = 3
+SHOWN, LONGEST_RUN = 3, 32
 
 
 def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
-    """Yield the results of a set: every variant, the joint index of every run, and what is not complete."""
+    """Yield the results of a set, a row for each run, and what is not complete."""
     yield from result_blocks(results)
     unfinished = [result for result in results if result.status != "complete"]
     if unfinished:
@@ -48,32 +52,42 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 
 def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
-    """Yield the results of several runs: every variant, and the joint index of every run."""
+    """Yield one row for each of several runs: RI over its prompts, and the rates of its prompts."""
     known = [result.labelled for result in results if result.labelled is not None]
-    if known:
-        variants = tuple(variant for summary in known for variant in summary.variants)
-        together = Summary(variants, (), known[0].confidence_level, known[0].penalty, known[0].truthfulness_weights)
-        yield from summary_blocks(together)
-        yield from ("", _indices(results, together.confidence_level))
-        yield from used_blocks(together)
-
-
-def _indices(results: Sequence[CellResult], level: float) -> Table:
-    left = ("model", "dataset", "status", "variants")
-    columns = ("model", "dataset", f"{METRICS[INDEX].column}, jointly", f"{percent(level)} interval", *left[2:])
-    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
-
-
-def _index(result: CellResult) -> Iterator[str]:
-    index = index_of(result.run.summary) if result.run else None
-    if index is None:
-        yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
+    if not known:
         return
-    yield number(index["estimate"])
-    yield interval(index["low"], index["high"])
+    level = f"{percent(known[0].confidence_level)} interval"
+    columns = ("run", METRICS[INDEX].column, level, "refused %", "error %", "status")
+    yield Table.of(columns, map(_result_row, results), left=("run", "status"))
+    yield from ("", sentence(Statement("results_explained", "scope")))
+    grave = [one for one in known if any(doubt.severity == "grave" for doubt in doubts(one))]
+    if grave:
+        yield sentence(Statement("serious_caveats", "grave", {"runs": len(grave)}))
+    together = replace(known[0], variants=tuple(variant for summary in known for variant in summary.variants))
+    yield from used_blocks(together)
+
+
+def _result_row(result: CellResult) -> Iterator[str]:
+    yield abbreviated(" on ".join(result.plan.title), LONGEST_RUN)
+    summary = result.run.summary if result.run else None
+    index = index_of(summary) if summary else None
+    if summary is None or index is None:
+        yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, result.status)
+        return
+    yield from (number(index["estimate"], 2), interval(index["low"], index["high"], 2))
+    right = [variant.metric("correct_given_attempted").estimate for variant in summary.variants]
+    yield _range([variant.metric("refusal_rate").estimate for variant in summary.variants])
+    yield _range([None if value is None else 1 - value for value in right])
+    unscored = sum(variant.completeness.unscored for variant in summary.variants)
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
-    yield status if index["reason"] is None else f"{status} ({reason_text(index['reason'])})"
-    yield ", ".join(index["variants"])
+    yield f"{status}, {count(unscored)} unscored" if unscored else status
+
+
+def _range(shares: Sequence[float | None]) -> str:
+    """Format shares in per cent, from the lowest to the highest."""
+    known = sorted(share for share in shares if share is not None)
+    ends = dict.fromkeys(number(100 * share, 0) for share in (*known[:1], *known[-1:]))
+    return " to ".join(ends) or UNDEFINED
 
 
 def why_unfinished(result: CellResult) -> str:
