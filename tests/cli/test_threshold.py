@@ -105,7 +105,7 @@ def test_two_cuts_and_a_run_are_ranked(command, scored):
     for name, penalty in (("a.parquet", "0.5"), ("b.parquet", "4")):
         command("threshold", "r", "--method", "likelihood", "--penalty", penalty, "--out", name)
     assert read_outcomes("a.parquet")["question_id"].equals(read_outcomes("b.parquet")["question_id"])
-    done = command("compare", "r", "a.parquet", "b.parquet")
+    done = command("compare", "r", "a.parquet", "b.parquet", "--full")
     assert done.exit_code == 0, done.output
     assert "letters" in done.stdout
 
