@@ -67,7 +67,6 @@ COMMANDS: Mapping[str, Command] = {
     "build": wiki_commands.app,
     "confidence": confidence_commands.confidence,
     "export": trackers_commands.export,
-    "paper": studies_commands.paper,
     "replies": batches_commands.replies,
     "requests": batches_commands.requests,
     "run-batch": almanac_commands.run_batch,

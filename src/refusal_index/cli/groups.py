@@ -1,4 +1,4 @@
-"""The commands in groups, each loaded when it is called: ``--help`` needs none of them."""
+"""The commands in groups, each loaded when it is called: ``--help`` loads none of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from copy import copy
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from refusal_index import entry_points
@@ -23,50 +24,61 @@ from refusal_index.docstrings import Described, described_parameters
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 GROUPS = {
-    "Measure": {
+    "Commands": {
         "run": "Measure a model's Refusal Index.",
-        "score": "Compute the Refusal Index from outcomes.",
-        "confidence": "Score how likely a run's answers are right.",
-        "force": "Ask a model what the first pass in a file refused.",
-        "requests": "Write what a run asks next into files for batches.",
-        "replies": "Read the results of request files into their run.",
-        "regrade": "Grade the replies of a run anew.",
-        "watch": "Measure each checkpoint of a training.",
-    },
-    "Look": {
+        "score": "Compute the Refusal Index from graded answers.",
         "show": "Show every metric of a run.",
-        "report": "Write one HTML file to look at.",
-        "study": "Make one study of the paper, or beyond it.",
-        "paper": "Make every study that the runs allow.",
-        "export": "Write runs for another tool, or log them in a tracker.",
+        "report": "Write an HTML report.",
+        "compare": "Compare models on the same questions.",
+        "gate": "Decide whether a model may be released.",
+        "plan": "Estimate how many questions you need.",
+        "import": "Import results of other evaluation tools.",
+        "confidence": "Score how likely a run's answers are right.",
     },
-    "Compare": {
-        "compare": "Compare models over the same questions.",
-        "gate": "Judge whether a model may be released.",
-        "sensitivity": "Show what other decisions would have made of a run.",
-        "audit": "Draw graded answers for a person to check.",
+    "More commands": {
         "threshold": "Choose from which score on to answer.",
-        "plan": "Say how many questions RI needs.",
-    },
-    "Questions and answers": {
-        "import": "Import first passes that others asked for and graded.",
-        "validate": "Check a file of questions before anything is asked.",
-        "prompts": "Check a prompt set and show it as it is asked.",
-        "build": "Build a set of questions with the help of models.",
-        "ls": "List the datasets, prompt sets and models of the package.",
-    },
-    "Serve": {
-        "serve": "Serve the embedded models over the OpenAI chat API.",
-        "run-batch": "Answer a file of requests as vllm run-batch does.",
+        "study": "Make a table or figure of the paper, or all of them.",
+        "sensitivity": "Show how results depend on grading decisions.",
+        "regrade": "Grade the replies of a run with another grader.",
+        "audit": "Sample graded answers for a person to check.",
+        "force": "Run the forced pass on imported results.",
+        "watch": "Evaluate each checkpoint during training.",
+        "requests": "Write the pending requests of a run to batch files.",
+        "replies": "Read batch results into their run.",
+        "export": "Export runs to another tool or an experiment tracker.",
+        "validate": "Check a file of questions before a run.",
+        "prompts": "Check a prompt set and show its prompts.",
+        "build": "Build a question set with the help of models.",
+        "ls": "List datasets, prompt sets and embedded models.",
+        "serve": "Serve the embedded models over the OpenAI API.",
+        "run-batch": "Answer a batch file with an embedded model.",
     },
 }
-"""The commands of this package by purpose, each with a line of help that fits into 80 columns."""
+"""The commands of this package in the order of the help, each with one line of at most 80 columns."""
+
+RENAMED_COMMANDS = {"paper": "study --all"}
+"""Old names of commands, each with the command that replaces it."""
+
+RENAMED_OPTIONS = {
+    "--variant": "--variants",
+    "--until": "--half-width NUMBER",
+    "--markdown": "--out FILE.md",
+    "--junit": "--out FILE.xml",
+    "--report": "--out FILE.html",
+}
+"""Old names of options, each with what replaces it where the command has no option of the old name."""
 
 CORE = (
     *("run", "score", "show", "force", "regrade", "report", "compare", "gate", "sensitivity", "audit", "plan"),
     *("import", "validate", "prompts", "ls"),
 )
 """The commands that are modules of `commands/`; plugins register all others as ``refusal_index.commands``."""
+
+HELP_ALL = "help_all"
+"""Parameter of the option that shows all options, and the mark in the context that it was given."""
+
+ALL_OF_RUN = "all_of_run"
+"""Attribute of a command that takes the options of ``run`` and shows none of them in ``--help``."""
 
 Command = Callable[..., None] | typer.Typer
 """What a plugin registers as a command: a function with Typer's annotations, or several commands in a group."""
@@ -103,10 +115,12 @@ class LazyGroup(TyperGroup):
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, unless an argument cannot be written into a file or sent."""
+        """Find the command; an old name, or an argument that is not valid UTF-8, raises OptionError."""
         for given in args:
             if not is_utf8(given):
                 raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
+        if args[0] in RENAMED_COMMANDS:
+            raise OptionError(f"{args[0]}: renamed; use 'refusal-index {RENAMED_COMMANDS[args[0]]}'")
         return super().resolve_command(ctx, args)
 
     @report_user_errors
@@ -120,6 +134,46 @@ class LazyGroup(TyperGroup):
         for title, group in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in group.items()])
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows the options in common use; ``--help-all`` adds the others, in groups.
+
+    An option with a help panel belongs to the group of that name, and is left out of ``--help``.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an old name of an option raises OptionError with the new one."""
+        own = {name for param in self.params for name in param.opts}
+        for name in (given.partition("=")[0] for given in args):
+            if name in RENAMED_OPTIONS and name not in own:
+                raise OptionError(f"{name}: renamed; use {RENAMED_OPTIONS[name]}")
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
+        """Return the parts of the usage line: what the arguments are called, in brackets where they may be left out."""
+        arguments: list[Any] = [one for one in self.params if one.param_type_name == "argument"]
+        names = [(str(one.metavar) + ("..." if one.nargs == -1 else ""), one) for one in arguments if not one.hidden]
+        return ["[OPTIONS]", *(name if one.required else f"[{name}]" for name, one in names)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options in sections."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        params: list[Any] = self.get_params(ctx)
+        for param in params:
+            record = param.get_help_record(ctx)
+            if record and param.param_type_name == "argument":
+                sections["Arguments"].append((param.metavar, param.help))
+            elif record:
+                sections.setdefault(param.rich_help_panel or "Options", []).append(record)
+        shown = sections if ctx.meta.get(HELP_ALL) else {name: sections[name] for name in ("Arguments", "Options")}
+        for title, records in shown.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if shown is not sections and getattr(self.callback, ALL_OF_RUN, False):
+            formatter.write_paragraph()
+            formatter.write_text("and all options of 'refusal-index run'")
 
 
 def _load(name: str) -> Command:
@@ -141,30 +195,30 @@ def _as_command(name: str, found: Command) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(documented(found))
+        holder.command(name, cls=GroupedCommand)(documented(found))
     return get_command(holder).commands[name]  # type: ignore[attr-defined]
 
 
 class SharedOptions:
-    """Options that mean the same in every command that has them, unless its own docstring describes them.
+    """Help of the options that several commands share; the docstring of a command may describe them differently.
 
-    - `prompts`: Prompt set: a name, or a TOML file.
-    - `penalty`: Penalty of the Weighted score.
-    - `truthfulness_weights` R,D,W: Of the truthfulness score: for a right answer, for a refusal and, taken off, for a
-      wrong answer. [default: a run's own, else 1,0,1]
-    - `confidence_level`: Of every interval.
-    - `cluster` COLUMN: Column that says which questions are alike, such as topic: intervals then allow for it.
-      [default: cluster, if filled]
-    - `weight` COLUMN: Column that says for how many questions of the population each stands. [default: weight, if
-      filled]
+    - `prompts` SET: Prompt set: a name that 'refusal-index ls' prints, or a TOML file.
+    - `penalty`: Penalty for a wrong answer in the weighted score.
+    - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
+      subtracted for a wrong answer. [default: those of the run, else 1,0,1]
+    - `confidence_level`: Confidence level of every interval.
+    - `cluster` COLUMN: Column that groups related questions, such as topic; intervals allow for the dependence.
+      [default: cluster, if it has values]
+    - `weight` COLUMN: Column with the number of questions of the population that each question stands for. [default:
+      weight, if it has values]
     - `json`: Print the summary as JSON and nothing else.
-    - `format_`: inspect, lm-eval, graded or outcomes. [default: told by the content]
-    - `column`: Name a column, as in grade=verdict; may be repeated.
-    - `map_`: Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, true
-      or false; may be repeated.
-    - `scorer`: The score of an Inspect log or the metric of lm-eval that is the grade.
-    - `refusal`: What refuses, unless graded correct: a reply in which this regular expression is found; or 'wording',
-      'tag' or a function, as in 'refusal-index run'. [default: what is graded so]
+    - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
+    - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
+    - `map_` WORD=MEANING: Read a word as a grade or flag, as in Pass=refused: correct, incorrect, refused, unscored,
+      true or false. Repeatable.
+    - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
+    - `refusal`: What counts as a refusal, unless graded correct: a regular expression that is found in the reply, or
+      'wording', 'tag' or a function, as in 'refusal-index run'. [default: what is graded as one]
     """
 
 
@@ -198,10 +252,22 @@ def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect
         return parameter
     is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
     shown = copy(given[0]) if given else typer.Argument() if is_argument else typer.Option()
-    shown.help, shown.metavar = entry.text, entry.metavar
+    shown.help, shown.metavar = entry.text, entry.metavar or metavar_of(kind)
     if not is_argument:
         shown.param_decls = shown.param_decls or (option(parameter.name.rstrip("_")),)
     return parameter.replace(annotation=Annotated[kind, shown])
+
+
+def metavar_of(kind: Any) -> str | None:
+    """Return what stands for a value of a type in the help; None for a flag.
+
+    Examples
+    --------
+    >>> metavar_of(list[Path] | None)
+    'PATH'
+    """
+    parts = get_args(kind)
+    return metavar_of(parts[0]) if parts else {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}.get(kind)
 
 
 def set_parameters(

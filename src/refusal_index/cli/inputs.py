@@ -38,16 +38,20 @@ def only_folder(command: str, files: Sequence[Path]) -> Path | None:
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
         raise OptionError(
-            f"{command}: expected one run's folder or any number of files, got {len(files)} with the folder "
+            f"{command}: expected the folder of one run or any number of files, got {len(files)} with the folder "
             f"{folders[0]} among them; name its outcomes.parquet instead"
         )
     return folders[0] if folders else None
 
 
 def summary_of(
-    files: Sequence[Path], sampling: Sampling, payoffs: Mapping[str, Any], confidence_level: float
+    files: Sequence[Path],
+    sampling: Sampling,
+    payoffs: Mapping[str, Any],
+    confidence_level: float,
+    columns: Mapping[str, str] | None,
 ) -> Summary:
-    """Summarise outcome tables, or the outcomes in a run's folder with the run's own payoffs where none are given."""
+    """Summarise outcome tables, or the outcomes of a run, with the payoffs of the run where none are given."""
     from refusal_index.data.folder import RunFolder
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.runs import read_outcomes_of
@@ -55,18 +59,24 @@ def summary_of(
     from refusal_index.render.sections import with_sections
 
     if files[0].is_dir():
+        if columns:
+            raise OptionError(f"--column: names columns of outcome tables, and {files[0]} is a folder; leave it out")
         table, about = read_outcomes_of(files[0], sampling), RunFolder(files[0]).read_about()
         payoffs = {name: about[name] for name in ("penalty", "truthfulness_weights") if name in about} | dict(payoffs)
     else:
-        table = read_tables(files, sampling)
+        table = read_tables(files, sampling, columns or {})
     summary = summarise(table, **payoffs, confidence_level=confidence_level, sampling=sampling)
     return with_sections(summary, table, files[0])
 
 
 def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Return the line that names the command which prints everything, with the options that are given."""
+    """Return the line with the command that prints everything; an option may have a list of values."""
     given = [
-        word for name, value in options.items() if value is not None for word in (console.option(name), str(value))
+        word
+        for name, value in options.items()
+        for one in (value if isinstance(value, list) else [value])
+        if one is not None
+        for word in (console.option(name), str(one))
     ]
     return f"all metrics and notes: {shlex.join(['refusal-index', 'show', *map(str, files), *given])}"
 

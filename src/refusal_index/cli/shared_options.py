@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.groups import documented, set_parameters
+from refusal_index.cli.groups import ALL_OF_RUN, HELP_ALL, documented, metavar_of, set_parameters
 from refusal_index.models.settings import Setting
-from refusal_index.runs.settings import REMOVED, SETTINGS, not_a_setting
+from refusal_index.runs.settings import GROUPS, SETTINGS
 
 if TYPE_CHECKING:
     from refusal_index.data.run_json import TruthfulnessWeights
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Penalty = Annotated[float, typer.Option(min=0)]
 DEFAULT_LEVEL = 0.95
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
-RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
-Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 
 
 def output(text: str = "", *names: str, metavar: str | None = None, own: str | None = None) -> Any:
@@ -36,17 +34,14 @@ def output(text: str = "", *names: str, metavar: str | None = None, own: str | N
         The file or folder within a run's folder that the command may write.
     """
 
-    def outside_runs(param: typer.CallbackParam, place: Any) -> Any:
-        if place in (None, "-"):
-            return place
-        from refusal_index.data.folder import run_around
+    def outside_runs(param: typer.CallbackParam, given: Any) -> Any:
+        for place in given if isinstance(given, list) else [given] if given else []:
+            from refusal_index.data.folder import run_around
 
-        run = run_around(Path(place))
-        if run is not None and (own is None or not Path(place).resolve().is_relative_to(run / own)):
-            raise OptionError(
-                f"{param.opts[0]}: {place} lies in the folder of a run, which is its own; choose another place"
-            )
-        return place
+            run = run_around(Path(place))
+            if run is not None and (own is None or not Path(place).resolve().is_relative_to(run / own)):
+                raise OptionError(f"{param.opts[0]}: {place} lies in the folder of a run; choose another place")
+        return given
 
     return typer.Option(*names, help=text, metavar=metavar, callback=outside_runs)
 
@@ -63,7 +58,7 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
 
 
 def check_place(out: Path) -> None:
-    """Raise where a table cannot be written: as `check_new_file`, or RefusalIndexError for a suffix of no table."""
+    """Check a table to write: as `check_new_file`, or RefusalIndexError if the suffix is not that of a table."""
     from refusal_index.data.tables import file_format
 
     file_format(out)
@@ -71,16 +66,16 @@ def check_place(out: Path) -> None:
 
 
 def check_new_file(out: Path) -> None:
-    """Raise OptionError if ``--out`` is there already and would be lost, or there is no folder to write into."""
+    """Raise OptionError if ``--out`` already exists, or its folder does not exist."""
     if out.exists() or out.is_symlink():
-        raise OptionError(f"--out: {out} is there already and would be lost; choose another name, or remove it")
+        raise OptionError(f"--out: {out} already exists; choose another name, or remove it")
     check_folder_of("--out", out)
 
 
 def check_folder_of(option: str, place: Path) -> None:
-    """Raise OptionError if there is no folder to write a file into."""
+    """Raise OptionError if the folder of a file to write does not exist."""
     if not place.parent.is_dir():
-        raise OptionError(f"{option}: expected a folder that exists, got {place.parent}; create it or choose another")
+        raise OptionError(f"{option}: the folder {place.parent} does not exist; create it, or choose another")
 
 
 def words_of(given: Sequence[str]) -> dict[str, str]:
@@ -104,7 +99,7 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
         word, equals = (word, "=") if "=" in entry else ("", "")
         if not (word and equals) or meaning.lower() not in MEANINGS:
             known = ", ".join(MEANINGS)
-            raise OptionError(f"--map: expected WORD=MEANING with a meaning out of {known}, got {entry!r}")
+            raise OptionError(f"--map: expected WORD=MEANING, the meaning one of {known}, got {entry!r}")
         if words.setdefault(word.casefold(), meaning.lower()) != meaning.lower():
             raise OptionError(f"--map: expected one meaning of {word!r}, got {words[word.casefold()]} and {meaning}")
     return words
@@ -134,15 +129,19 @@ FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
 """Settings of a dry run only."""
 
 
-def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+def takes_settings(
+    *names: str, all_of_run: bool = False, **words: str
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Give a command an option for each of some settings.
 
     Parameters
     ----------
     names
         The settings, in the order of the help; a command that takes none in particular takes all.
+    all_of_run
+        Leave them all to ``--help-all``, and say in ``--help`` that the command takes the options of ``run``.
     words
-        What an option says where it is not what it always says.
+        The help of an option where it is not that of the setting.
 
     Returns
     -------
@@ -155,25 +154,23 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
         command = documented(command)
         signature = inspect.signature(command)
         own = [each for each in signature.parameters.values() if each.name != "values"]
-        options = [_parameter(SETTINGS[name], words.get(name, SETTINGS[name].description)) for name in chosen]
-        options += [_removed(name) for name in REMOVED]
+        options = [_parameter(SETTINGS[name], words.get(name), is_common=not all_of_run) for name in chosen]
 
         @functools.wraps(command)
         def called(**given: Any) -> None:
-            for name in REMOVED:
-                if given.pop(name):
-                    raise not_a_setting(name)
+            del given[HELP_ALL]
             values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
             command(**given, values=values)
 
-        set_parameters(called, signature, (*own, *options))
+        set_parameters(called, signature, (*own, *options, _HELP_ALL))
+        setattr(called, ALL_OF_RUN, all_of_run)
         return called
 
     return decorate
 
 
-def _parameter(setting: Setting, words: str) -> inspect.Parameter:
-    default = setting.default
+def _parameter(setting: Setting, words: str | None, *, is_common: bool) -> inspect.Parameter:
+    default, words = setting.default, words or setting.description
     if not setting.optional and setting.kind is not bool and default not in ("", ()):
         words = f"{words} [default: {','.join(default) if type(default) is tuple else default}]"
     shown = typer.Option(
@@ -182,15 +179,27 @@ def _parameter(setting: Setting, words: str) -> inspect.Parameter:
         min=setting.low,
         max=setting.high,
         show_default=False,
-        metavar=setting.metavar,
+        metavar=setting.metavar or metavar_of(setting.kind),
+        rich_help_panel=None if is_common and setting.is_common else GROUPS[setting.group],
     )
-    kind: Any = list[setting.kind] if setting.metavar else setting.kind  # type: ignore[name-defined]  # known at run time only
+    kind: Any = list[setting.kind] if setting.is_repeatable else setting.kind  # type: ignore[name-defined]  # known at run time only
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
     )
 
 
-def _removed(name: str) -> inspect.Parameter:
-    """Return a hidden option, so that an error can say what replaced it."""
-    hidden = typer.Option(option(name), hidden=True)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, hidden])
+def _show_all(ctx: typer.Context, given: bool) -> None:
+    if given:
+        ctx.meta[HELP_ALL] = True
+        typer.echo(ctx.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    HELP_ALL,
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--help-all", callback=_show_all, is_eager=True, help="Show all options and exit.")
+    ],
+)

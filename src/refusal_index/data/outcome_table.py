@@ -18,7 +18,18 @@ from refusal_index.data.errors import OutcomeTableError, nearest
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
 from refusal_index.data.table_files import undo_safe, write_table
-from refusal_index.data.tables import FLAG, NUMBER, WHOLE, Kind, TextTable, file_format, read_text
+from refusal_index.data.tables import (
+    FLAG,
+    NUMBER,
+    WHOLE,
+    Column,
+    Kind,
+    TextTable,
+    file_format,
+    read_text,
+    resolve_columns,
+    verbatim,
+)
 from refusal_index.data.text import sound_text
 
 SCHEMA_VERSION = 1
@@ -291,7 +302,9 @@ def _value(grade: str | None) -> str | None:
     return None if grade is None else str(grade)
 
 
-def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
+def read_outcomes(
+    data: object, sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] = MappingProxyType({})
+) -> pl.DataFrame:
     """Read an outcome table.
 
     Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
@@ -303,21 +316,27 @@ def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFram
       those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
       elsewhere. Columns of other names are ignored.
     - `sampling`: the columns to take for `cluster` and `weight`, of any name.
+    - `columns`: the columns of other names to take for those of `SCHEMA`.
     - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
     """
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS))))
+    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS), *columns.values())))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
+    found = resolve_columns(raw.source, raw.columns, columns, dict.fromkeys(SCHEMA, Column((), verbatim)))
+    named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in found.items())
+    raw = replace(raw, frame=named, columns=(*raw.columns, *found))
     return _parsed(raw, sampling)
 
 
-def read_tables(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Read outcome tables into one; where several do not say which model they are about, their file names do.
+def read_tables(
+    paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] = MappingProxyType({})
+) -> pl.DataFrame:
+    """Read outcome tables into one; if several do not name their models, the file names do.
 
     Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
     """
-    tables = [read_outcomes(path, sampling) for path in paths]
+    tables = [read_outcomes(path, sampling, columns) for path in paths]
     if len(paths) > 1:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)

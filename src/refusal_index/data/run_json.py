@@ -132,9 +132,6 @@ class Until(_Noted):
     """What ends a run before all of its questions are asked.
 
     Raises ValueError unless the half-width is a number above 0 and below 1.
-
-    >>> print(Until.parse("half-width=.05"))
-    half-width=0.05
     """
 
     key = UNTIL
@@ -143,16 +140,6 @@ class Until(_Noted):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.half_width) and 0 < self.half_width < 1):
             raise ValueError(f"expected a half-width above 0 and below 1, got {self.half_width!r}")
-
-    @classmethod
-    def parse(cls, given: Any) -> Self:
-        """Read it as a command line has it; raises ValueError or AttributeError for anything else."""
-        if isinstance(given, cls):
-            return given
-        name, _, value = given.partition("=")
-        if name.strip().replace("_", "-") != "half-width":
-            raise ValueError(f"expected half-width=NUMBER, got {given!r}")
-        return cls(float(value))
 
     def __str__(self) -> str:
         return f"half-width={self.half_width:g}"

@@ -54,7 +54,9 @@ class Setting:
         Type of one value; whether None is a value.
     default, description, metavar
         Its default; the help of its option, to which a default that is a single value is added; and what stands for a
-        value in the help of an option that may be repeated, None for any other option.
+        value in that help, None for what its type says.
+    is_repeatable, is_common
+        Whether its option may be given several times, and whether ``--help`` shows it, not only ``--help-all``.
     low, high
         Ends of its range, both included; None for no end.
     affects_replies
@@ -72,6 +74,8 @@ class Setting:
     default: Any
     description: str
     metavar: str | None
+    is_repeatable: bool = False
+    is_common: bool = False
     low: float | None = None
     high: float | None = None
     affects_replies: bool = True
@@ -153,6 +157,7 @@ def _declared(leaf: Field[Any], hint: Any, group: str | None, described: Describ
         types.NoneType in parts,
         leaf.default,
         *(described or Described("", None)),
+        is_repeatable=get_origin(base) is tuple and leaf.metadata.get("reader") is not read_texts,
         choices=get_args(base) if get_origin(base) is Literal else (),
         **leaf.metadata,
     )
@@ -228,15 +233,15 @@ FORGET = "forget"
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the model under evaluation generates; the defaults are the paper's, and no reasoning effort is asked for.
+    """How the model under evaluation generates; the defaults are the paper's, without a reasoning effort.
 
     - `temperature`: Sampling temperature of the model.
-    - `top_p`: Nucleus of the model's sampling.
-    - `max_tokens`: Longest reply, in tokens.
-    - `reasoning_effort`: For reasoning models: none, minimal, low, medium or high.
+    - `top_p`: Top-p (nucleus) sampling of the model.
+    - `max_tokens`: Maximum length of a reply, in tokens.
+    - `reasoning_effort`: Effort of reasoning models: none, minimal, low, medium or high.
     """
 
-    temperature: float = setting(0.7, low=0)
+    temperature: float = setting(0.7, low=0, is_common=True)
     top_p: float = setting(0.95, low=0, high=1)
     max_tokens: int = setting(4096, low=1)
     reasoning_effort: ReasoningEffort | None = setting(None)
@@ -244,26 +249,27 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Sending:
-    """How requests are carried.
+    """How requests are sent.
 
-    - `engine`: How requests are sent: 'direct', one by one; 'batch', in a provider's batches, at half the price;
-      'command', by a program such as vllm run-batch; 'ray', on a cluster; 'files', through files carried by hand.
-    - `max_connections`: Requests in flight. [default: 64 of embedded models and functions, else up to 100]
-    - `max_retries`: How often a failed request is sent again at most.
-    - `attempt_timeout`: Seconds to wait for a response; raise it for models that think long.
-    - `max_choices`: Most draws to ask for in one request, where the provider gives several choices.
-    - `logprobs`: Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence'
-      scores answers by.
-    - `retry`: Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.
-    - `detach`: With --engine batch: end once the batches are submitted; the same command later collects them.
-    - `command`: With --engine command: the program that answers the file {requests} into the file {replies}, as in
-      'vllm run-batch -i {requests} -o {replies} --model {model}'; not run by a shell.
-    - `ray_address`: With --engine ray: the address of a cluster. [default: one on this machine]
-    - `engine_option` NAME=VALUE: An option of the engine batch or ray, as in poll=5; may be repeated.
+    - `engine`: Execution backend: 'direct' (one request at a time per connection), 'batch' (the provider's batch API,
+      usually at half the price), 'command' (a program such as vllm run-batch), 'ray' (a cluster) or 'files' (request
+      files that you submit yourself).
+    - `max_connections`: Maximum number of concurrent requests. [default: 64 for embedded models and functions, else up
+      to 100]
+    - `max_retries`: Maximum number of retries of a failed request.
+    - `attempt_timeout`: Seconds to wait for a response; raise it for models that reason for long.
+    - `max_choices`: Maximum number of samples to request at once, where the provider supports several.
+    - `logprobs`: Request log probabilities, which some methods of 'refusal-index confidence' need.
+    - `retry`: Ask unscored questions again: 'unscored' for all of them, or reasons as in first_truncated,forced_empty.
+    - `detach`: With --engine batch: exit once the batches are submitted; run the same command again to collect them.
+    - `command`: With --engine command: a program that answers the file {requests} into the file {replies}, as in 'vllm
+      run-batch -i {requests} -o {replies} --model {model}'; it is not run by a shell.
+    - `ray_address`: With --engine ray: address of the cluster. [default: a local one]
+    - `engine_option` NAME=VALUE: Option of the engine batch or ray, as in poll=5. Repeatable.
     """
 
-    engine: str = neutral_setting("direct")
-    max_connections: int | None = neutral_setting(None, low=1)
+    engine: str = neutral_setting("direct", is_common=True)
+    max_connections: int | None = neutral_setting(None, low=1, is_common=True)
     max_retries: int = neutral_setting(5, low=0)
     attempt_timeout: int = neutral_setting(60, low=1)
     max_choices: int = neutral_setting(100, low=1)
@@ -294,9 +300,9 @@ class Sending:
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """All that a request is made with.
+    """Settings of a request.
 
-    - `seed`: Seed of the sample of questions and of every request.
+    - `seed`: Random seed of the sample of questions and of every request.
     """
 
     seed: int = setting(0, scope="dataset")

@@ -72,7 +72,7 @@ class SettingArguments(TypedDict, total=False):
     max_requests: int | None
     max_cost: float | None
     max_time: float | None
-    until: str | None
+    half_width: float | None
     looks: int
     price: str | None
     grader_price: str | None

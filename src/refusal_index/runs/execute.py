@@ -55,7 +55,7 @@ async def execute(plan: Plan, progress: Progress = unwatched, budget: Budget | N
     Parameters
     ----------
     plan
-        The run. If its settings say ``until``, it stops once its results are certain enough.
+        The run. With the setting ``half_width`` it stops once its interval is narrow enough.
     progress
         Called with every event; what it raises ends the run, and is raised again.
     budget
@@ -69,8 +69,8 @@ async def execute(plan: Plan, progress: Progress = unwatched, budget: Budget | N
         If it was interrupted; replies are kept.
     """
     stopping = plan.settings.stopping
-    if stopping.until is not None:
-        decide = narrow_enough(stopping.until)
+    if stopping.half_width is not None:
+        decide = narrow_enough(stopping.half_width)
         return await execute_in_looks(plan, sizes_of(plan, stopping.looks), decide, progress, budget)
     with open_plan(plan, progress, budget) as run:
         return run.results(await run.ask([plan]))
@@ -94,7 +94,8 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
     with tracked(plan, progress) as (report, watch), folder.lock():
         is_new = not folder.run_json.exists()
         folder.create_or_resume(plan.identity, about=plan.about)
-        until = None if settings.stopping.until is None else settings.stopping.until.to_document()
+        goal = settings.stopping.half_width
+        until = None if goal is None else Until(goal).to_document()
         if folder.read_about().get(UNTIL) != until:
             folder.change_about({UNTIL: until})
         with open_store(folder) as store:
@@ -393,7 +394,7 @@ async def execute_in_looks(
         return run.results(ended)
 
 
-def narrow_enough(until: Until) -> Decide:
+def narrow_enough(enough: float) -> Decide:
     """Return a function that says why the interval of a run's Refusal Index is narrow enough.
 
     The interval is the ordinary one: its width carries next to no information about the error of the estimate, so its
@@ -403,9 +404,9 @@ def narrow_enough(until: Until) -> Decide:
 
     def decide(run: Run, _asked: int) -> str | None:
         half_width = half_width_of(run.summary) if run.is_complete else None
-        if half_width is None or half_width > until.half_width:
+        if half_width is None or half_width > enough:
             return None
-        return f"the interval of RI has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
+        return f"the interval of RI has a half-width of {half_width:.3f}, and {enough:g} is enough"
 
     return decide
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from refusal_index.data.errors import suggestion
-from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights, Until
+from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights
 from refusal_index.models.settings import (
     RequestSettings,
     Setting,
@@ -29,17 +29,16 @@ from refusal_index.protocol.refusals import WORDING
 
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 MAX_DRAWS = 1_000_000
-"""Most draws of a question."""
+"""Most samples per question."""
 
 COMPARABILITY_VERSION = 2
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
 
 
 PRICE = parses(Price, "dollars per million tokens in and out, for instance 2.5,10")
-UNTIL = parses(Until, "half-width=NUMBER with a number above 0 and below 1, for instance half-width=.05")
 WEIGHTS = parses(
     TruthfulnessWeights,
-    "three numbers from 0, not all 0, for a right answer, a refusal and, taken off, a wrong answer, for instance "
+    "three numbers from 0, not all 0, for a right answer, a refusal and (subtracted) a wrong answer, for instance "
     f"{TruthfulnessWeights()}",
 )
 
@@ -48,57 +47,58 @@ WEIGHTS = parses(
 class Questions:
     """Which questions are asked.
 
-    - `dataset`: The questions: a name of 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]
-    - `data` FILE: A local file of questions; of a mix, one for each that needs one.
-    - `column` ROLE=NAME: Name a column of your own file, as in question=problem; may be repeated.
-    - `limit`: Ask a random sample of this many questions. [default: 1000 of the almanac, else all]
+    - `dataset` NAME: Dataset: a name that 'refusal-index ls' prints, or two as in A+B. [default: almanac, or own with
+      --data]
+    - `data` FILE: Local file of questions; for a mix of datasets, one for each that needs a file. Repeatable.
+    - `column` ROLE=NAME: Name a column of your own file, as in question=problem. Repeatable.
+    - `limit`: Number of questions, sampled at random. [default: 1000 for the almanac, else all]
     """
 
-    dataset: str | None = setting(None, scope="dataset")
-    data: tuple[Path, ...] = neutral_setting((), reader=read_paths, scope="dataset")
+    dataset: str | None = setting(None, scope="dataset", is_common=True)
+    data: tuple[Path, ...] = neutral_setting((), reader=read_paths, scope="dataset", is_common=True)
     column: tuple[tuple[str, str], ...] = neutral_setting(
-        (), reader=reads_pairs("ROLE=NAME, for instance question=problem"), scope="dataset"
+        (), reader=reads_pairs("ROLE=NAME, for instance question=problem"), scope="dataset", is_common=True
     )
-    limit: int | None = setting(None, scope="dataset")
+    limit: int | None = setting(None, scope="dataset", is_common=True)
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """In which words they are asked.
+    """How the questions are worded.
 
-    - `prompts`: Prompt set: a name, or a TOML file.
-    - `variants`: Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
-    - `placement`: Where the instruction stands: 'user' or 'system' message.
-    - `think`: A switch that the model knows, as in /no_think; it ends what the model is asked.
+    - `prompts` SET: Prompt set: a name that 'refusal-index ls' prints, or a TOML file.
+    - `variants` NAMES: Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
+    - `placement`: Message that holds the instruction: 'user' or 'system'.
+    - `think`: Text to append to each prompt, such as /no_think, for models that know such a switch.
     """
 
     prompts: str = setting("default", scope="dataset")
-    variants: tuple[str, ...] = neutral_setting(("all",), reader=read_texts, scope="dataset")
+    variants: tuple[str, ...] = neutral_setting(("all",), reader=read_texts, scope="dataset", is_common=True)
     placement: str = setting("user")
     think: str = setting("")
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often each question is asked.
+    """How often each question is sampled.
 
-    - `draws`: Ask every question this many times; 2 or more also give corrected RI. [default: 1]
-    - `answered_only`: Ask the first pass only: gives the rates of refusals and of right and wrong answers, but no RI.
-    - `repeat_questions`: Ask only this many of the questions more than once. [default: all with --draws]
+    - `draws`: Samples per question; with 2 or more, corrected RI is also estimated. [default: 1]
+    - `answered_only`: Run the first pass only: gives refusal and error rates, but no RI.
+    - `repeat_questions`: Number of questions to sample more than once. [default: all with --draws]
     """
 
-    draws: int | None = neutral_setting(None, low=1, high=MAX_DRAWS, scope="dataset")
+    draws: int | None = neutral_setting(None, low=1, high=MAX_DRAWS, scope="dataset", is_common=True)
     answered_only: bool = setting(False, scope="dataset")
     repeat_questions: int | None = neutral_setting(None, low=2, scope="dataset")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may take; used up, it ends in order, and can be resumed. None for no limit.
+    """Limits of a run, after which it stops cleanly and can be resumed; None for no limit.
 
-    - `max_requests`: End in order after so many requests of the run in all; resumable.
-    - `max_cost`: End in order before the run costs more dollars than this; needs --price.
-    - `max_time`: End in order after so many seconds of this command.
+    - `max_requests`: Stop after this many requests of the run in total.
+    - `max_cost`: Stop before the run costs more than this many dollars; needs --price.
+    - `max_time`: Stop this command after this many seconds.
     """
 
     max_requests: int | None = neutral_setting(None, low=1, scope="set")
@@ -108,28 +108,28 @@ class Limits:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a run has asked enough, though it may go on.
+    """When a run stops early because its results are precise enough.
 
-    - `until`: Stop at the first look at which it holds: half-width=NUMBER, of the interval of the Refusal Index.
-      [default: ask all]
-    - `looks`: How often to look, after equal portions of the questions, for --until.
+    - `half_width`: Stop at the first look at which the interval of RI is at most this half-width. [default: ask all
+      questions]
+    - `looks`: Number of looks, after equal portions of the questions; with --half-width.
     """
 
-    until: Until | None = neutral_setting(None, reader=UNTIL, scope="dataset")
+    half_width: float | None = neutral_setting(None, low=0.0001, high=0.9999, scope="dataset")
     looks: int = neutral_setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, scope="dataset")
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """What it costs, and what an answer is worth.
+    """Prices of tokens, and what answers are worth.
 
-    - `price`: Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.
-    - `grader_price`: Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the
-      cost.
-    - `batch_rate`: Share of the prices that requests cost in a provider's batch, as in 0.5; for --engine batch.
-    - `penalty`: Penalty of the Weighted score.
-    - `truthfulness_weights`: Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong
-      answer.
+    - `price` IN,OUT: Dollars per million input and output tokens of the model, as in 2.5,10; adds the cost to the
+      results.
+    - `grader_price` IN,OUT: The same for a model that grades; for two graders, the price of each.
+    - `batch_rate`: Share of the prices that a provider charges in its batch API, such as 0.5; with --engine batch.
+    - `penalty`: Penalty for a wrong answer in the weighted score.
+    - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
+      subtracted for a wrong answer.
     """
 
     price: Price | None = neutral_setting(None, reader=PRICE)
@@ -140,18 +140,18 @@ class Accounts:
 
     @property
     def prices(self) -> Prices:
-        """What the model and those that grade cost."""
+        """Prices of the model and of the graders."""
         return Prices(self.price, self.grader_price, self.batch_rate)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a dry run assumes.
+    """Assumptions of a dry run.
 
-    - `assume_refusal`: For --dry-run: share of the questions that are refused. [default: as an embedded model does,
-      else 0.5]
-    - `reply_tokens`: For --dry-run: length of a reply. [default: 8 of the almanac, else 50]
-    - `seconds_per_request`: For --dry-run: how long a request takes, one of --max-connections.
+    - `assume_refusal`: With --dry-run: assumed share of refused questions. [default: that of an embedded model, else
+      0.5]
+    - `reply_tokens`: With --dry-run: assumed tokens per reply. [default: 8 for the almanac, else 50]
+    - `seconds_per_request`: With --dry-run: assumed duration of a request, with --max-connections in parallel.
     """
 
     assume_refusal: float | None = neutral_setting(None, low=0, high=1)
@@ -169,16 +169,17 @@ class Settings(RequestSettings):
     >>> settings.decoding.temperature, settings.prompting.variants
     (1.0, ('low', 'high'))
 
-    - `model`: The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.
-    - `grader`: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as
-      python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]
-    - `refusal`: What a rule takes for a refusal: 'wording' knows twelve languages, 'tag' only the UNANSWERED tag; or a
-      regular expression that is found in refusals, or a function as python:MODULE:FUNCTION.
-    - `log_to`: Log the run in 'wandb', 'mlflow', or both as in wandb,mlflow: its progress, and everything at its end.
+    - `model`: Model, as PROVIDER/NAME, or your own function as python:MODULE:FUNCTION.
+    - `grader`: Grader: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two models that must agree as A,B, or your
+      own function as python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else
+      openai/gpt-4o-mini]
+    - `refusal`: How the first three graders recognize a refusal: 'wording' (twelve languages), 'tag' (the UNANSWERED
+      tag only), a regular expression, or your own function as python:MODULE:FUNCTION.
+    - `log_to`: Log progress and results to 'wandb', 'mlflow', or both as in wandb,mlflow.
     """
 
-    model: str = setting("almanac/base")
-    grader: str | None = setting(None, scope="dataset")
+    model: str = setting("almanac/base", is_common=True)
+    grader: str | None = setting(None, scope="dataset", is_common=True)
     refusal: str = setting(WORDING, scope="dataset")
     log_to: tuple[str, ...] = neutral_setting((), reader=read_texts, scope="set")
     questions: Questions = field(default_factory=Questions)
@@ -230,30 +231,35 @@ class Settings(RequestSettings):
         return getattr(self if group is None else getattr(self, group), name)
 
 
+GROUPS: Mapping[str | None, str] = {
+    None: "Model and grading",
+    "questions": "Questions",
+    "prompting": "Prompts",
+    "repeats": "Sampling of questions",
+    "decoding": "Generation",
+    "sending": "Requests",
+    "limits": "Limits",
+    "stopping": "Early stopping",
+    "accounts": "Costs and scores",
+    "forecast": "Dry run",
+}
+"""The groups of settings in the order of the help, each with its title there."""
+
 _SETTINGS = settings_in(Settings)
-_GROUPS = (
-    None,
-    "questions",
-    "repeats",
-    "prompting",
-    "decoding",
-    "sending",
-    "limits",
-    "stopping",
-    "accounts",
-    "forecast",
-)
 SETTINGS: Mapping[str, Setting] = {
-    name: known for group in _GROUPS for name, known in _SETTINGS.items() if known.group == group
+    name: known for group in GROUPS for name, known in _SETTINGS.items() if known.group == group
 }
 """Every setting by its name, in the order of the help."""
 
-REMOVED = {"batch": "choose {engine} batch, which submits the requests in batches and records them in a journal"}
-"""Settings that were removed, with what replaces each."""
+REMOVED = {
+    "batch": "choose {engine} batch, which submits requests in batches and keeps a journal of them",
+    "until": "set {half_width} to a number",
+}
+"""Settings that were removed, each with what replaces it."""
 
 
 def not_a_setting(name: str) -> SettingError:
-    """Return the error of a name that no setting has: what replaced it where it was removed, else the nearest one."""
+    """Return the error of an unknown setting; it names the replacement of a removed one, else the nearest name."""
     if name in REMOVED:
         return SettingError(f"{{{name}}}: removed; {REMOVED[name]}")
     return SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")

@@ -1,4 +1,4 @@
-"""``refusal-index audit``: a sheet of grades for a person to label."""
+"""``refusal-index audit``: a sample of graded answers for a person to label."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def audit(
     grader_error: float = 0.03,
     seed: int = 0,
 ) -> None:
-    """Draw graded answers for a person to check.
+    """Sample graded answers for a person to check.
 
-    As many of each model, dataset, pass and grade, as far as there are, with the chance with which each was drawn.
-    Fill in the column human_grade (correct, incorrect or refused), then run 'refusal-index sensitivity RUN --labels
-    SHEET': the grader's errors are estimated from it and corrected for, with their uncertainty, for each model and
-    dataset by its own labels.
+    Takes equal numbers from each model, dataset, pass and grade, as far as available, and records the probability with
+    which each answer was sampled. Fill in the column human_grade (correct, incorrect or refused), then run
+    'refusal-index sensitivity RUN --labels SHEET'. It estimates the grader's errors for each model and dataset, and
+    corrects RI for them, including the uncertainty of the estimate.
 
-    - `run` RUN: A run's folder, or an outcome table with replies.
-    - `out`: The sheet to write, a CSV file.
-    - `size`: How many answers to draw. [default: 100]
-    - `half_width`: Draw as many as an interval of RI of this half-width takes, instead of --size.
-    - `grader_error`: Share of mistaken grades to expect for that, of right and of wrong answers.
-    - `seed`: Of the draw.
+    - `run` RUN: Folder of a run, or an outcome table with replies.
+    - `out` FILE: Sheet to write, a CSV file.
+    - `size`: Number of answers to sample. [default: 100]
+    - `half_width`: Sample as many answers as an interval of RI of this half-width needs, instead of --size.
+    - `grader_error`: Assumed error rate of the grader for --half-width, for right and for wrong answers.
+    - `seed`: Random seed of the sample.
     """
     from refusal_index.data.runs import read_outcomes_of
     from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet
@@ -61,6 +61,8 @@ def _check(size: int | None, half_width: float | None, grader_error: float) -> N
     if size is not None and half_width is not None:
         raise OptionError("audit: expected --size or --half-width, got both; leave out one of them")
     if half_width is not None and not 0 < half_width < 2:
-        raise OptionError(f"--half-width: expected a number above 0 and below 2, the index's range, got {half_width}")
+        raise OptionError(f"--half-width: expected a number above 0 and below 2, got {half_width}")
     if not 0 <= grader_error < 0.5:
-        raise OptionError(f"--grader-error: expected a share from 0 and below 0.5, got {grader_error}; in per cent?")
+        raise OptionError(
+            f"--grader-error: expected a rate of at least 0 and below 0.5, got {grader_error}; is it a percentage?"
+        )

@@ -1,4 +1,4 @@
-"""``refusal-index compare``: two runs question by question, or several ranked, with what cannot be told apart."""
+"""``refusal-index compare``: two runs question by question, or a ranking of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, weights_o
 def compare(
     runs: list[Path],
     /,
-    variant: str | None = None,
+    variants: str | None = None,
     metric: str = "refusal_index",
     adjustment: str = "max-t",
     penalty: Penalty = 1.0,
@@ -27,22 +27,23 @@ def compare(
     full: bool = False,
     json: bool = False,
 ) -> None:
-    """Compare models over the same questions.
+    """Compare models on the same questions.
 
-    Two runs: the difference of every metric, the first minus the second, with interval and p-value. Three or more: a
-    ranking in which runs that share a letter cannot be told apart. Questions are matched by their ids; runs over other
-    questions are compared unpaired, which is said.
+    Two runs: the difference of every metric, the first minus the second, with an interval and a p-value. Three or more:
+    a ranking in which runs that share a letter differ within sampling error. Questions are matched by id; runs on
+    different questions are compared as independent samples, with a note.
 
-    RI decides. Where all runs were sampled repeatedly (run --draws 2), the difference of corrected RI is shown below
-    it, with a sentence where the two disagree.
+    RI decides. If all runs were sampled more than once (run --draws 2), the difference of corrected RI is shown too,
+    with a note where the two disagree.
 
-    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
+    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
-    - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet). Two models or more in all.
-    - `variant`: Compare under this prompt variant only. [default: every variant that the runs share, and all combined]
-    - `metric`: What to rank by, for three runs or more.
-    - `adjustment`: How a ranking allows for many comparisons: 'max-t' or 'holm'.
-    - `seed`: Of the simulation behind max-t.
+    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models.
+    - `variants` NAME: Compare under this prompt variant only. [default: each variant that the runs share, and all
+      combined]
+    - `metric`: Metric to rank by, for three runs or more.
+    - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
+    - `seed`: Random seed of the simulation for max-t.
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
@@ -56,7 +57,7 @@ def compare(
     from refusal_index.render.sections import compared_sections
 
     options = CompareOptions(
-        variant=variant,
+        variant=variants,
         metric=one_of("--metric", metric, list(METRICS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
@@ -69,7 +70,7 @@ def compare(
     if len(found.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "
-            "name the folder or the outcome table of another run"
+            "add the folder or the outcome table of another run"
         )
     if len(found.runs) == 2:
         pair = compare_pair(found.runs, options, compared_sections(found.runs, options))

@@ -1,4 +1,4 @@
-"""``refusal-index force``: the second pass on somebody else's first pass."""
+"""``refusal-index force``: the forced pass on the first pass of another tool."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from refusal_index.cli.shared_options import columns_of, takes_settings, words_o
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
     "truthfulness_weights",
-    dataset="A name of 'refusal-index ls': whose questions and gold answers fill in those that the file lacks, found "
-    "by question id or text. [default: own with --data]",
-    grader="Of the forced answers: 'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else "
+    dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
+    "name that 'refusal-index ls' prints. [default: own with --data]",
+    grader="Grader of the forced answers: 'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else "
     "openai/gpt-4o-mini]",
-    seed="Seed of every request.",
+    seed="Random seed of every request.",
 )
 def force(
     file: Path,
@@ -40,15 +40,17 @@ def force(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Ask a model what the first pass in a file refused.
+    """Run the forced pass on imported results.
 
-    Both passes are scored together; the first pass and its grades are taken as they are. The same command again resumes
-    and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    The first pass and its grades are taken from the file; the model is asked to answer what it refused there, and both
+    passes are scored together. Running the same command again resumes and pays for no reply twice.
 
-    - `file` FILE: A file that 'import' reads, or one that it wrote.
-    - `model`: The model to ask, as PROVIDER/NAME.
-    - `name`: The model in the file whose first pass it is, where there are several.
-    - `out`: The folder. [default: runs/NAME, made of the settings]
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `file` FILE: File that 'refusal-index import' reads or has written.
+    - `model`: Model to ask, as PROVIDER/NAME.
+    - `name`: Model in the file whose first pass to use, if there are several.
+    - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.data.imports import ReadOptions

@@ -1,4 +1,4 @@
-"""``refusal-index gate``: may a candidate take the place of its baseline, or is it within fixed bounds."""
+"""``refusal-index gate``: whether a candidate may replace its baseline, or meets fixed bounds."""
 
 from __future__ import annotations
 
@@ -26,70 +26,70 @@ EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
 
-SUFFIXES = {"json": ".json", "markdown": ".md", "junit": ".xml", "report": ".html"}
+FORMS = {".json": "json", ".md": "markdown", ".xml": "junit", ".html": "report"}
+"""What ``--out`` writes into a file, by its suffix."""
 
 
 ASKING = tuple(
     name
     for name in SETTINGS
-    if name not in ("variants", "log_to", "until", "detach", "penalty", "truthfulness_weights", *FORECAST)
+    if name not in ("variants", "log_to", "half_width", "detach", "penalty", "truthfulness_weights", *FORECAST)
 )
-"""Settings of a candidate that is asked while it is judged."""
+"""Settings of a candidate that is evaluated by the gate."""
 
 
-@takes_settings(*ASKING, looks="With --run: how often to look, after equal portions of the questions.")
+@takes_settings(*ASKING, all_of_run=True, looks="With --run: number of looks, after equal portions of the questions.")
 def gate(
     candidate: Path,
+    more: Annotated[list[Path] | None, typer.Argument(hidden=True, metavar="")] = None,
     /,
     baseline: Path | None = None,
     policy: Path | None = None,
     margin: list[str] | None = None,
     at_least: list[str] | None = None,
     at_most: list[str] | None = None,
-    variant: str | None = None,
-    json: Annotated[str | None, output()] = None,
-    markdown: Annotated[Path | None, output()] = None,
-    junit: Annotated[Path | None, output()] = None,
-    report: Annotated[Path | None, output()] = None,
+    variants: str | None = None,
+    out: Annotated[list[Path] | None, output()] = None,
+    json: bool = False,
     run: bool = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Judge whether a model may be released.
+    """Decide whether a model may be released.
 
-    It passes if every guard is shown to lie within its limit, fails if one is shown to lie beyond, and is inconclusive
-    otherwise. Against a baseline four numbers are guarded, so that knowing less, answering everything or refusing
-    everything fails by name: RI, the share of right answers, their share among the answered, and the refusal rate. A
-    run that lacks more than 2 % of its grades is inconclusive.
+    The candidate passes if every guarded metric is shown to be within its limit, fails if one is shown to be beyond it,
+    and is inconclusive otherwise. With a baseline four metrics are guarded: RI, the share of correct answers, accuracy
+    when answering, and the refusal rate. So a model that knows less, never refuses or always refuses fails. A run that
+    lacks more than 2 % of its grades is inconclusive.
 
-    With --run the candidate is asked, with the options of 'refusal-index run', and looked at five times: it stops at
-    the first look at which the verdict is certain. All looks together err as seldom as one. The same command again
-    resumes.
+    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. There are five interim looks,
+    and the run stops at the first one with a certain verdict; the error rate over all looks is that of a single test.
+    Running the same command again resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
 
-    - `candidate` CANDIDATE: A run's folder, or an outcome table; with --run, the folder to ask into.
-    - `baseline` RUN: The run in use, over the same questions: folder or table.
-    - `policy` FILE: What is demanded, in TOML; options add to it.
-    - `margin` METRIC=NUMBER: By how much worse than the baseline a metric may be; may be repeated. [default:
+    - `candidate` CANDIDATE: Folder of a run, or an outcome table; with --run, the folder to write the run to.
+    - `baseline` RUN: Run of the model in use on the same questions: a folder or an outcome table.
+    - `policy` FILE: Release criteria, a TOML file; options add to it.
+    - `margin` METRIC=NUMBER: How much worse than the baseline a metric may be. Repeatable. [default:
       refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
-    - `at_least` METRIC=NUMBER: Lowest value of the candidate's metric.
-    - `at_most` METRIC=NUMBER: Highest value of the candidate's metric.
-    - `variant`: Judge by this prompt variant. [default: the only one]
-    - `json` FILE: Write everything as JSON; '-' prints it and nothing else.
-    - `markdown` FILE: Write it as Markdown; on GitHub it also goes below the job.
-    - `junit` FILE: Write it as JUnit XML.
-    - `report` FILE: Write the report of both runs, an HTML file.
-    - `run`: Ask the candidate, only until the verdict is certain, as the options below say.
+    - `at_least` METRIC=NUMBER: Minimum value of a metric of the candidate. Repeatable.
+    - `at_most` METRIC=NUMBER: Maximum value of a metric of the candidate. Repeatable.
+    - `variants` NAME: Prompt variant to judge. [default: the only one]
+    - `out` FILE: Also write the verdict to a file: .json, .md, .xml (JUnit) or .html (the report of both runs).
+      Repeatable. On GitHub, the Markdown is also shown below the job.
+    - `json`: Print the verdict as JSON and nothing else.
+    - `run`: Evaluate the candidate, and stop as soon as the verdict is certain.
     """
     from refusal_index.runs.gate import gate as judge
 
-    as_json = None if json in {None, "-"} else Path(json)
-    files = {"markdown": markdown, "junit": junit, "json": as_json, "report": report}
-    places = {form: place for form, place in files.items() if place is not None}
-    for form, place in places.items():
-        _check_place(form, place)
-    demanded = _policy(policy, margin, at_least, at_most, variant)
+    if more:
+        raise OptionError(
+            f"gate: expected one candidate, got also {more[0]}; name the run in use with --baseline RUN, and a file to "
+            "write with --out FILE (--json takes no file)"
+        )
+    places = _places(out or [])
+    demanded = _policy(policy, margin, at_least, at_most, variants)
     if not run:
         _refuse_asking(values)
     else:
@@ -99,7 +99,7 @@ def gate(
     except OSError as error:  # a full disk is no verdict, which its usual exit status would be
         raise OptionError(f"{error}; there is no verdict") from error
     _write(found, [candidate, *([baseline] if baseline else [])], places)
-    _print(found, as_json=json == "-")
+    _print(found, as_json=json)
     raise typer.Exit(EXIT[found.verdict])
 
 
@@ -117,8 +117,8 @@ def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mappi
     in_vain = 0 if other is None else not_compared(plan, other)
     if in_vain:
         console.note(
-            f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions to ask are not in {baseline}: "
-            "they are asked, and not compared"
+            f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions are not in {baseline}, so they "
+            "are asked but not compared"
         )
     gated = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
     for note in gated.notes:
@@ -130,7 +130,7 @@ def _refuse_asking(values: Mapping[str, Any]) -> None:
     """Raise where an option would do nothing."""
     if values:
         raise OptionError(
-            f"{option(next(iter(values)))}: says how a candidate is asked; expected --run beside it, got none"
+            f"{option(next(iter(values)))}: an option of a run; add --run to evaluate the candidate, or leave it out"
         )
 
 
@@ -140,8 +140,8 @@ def _refuse_asking_the_baseline(candidate: Path, baseline: Path | None) -> None:
 
     if baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
         raise OptionError(
-            f"--baseline: expected another run than the candidate, got the same: {baseline} and {candidate}; ask "
-            "the candidate into a folder of its own"
+            f"--baseline: expected another run than the candidate, got {baseline} and {candidate}; choose another "
+            "folder for the candidate"
         )
 
 
@@ -176,11 +176,18 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _check_place(form: str, place: Path) -> None:
-    """Refuse a place whose file is of another form: a mistyped option should not cost it."""
-    if place.suffix.lower() != SUFFIXES[form] or place.is_dir():
-        raise OptionError(f"--{form}: expected a file that ends in {SUFFIXES[form]}, got {place}")
-    check_folder_of(f"--{form}", place)
+def _places(files: Sequence[Path]) -> dict[str, Path]:
+    """Return the files of ``--out`` by what is written into each; raises OptionError for any other suffix."""
+    places: dict[str, Path] = {}
+    for place in files:
+        form = FORMS.get(place.suffix.lower())
+        if form is None or place.is_dir():
+            raise OptionError(f"--out: expected a file that ends in {', '.join(FORMS)}, got {place}")
+        if form in places:
+            raise OptionError(f"--out: expected one {place.suffix} file, got {places[form]} and {place}")
+        check_folder_of("--out", place)
+        places[form] = place
+    return places
 
 
 def _print(found: GateResult, *, as_json: bool) -> None:
@@ -198,8 +205,7 @@ def _print(found: GateResult, *, as_json: bool) -> None:
     except OSError as error:
         console.print_no_more()
         raise OptionError(
-            f"the standard output cannot be written ({error.strerror}); the verdict is {found.verdict}: print it to "
-            "another place"
+            f"cannot write to standard output ({error.strerror}); the verdict is {found.verdict}"
         ) from error
 
 

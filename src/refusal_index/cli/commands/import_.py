@@ -1,4 +1,4 @@
-"""``refusal-index import``: the first pass of somebody else's evaluation as an outcome table."""
+"""``refusal-index import``: the results of another evaluation tool as an outcome table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ def import_(
     refusal: str | None = None,
     name: str | None = None,
     dataset: str | None = None,
-    variant: str | None = None,
+    variants: str | None = None,
     penalty: Penalty = 1.0,
     json: bool = False,
 ) -> None:
-    """Import first passes that others asked for and graded.
+    """Import results of other evaluation tools.
 
-    Writes an outcome table and prints what the first passes say. Refused questions lack their forced answers ('force'
-    asks for them) unless the rows hold both passes, or --forced names the other's file. Grades are taken as they are.
+    Writes an outcome table and prints the rates of the first pass; grades are not changed. Refused questions lack their
+    forced answers unless the file holds both passes or --forced names a second file; 'refusal-index force' adds them.
+
     Exit status: 0 done, 2 bad input.
 
-    - `files` FILE: Logs of Inspect, samples of lm-eval, graded answers as .csv, .jsonl, .json or .parquet.
-    - `out`: The outcome table to write: .parquet, .csv or .jsonl.
-    - `forced`: A file of the same kinds with the forced answers of the only FILE, joined by question.
-    - `name`: Name of the model, in place of what the files say.
-    - `dataset`: Name of the questions, in place of what the files say.
-    - `variant`: Name of the prompt, as in normal, in place of what the files say.
+    - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .jsonl, .json, .parquet).
+    - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
+    - `forced` FILE: File with the forced answers to a single FILE, matched by question.
+    - `name`: Name of the model, instead of the one in the files.
+    - `dataset`: Name of the dataset, instead of the one in the files.
+    - `variants` NAME: Name of the prompt variant, such as normal, instead of the one in the files.
     - `json`: Print the counts as JSON and nothing else.
     """
     from refusal_index.cli.shared_options import columns_of, words_of
@@ -50,11 +51,11 @@ def import_(
     from refusal_index.render.summary import tally_blocks
     from refusal_index.runs.force import import_file, joined
 
-    file_format(out)  # a suffix that cannot be written is told before anything is read
+    file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
-        raise OptionError(f"--out: {out} is one of the files to import and would be lost; choose another name")
+        raise OptionError(f"--out: {out} is one of the files to import; choose another name")
     if forced is not None and len(files) > 1:
-        raise OptionError(f"--forced: expected one FILE whose forced answers these are, got {len(files)}")
+        raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
     options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
     read = [one for path in files for one in import_file(path, format_, options).passes]
     if forced is None:
@@ -62,7 +63,7 @@ def import_(
     else:
         check_order(read, files[0], forced)
         together = joined(read, forced, format_, options)
-    passes = [replace(one, variant=variant or one.variant) for one in together]
+    passes = [replace(one, variant=variants or one.variant) for one in together]
     table = to_outcomes(self_contained(one) for one in passes)
     try:
         write_outcomes(table, out)
@@ -76,7 +77,6 @@ def import_(
     console.say()
     asked = sum(tally.to_force for tally in found)
     further = (
-        " 'refusal-index force' sends one request for each question that it asks, and one or two more to a model that "
-        "grades."
+        " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
     )
     console.prose(f"{out}: {len(table):,} rows.{further if asked else ''}")

@@ -33,33 +33,33 @@ def plan(
     refusal_slope: float | None = None,
     error_slope: float | None = None,
     corrected: bool = False,
-    variant: str | None = None,
+    variants: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
-    """Say how many questions RI needs, or corrected RI.
+    """Estimate how many questions you need for RI, or for corrected RI.
 
-    From expected rates (--refusal-rate, --error-rate, --refusal-index) or a finished run: the half-width of the
-    interval to be expected, the questions for a wanted one, and the questions for telling two models apart. Two runs
-    over the same questions are planned for with the correlation that they show, over the interval of their difference.
-    With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and with
-    --corrected how many of them twice, for the narrowest interval; --questions is then the most there are.
+    Takes expected rates (--refusal-rate, --error-rate, --refusal-index) or a finished run, and prints the half-width to
+    expect, the number of questions for a given half-width, and the number needed to detect a difference between two
+    models. For two runs on the same questions, it uses their observed correlation and difference. With a budget
+    (--budget-requests, or --budget-cost and --request-cost), it prints how many questions give the narrowest interval,
+    and with --corrected how many of them to sample twice; --questions is then the number available.
 
-    - `pilot` RUN: A run's folder or an outcome table to plan from; two of them to tell their models apart.
-    - `refusal_rate`: Expected share refused, without a pilot.
-    - `error_rate`: Expected share wrong when every question is answered.
-    - `refusal_index`: Expected index.
-    - `half_width`: Plan for an interval of this half-width. [default: a table of several]
-    - `questions`: Say what this many questions would give.
-    - `difference`: Plan for telling the model apart from one whose index is lower by this much.
-    - `power`: Chance of finding that difference.
-    - `budget_requests`: Spend this many requests on the narrowest interval.
-    - `budget_cost`: The same of so much money, at --request-cost for each request.
-    - `request_cost`: What a request costs, grading included.
-    - `refusal_slope`: For --corrected: standard deviation over the questions of the probit of the probability of
-      refusing, from 1 (very random) to 6. [default: as the repeated draws of the pilot show, or 2]
-    - `error_slope`: The same of the probability of being wrong.
+    - `pilot` RUN: Folder of a run or outcome table to plan from; two of them to plan a comparison.
+    - `refusal_rate`: Expected refusal rate, without a pilot.
+    - `error_rate`: Expected error rate if every question is answered.
+    - `refusal_index`: Expected RI.
+    - `half_width`: Half-width of the interval to plan for. [default: a table of several]
+    - `questions`: Print the precision that this many questions give.
+    - `difference`: Difference in RI to a worse model that should be detected.
+    - `power`: Probability of detecting that difference.
+    - `budget_requests`: Number of requests to spend on the narrowest interval.
+    - `budget_cost`: The same as an amount of money; needs --request-cost.
+    - `request_cost`: Cost of a request, including its grading.
+    - `refusal_slope`: With --corrected: standard deviation over the questions of the probit of the probability of
+      refusing, from 1 (very random) to 6. [default: estimated from the repeated samples of the pilot, or 2]
+    - `error_slope`: The same for the probability of being wrong.
     - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
-    - `variant`: Variant of the pilot. [default: each of them]
+    - `variants` NAME: Prompt variant of the pilot. [default: each]
     """
     from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.planning import (
@@ -77,8 +77,8 @@ def plan(
     slopes = refusal_slope, error_slope
     options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, *slopes)
     _check(options)
-    if variant and not pilot:
-        raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
+    if variants and not pilot:
+        raise OptionError("--variants: expected a run with prompt variants, got expected rates; leave it out")
     if pilot and any(value is not None for value in (refusal_rate, error_rate, refusal_index)):
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if corrected and (difference is not None or len(pilot or ()) > 1):
@@ -91,14 +91,14 @@ def plan(
     runs = _pilots(pilot, options) if pilot else ()
     console.show(missing_lines(runs))
     if len(runs) == 2:
-        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
+        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variants, options), options))
         return
-    expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
+    expected = scenarios_of(runs[0], variants) if runs else _expected(refusal_rate, error_rate, refusal_index)
     for name, scenario in expected.items():
         if corrected:
             if runs and is_deterministic(runs[0].settings):
                 raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
-            shown = slopes_shown(runs[0], variant).get(name) if runs else None
+            shown = slopes_shown(runs[0], variants).get(name) if runs else None
             found = plan_corrected(scenario, options, shown, from_run=bool(runs))
             console.show(plan_blocks(name, found, options))
             continue
@@ -150,7 +150,7 @@ def _check(options: PlanOptions) -> None:
     """Refuse what cannot be planned for, before anything is read."""
     for name, value in (("--half-width", options.half_width), ("--difference", options.difference)):
         if value is not None and not 0 < value < 2:
-            raise OptionError(f"{name}: expected a number above 0 and below 2, the index's range, got {value}")
+            raise OptionError(f"{name}: expected a number above 0 and below 2, got {value}")
     for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
         if slope is not None and not 0 < slope < float("inf"):
             raise OptionError(

@@ -1,4 +1,4 @@
-"""``refusal-index prompts``: prompt sets checked, and shown as they are asked."""
+"""``refusal-index prompts``: check a prompt set and show its prompts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ SHORT_HASH = 12
 def prompts(
     name: str | None = None,
     /,
-    variant: str | None = None,
+    variants: str | None = None,
     question: str = EXAMPLE_QUESTION,
 ) -> None:
-    """Check a prompt set and show it as it is asked.
+    """Check a prompt set and show its prompts.
 
-    Shows all of its variants; without a set, lists those that come with the package. Exit status: 0 all is well, 2 a
-    set that cannot be used.
+    Shows every variant. Without a set, lists the prompt sets of the package.
 
-    - `name` SET: A prompt set: its name, or a TOML file.
-    - `variant`: Show this variant only, or 'forced'. [default: all of them]
-    - `question`: The question to show them with.
+    Exit status: 0 valid, 2 a set that cannot be used.
+
+    - `name` SET: Prompt set: a name, or a TOML file.
+    - `variants` NAME: Show only this variant, or 'forced'. [default: all]
+    - `question`: Question to show in the prompts.
     """
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 
@@ -38,7 +39,7 @@ def prompts(
         return
     prompt_set = load_prompt_set(name)
     known_variants = [*prompt_set.variants, FORCED]
-    shown = [one_of("--variant", variant, known_variants)] if variant is not None else known_variants
+    shown = [one_of("--variants", variants, known_variants)] if variants is not None else known_variants
     for line in _differences(prompt_set):
         console.say(line)
     for each in shown:
@@ -65,6 +66,6 @@ def _differences(prompt_set: PromptSet) -> Iterator[str]:
         variant = prompt_set.variant(name)
         family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
         yield ""
-        target = f"; an answer pays above a confidence of {variant.target:g}" if variant.target is not None else ""
+        target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
         yield f"{name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}"
         yield from (f"  {line}" for line in variant.instruction.split("\n"))

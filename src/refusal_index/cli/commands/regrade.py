@@ -1,4 +1,4 @@
-"""``refusal-index regrade``: the replies of a finished run, graded by another grader."""
+"""``refusal-index regrade``: grade the replies of a finished run with another grader."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from refusal_index.cli.shared_options import takes_settings
     "refusal",
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
-    max_cost="End in order before the run costs more dollars than this; needs --grader-price.",
-    grader_price="Dollars per million tokens of a model that grades, in and out, as in 0.15,0.6; of two, for each. "
-    "Shows the cost.",
+    max_cost="Stop before the run costs more than this many dollars; needs --grader-price.",
+    grader_price="Dollars per million input and output tokens of a model that grades, as in 0.15,0.6; for two graders, "
+    "the price of each. Adds the cost to the results.",
 )
 def regrade(
     run: Path,
@@ -30,16 +30,18 @@ def regrade(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Grade the replies of a run anew.
+    """Grade the replies of a run with another grader.
 
-    The grades are compared with those before. The model that was evaluated is not asked: what becomes a refusal and has
-    no forced answer is unscored. The results go into a folder of their own. The same command again resumes and pays for
-    no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    Writes a new run and compares its grades with the old ones. The evaluated model is not asked again: an answer that
+    is now a refusal has no forced answer and stays unscored. Running the same command again resumes and pays for no
+    grade twice.
 
-    - `run` RUN: The folder of a finished run.
-    - `grader`: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, or two that must agree as A,B. The first three
-      send nothing.
-    - `out`: The new folder. [default: runs/NAME, made of the settings]
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `run` RUN: Folder of a finished run.
+    - `grader`: New grader: 'exact', 'choice' or 'regex', which send nothing; a model as PROVIDER/NAME; or two models
+      that must agree, as A,B.
+    - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_with_progress, show_run
     from refusal_index.runs.execute import execute

@@ -1,4 +1,4 @@
-"""``refusal-index report``: one HTML file of a run, or several, to look at and to browse."""
+"""``refusal-index report``: one HTML file about a run or several."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def report(
     cluster: str | None = None,
     weight: str | None = None,
 ) -> None:
-    """Write one HTML file to look at.
+    """Write an HTML report.
 
-    It holds everything: the index and how far to trust it, the prompts side by side, what other decisions would have
-    given, how it was made, and every question with both replies. It opens from a disk, without a network.
+    One file with the index and its uncertainty, the prompts side by side, the effect of other decisions, the settings,
+    and every question with both replies. It opens without a network connection.
 
-    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
+    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no readable run.
 
-    - `runs` RUN: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
-    - `out`: The file to write. [default: report.html in the run's folder, or next to the table]
-    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
+    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
+    - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
     """
     from refusal_index.data.errors import NotWrittenError
     from refusal_index.data.sampling import Sampling
@@ -65,12 +65,12 @@ def report(
 
 def _place(runs: list[Path]) -> Path:
     if len(runs) > 1:
-        raise OptionError("report: several runs go into one file that belongs to none of them; name it with --out FILE")
+        raise OptionError("report: expected --out FILE for a report of several runs, got none")
     return runs[0] / _PAGE if runs[0].is_dir() else runs[0].parent / _PAGE
 
 
 def _refuse_foreign(place: Path) -> None:
-    """Leave alone what is not a report: a mistyped ``--out`` should not cost an outcome table."""
+    """Refuse to overwrite what is not a report: a mistyped ``--out`` must not destroy an outcome table."""
     from refusal_index.render.report import is_report
 
     if place.is_dir():
@@ -80,10 +80,10 @@ def _refuse_foreign(place: Path) -> None:
     except OSError as error:
         raise OptionError(f"--out: {place}: {error.strerror}; name another file, or remove this one") from error
     if foreign:
-        raise OptionError(f"--out: {place} is there and is not a report; name another file, or move it away")
+        raise OptionError(f"--out: {place} exists and is not a report; name another file, or move it away")
 
 
 def _kept(limit: int, n_cut: int) -> str:
     if limit == 0:
-        return "without the replies, for which there was no room"
-    return f"{n_cut:,} texts cut to {limit:,} characters" if n_cut else "every text whole"
+        return "without replies, which would make it too large"
+    return f"{n_cut:,} texts cut to {limit:,} characters" if n_cut else "all texts in full"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
 
 ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
-"""Settings that say which model, and so cannot stand beside a file of models."""
+"""Settings of a single model, which cannot be combined with a file of models."""
 
 
 @takes_settings()
@@ -30,14 +30,16 @@ def run(
 ) -> None:
     """Measure a model's Refusal Index.
 
-    Without options the embedded model answers its own questions under all four prompt variants. The same command again
-    resumes a run that was interrupted and pays for no reply twice. With --config every model of a file answers every
-    dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
-    its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    Without options, the embedded model answers its own questions under all four prompt variants. Running the same
+    command again resumes an interrupted run and pays for no reply twice. With --config, every model of the file answers
+    every dataset of the file. Other options then override the file, and --dataset, --data and --column replace its
+    datasets.
 
-    - `config` FILE: A matrix of models and datasets: a TOML file, or a name as in paper/all.
-    - `out`: The run's folder. [default: runs/NAME, made of the settings]
-    - `dry_run`: Send nothing; say what would be sent. Asks an embedded model for its first passes.
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `config` FILE: Models and datasets to combine: a TOML file, or a name such as paper/all.
+    - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
+    - `dry_run`: Send nothing; print the requests, tokens and cost to expect. Embedded models do run their first pass.
     """
     from refusal_index.cli.runs import asking, execute_with_progress, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.runs.execute import execute
@@ -58,7 +60,7 @@ def run(
         for name in ONE_MODELS_OWN:
             if name in values:
                 raise OptionError(
-                    f"{option(name)}: a configuration says so of each model; write {name} under [[models]]"
+                    f"{option(name)}: a configuration sets this for each model; write {name} under [[models]]"
                 )
         sweep = prepare_sweep(config, Settings(), values, out, imports=not dry_run)
         _refuse_looks(sweep.plans, values)
@@ -73,9 +75,9 @@ def run(
 
 
 def _refuse_looks(plans: Sequence[Plan], values: Mapping[str, Any]) -> None:
-    """Refuse looks at runs that nothing ends before all is asked: a configuration may say what does."""
-    if "looks" in values and all(plan.settings.stopping.until is None for plan in plans):
+    """Refuse looks at runs without a goal, which a configuration may set as well."""
+    if "looks" in values and all(plan.settings.stopping.half_width is None for plan in plans):
         raise OptionError(
-            f"--looks: expected --until beside it, got {values['looks']} alone; what is to hold at a look for the run "
-            "to stop there, as in --until half-width=.05?"
+            f"--looks: expected --half-width beside it, got {values['looks']} alone; add the precision at which to "
+            "stop, for instance --half-width .05"
         )

@@ -1,4 +1,4 @@
-"""``refusal-index score``: the table from outcomes alone, or everything derived of a run anew."""
+"""``refusal-index score``: results from outcome tables or rates, or those of a run recomputed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import how_to_show, only_folder, summary_of
-from refusal_index.cli.shared_options import DEFAULT_LEVEL, ConfidenceLevel, weights_of
+from refusal_index.cli.shared_options import DEFAULT_LEVEL, ConfidenceLevel, columns_of, weights_of
 
 
 def score(
     files: list[Path] | None = None,
     /,
+    column: list[str] | None = None,
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = DEFAULT_LEVEL,
@@ -26,16 +27,19 @@ def score(
     rates: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Compute the Refusal Index from outcomes, or from published rates.
+    """Compute the Refusal Index from graded answers.
 
-    For a run's folder, rebuild its outcome table and its summary from its replies, without a request; with --cluster or
-    --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
-    the questions unscored, 2 bad input.
+    Reads outcome tables or published rates. For the folder of a run, rebuilds its outcome table and summary from the
+    stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
 
-    - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.
-    - `penalty`: Penalty of the Weighted score. [default: the run's own, else 1]
-    - `regrade`: Grade a folder that other rules made by those of this release.
-    - `rates` FILE: Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
+    Exit status: 0 done, 1 more than 2 % of the questions unscored, 2 bad input.
+
+    - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; the columns refused and wrong suffice), or the folder of one
+      run.
+    - `column` ROLE=NAME: Name a column of the tables, as in wrong=is_error. Repeatable.
+    - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
+    - `regrade`: Grade a run that was graded by other rules again, by the rules of this version.
+    - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
     from refusal_index.data.sampling import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete
@@ -46,23 +50,25 @@ def score(
     given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
     if rates is not None:
         if files:
-            raise OptionError(f"score: expected outcomes or --rates, got both {files[0]} and {rates}; score one")
+            raise OptionError(
+                f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
+            )
         _score_rates(rates, given, confidence_level, as_json=json)
         return
     if not files:
         raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
     sampling, folder = Sampling(cluster, weight), only_folder("score", files)
-    if folder and sampling == OWN_COLUMNS:
+    if folder and sampling == OWN_COLUMNS and not column:
         complete = _score_run(folder, given, confidence_level, regrade=regrade, as_json=json)
     else:
-        summary = summary_of(files, sampling, given, confidence_level)
+        summary = summary_of(files, sampling, given, confidence_level, columns_of(column or []))
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
         else:
             level = None if confidence_level == DEFAULT_LEVEL else confidence_level
-            options = worth | {"confidence_level": level, "cluster": cluster, "weight": weight}
-            options["truthfulness_weights"] = truthfulness_weights
+            options: dict[str, Any] = worth | {"confidence_level": level, "cluster": cluster, "weight": weight}
+            options |= {"truthfulness_weights": truthfulness_weights, "column": column}
             console.show(first_screen(summary))
             console.say()
             console.say(how_to_show(files, options))
@@ -99,6 +105,6 @@ def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *,
     try:
         run = rebuild(path, **worth, confidence_level=confidence_level, regrade=regrade)
     except ComparabilityError as error:
-        console.note(f"note: {error}; --regrade grades its replies anew")
+        console.note(f"note: {error}; add --regrade to grade its replies again")
         run = open_run(path)
     return show_run(run, as_json=as_json)

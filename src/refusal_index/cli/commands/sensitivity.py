@@ -1,4 +1,4 @@
-"""``refusal-index sensitivity``: how far the numbers rest on grades that are missing, wrong or guessed."""
+"""``refusal-index sensitivity``: how results depend on missing, wrong or guessed answers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def sensitivity(
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
-    """Show what other decisions would have made of a run's numbers.
+    """Show how results depend on grading decisions.
 
-    Every metric as a range over the scoring rules (refused again: wrong, right or dropped; unscored: dropped or worst
-    case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
-    or estimated from a labelled slice.
+    Prints each metric as a range over scoring rules (refused again: wrong, right or excluded; unscored: excluded or
+    worst case), bounds for missing answers, RI within topics, and RI corrected for grading errors, which are assumed or
+    estimated from labels.
 
-    - `run` RUN: A run's folder or an outcome table.
-    - `labels`: Grades that a person checked: the sheet of 'refusal-index audit', filled in.
-    - `grader_error`: Largest error rates of the grader to allow for: right answers graded wrong, wrong graded right, as
-      in 0.02,0.03. [default: 0.03,0.03]
-    - `choices`: Of multiple-choice questions: correct for guessing among so many.
+    - `run` RUN: Folder of a run, or an outcome table.
+    - `labels` FILE: Grades checked by a person: the completed sheet of 'refusal-index audit'.
+    - `grader_error` A,B: Largest error rates of the grader to allow for: right answers graded wrong, wrong answers
+      graded right, as in 0.02,0.03. [default: 0.03,0.03]
+    - `choices`: For multiple-choice questions: correct for guessing among this many choices.
     """
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.runs import read_outcomes_of
@@ -58,5 +58,7 @@ def _rates(given: str) -> tuple[float, float]:
     except ValueError:
         raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {given!r}") from None
     if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
-        raise OptionError(f"--grader-error: expected two rates from 0 with a sum below 1, got {given!r}; in per cent?")
+        raise OptionError(
+            f"--grader-error: expected two rates of at least 0 with a sum below 1, got {given!r}; are they percentages?"
+        )
     return right, wrong

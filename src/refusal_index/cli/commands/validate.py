@@ -1,4 +1,4 @@
-"""``refusal-index validate``: what is in a file of questions, or everything that is wrong with it."""
+"""``refusal-index validate``: the contents of a file of questions, or its problems."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ def validate(
     /,
     column: list[str] | None = None,
     prompts: str = "default",
-    variant: str = "normal",
+    variants: str = "normal",
     max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
-    """Check a file of questions before anything is asked.
+    """Check a file of questions before a run.
 
-    Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
-    status: 0 all is well, 2 problems or bad input.
+    Prints its contents and the first question in its prompt, or all problems by line.
+
+    Exit status: 0 valid, 2 problems or bad input.
 
     - `file` FILE: Questions (.csv, .jsonl, .parquet).
-    - `column`: Name a column, as in question=problem; may be repeated.
-    - `variant`: Variant to show the first question under.
-    - `max_context_tokens`: What the model takes: a question whose prompt is about longer is a problem.
+    - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
+    - `variants` NAME: Prompt variant of the first question.
+    - `max_context_tokens`: Context length of the model; longer prompts are problems.
     """
     from refusal_index.data.datasets.own import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 
     prompt_set = load_prompt_set(prompts)
-    one_of("--variant", variant, [*prompt_set.variants, FORCED])
+    one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = reading(file, columns_of(column or []))
     found = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
     if found.problems or found.first is None:
@@ -47,9 +48,9 @@ def validate(
     for line in found.described():
         console.say(line)
     console.say()
-    console.say(f"the first question, as variant {variant!r} asks it:")
+    console.say(f"the first question, with the prompt variant {variants!r}:")
     console.say()
-    for line in whole_prompt(found.first, prompt_set, variant).split("\n"):
+    for line in whole_prompt(found.first, prompt_set, variants).split("\n"):
         console.say(f"  {line}".rstrip())
 
 
@@ -57,4 +58,4 @@ def _print_problems(problems: Sequence[str]) -> None:
     for problem in problems[:MOST_PROBLEMS]:
         console.error(problem)
     if len(problems) > MOST_PROBLEMS:
-        console.note(f"and {len(problems) - MOST_PROBLEMS:,} more; mend these first")
+        console.note(f"and {len(problems) - MOST_PROBLEMS:,} more; fix these first")

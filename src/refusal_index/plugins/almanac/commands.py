@@ -1,4 +1,4 @@
-"""``refusal-index serve`` and ``run-batch``: embedded models over the OpenAI API, or on a file as vLLM takes it."""
+"""``refusal-index serve`` and ``run-batch``: embedded models over the OpenAI API, or on a batch file."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def serve(
     let_other_machines_in: bool = False,
     log: Annotated[Path | None, output()] = None,
 ) -> None:
-    """Serve the embedded models over the OpenAI chat API.
+    """Serve the embedded models over the OpenAI API.
 
-    Until Ctrl-C. They know the almanac's made-up world and nothing else: what they say about anything else is worth
-    nothing. OpenAI's files and batches are there as well; they lie in a temporary folder and end with the server.
+    Runs until Ctrl-C. The models know only the fictional world of the almanac; their answers to other questions are
+    meaningless. The Files and Batch APIs work too; their data lies in a temporary folder and ends with the server.
 
-    - `host`: Address to listen on; one of another network needs --let-other-machines-in.
-    - `port`: Port to listen on; 0 takes a free one.
-    - `let_other_machines_in`: Listen beyond this machine: whoever reaches it needs no key.
-    - `log`: Append a line of JSON for each request to this file.
+    - `host`: Address to listen on; an address that other machines reach needs --let-other-machines-in.
+    - `port`: Port to listen on; 0 chooses a free one.
+    - `let_other_machines_in`: Allow an address that other machines reach, without an API key.
+    - `log` FILE: Append a line of JSON for each request to this file.
     """
     import asyncio
 
@@ -37,8 +37,8 @@ def serve(
 
     if not (let_other_machines_in or server.is_loopback(host)):
         raise OptionError(
-            f"--host: expected an address of this machine alone, such as 127.0.0.1, got {host!r}; on another one every "
-            "machine that reaches it may ask, without a key: say --let-other-machines-in if that is meant"
+            f"--host: expected an address of this machine only, such as 127.0.0.1, got {host!r}; add "
+            "--let-other-machines-in to serve other machines without an API key"
         )
     try:
         asyncio.run(server.serve(host, port, log, _announce))
@@ -50,7 +50,7 @@ def _announce(url: str) -> None:
     from refusal_index.plugins.almanac.models import model_names
 
     served = ", ".join(f"almanac/{name}" for name in model_names())
-    console.say(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:")
+    console.say(f"Serving {served} at {url} (Ctrl-C to stop). In another shell:")
     console.say()
     console.say(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
     console.say("  refusal-index run --model openai-api/almanac/base")
@@ -62,25 +62,26 @@ def run_batch(
     model: str,
     output_tmp_dir: Path | None = None,
 ) -> None:
-    """Answer a file of requests as vllm run-batch does.
+    """Answer a batch file with an embedded model.
 
-    For trying what drives vLLM without a GPU. Takes /v1/chat/completions only. Requests that fail stand in the same
-    file with their status and error. The file is written at the end, whole or not at all.
+    Has the interface of vllm run-batch, to test programs that call it without a GPU. Accepts /v1/chat/completions only.
+    Failed requests are in the output file with their status and error. The file is written at the end.
+
     Exit status: 0 done, even if requests failed, 1 the file cannot be written, 2 bad input.
 
-    - `input_file`: Requests in OpenAI's batch format, one a line.
-    - `output_file`: What came of them, in the same order.
-    - `model`: The embedded model that answers, as 'ls' names it.
-    - `output_tmp_dir`: Accepted as vLLM does, which needs it for results that it uploads only.
+    - `input_file` FILE: Requests in OpenAI's batch format, one per line.
+    - `output_file` FILE: Results, in the same order.
+    - `model`: Embedded model, as 'refusal-index ls' names it.
+    - `output_tmp_dir`: Accepted for compatibility with vLLM, and ignored.
     """
     from refusal_index.plugins.almanac.errors import BatchLineError
 
     if output_tmp_dir is not None:
-        console.note(f"--output-tmp-dir: not used, since the results go to a file of this machine, {output_file}")
+        console.note(f"--output-tmp-dir: ignored; the results go to {output_file}")
     if not input_file.is_file():
-        raise OptionError(f"--input-file: expected a file of requests, got {input_file}, which is none")
+        raise OptionError(f"--input-file: expected a file of requests, got {input_file}, which is not a file")
     if input_file.resolve() == output_file.resolve():
-        raise OptionError(f"--output-file: {output_file} is the input and would be lost; choose another name")
+        raise OptionError(f"--output-file: {output_file} is the input file; choose another name")
     try:
         total, failed = _run(input_file, output_file, _name(model))
     except BatchLineError as error:

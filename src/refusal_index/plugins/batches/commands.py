@@ -1,4 +1,4 @@
-"""``refusal-index requests`` and ``replies``: what a run asks next as files, and the results of such files."""
+"""``refusal-index requests`` and ``replies``: batch files of a run, and their results."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ def requests(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Write what a run asks next into files for batches.
+    """Write the pending requests of a run to batch files.
 
-    All questions go together: first every first pass, then what needs grading, then the forced passes, then their
-    grades. Hand each file to its provider's batches, to 'vllm run-batch' or to 'refusal-index run-batch', and its
-    results to 'refusal-index replies'; then write the next round. A file holds requests to one model, and as many as
-    the format allows. Exit status: 0 done, 2 bad input.
+    Works in rounds over all questions: the first passes, their grading, the forced passes, their grading. Submit each
+    file to its provider's batch API, 'vllm run-batch' or 'refusal-index run-batch', read the results with
+    'refusal-index replies', and write the next round. A file holds requests to one model, up to the
+    limit of its format.
 
-    - `run` RUN: The folder of a run; 'run --engine files' begins one.
-    - `out` FILE: Where to write them; further files are called alike, with numbers.
-    - `format_`: openai, compatible (as vLLM and other servers take it) or anthropic. [default: what the provider of the
-      model takes]
-    - `prompts` FILE: The run's prompt set, where it is a file of yours.
+    Exit status: 0 done, 2 bad input.
+
+    - `run` RUN: Folder of a run; 'refusal-index run --engine files' creates one.
+    - `out` FILE: File to write; further files get numbers.
+    - `format_`: Format: openai, compatible (vLLM and other servers) or anthropic. [default: that of the provider]
+    - `prompts` FILE: Prompt set of the run, if it is your own file.
     """
     from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
@@ -51,11 +52,11 @@ def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
 
     files = written.files
     for name, count in written.functions.items():
-        console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine direct")
+        console.note(f"note: {count:,} requests are for {name}, a function; send them with run --engine direct")
     for style in dict.fromkeys(file.style for file in files):
         missing = [name for name in style.leaves_out if logprobs or name != "logprobs"]
         if missing:
-            console.note(f"note: {style.name}'s format takes no {', '.join(missing)}: replies come without")
+            console.note(f"note: the {style.name} format does not support {', '.join(missing)}; replies come without")
     if files:
         rows = [
             (str(file.path), file.model, file.style.name, f"{file.requests:,}", f"{file.size / 1e6:.1f} MB")
@@ -75,17 +76,17 @@ def replies(
     /,
     prompts: str | None = None,
 ) -> None:
-    """Read the results of request files into their run.
+    """Read batch results into their run.
 
-    In any order and as often as one likes, as OpenAI, Anthropic or vLLM write them.
+    Reads results of OpenAI, Anthropic or vLLM, in any order; reading a file twice does no harm. Failed requests stay
+    pending for the next round. A result for a request of another run, or one that contradicts a stored reply, is
+    reported and skipped. Once no request is pending, the results of the run are written and printed.
 
-    What failed stays pending, and goes with the next round. A result whose request is not this run's, or that
-    contradicts a stored reply, is named and left out. Once no request is pending the results are written and printed.
-    Exit status: 0 done, 1 something is still pending or was left out, 2 bad input.
+    Exit status: 0 done, 1 something is still pending or was skipped, 2 bad input.
 
-    - `run` RUN: The folder of the run whose requests they answer.
-    - `files` FILE: Results as OpenAI, Anthropic or vLLM write them.
-    - `prompts` FILE: The run's prompt set, where it is a file of yours.
+    - `run` RUN: Folder of the run.
+    - `files` FILE: Batch results of OpenAI, Anthropic or vLLM.
+    - `prompts` FILE: Prompt set of the run, if it is your own file.
     """
     from refusal_index.cli.runs import show_run
     from refusal_index.plugins.batches.request_files import reopened, take_replies
@@ -106,12 +107,12 @@ def _show_received(received: Received, run: Path) -> None:
     stored = f", {counts.stored:,} {'was' if counts.stored == 1 else 'were'} stored before" if counts.stored else ""
     console.say(f"{run}: {_number(counts.replies, 'new reply', 'new replies')}{stored}")
     for path in received.empty:
-        console.note(f"{path} is empty: no result has been written into it, or not yet")
+        console.note(f"{path} is empty; no results have been written to it yet")
     for message, count in received.failures.most_common(5):
         console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
     if received.unknown_failures:
         failures = _number(received.unknown_failures, "failure")
-        console.say(f"  {failures} of requests that are not this run's, or no longer")
+        console.say(f"  {failures} of requests that are not, or no longer, part of this run")
     for what, problems in received.left_out.items():
         console.note(f"left out: {problems.count:,} {what}")
         for place in problems.named:

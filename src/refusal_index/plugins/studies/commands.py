@@ -1,4 +1,4 @@
-"""``refusal-index study`` and ``paper``: one table or figure made of runs, or all that they allow with a page."""
+"""``refusal-index study``: tables and figures made of runs."""
 
 from __future__ import annotations
 
@@ -11,57 +11,65 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs, tell_missing
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs, output
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output
 
 if TYPE_CHECKING:
-    from refusal_index.plugins.studies.study import Study
+    from refusal_index.plugins.studies.study import Study, StudyOptions
 
 FORMATS = "csv,tex,svg,pdf,png"
-
-Formats = Annotated[str, typer.Option("--format", help="Which files, separated by commas.")]
-Seed = Annotated[int, typer.Option(help="Of everything that is simulated or resampled.", min=0)]
-Models = Annotated[
-    Path | None, typer.Option(help="A CSV table of models: columns model, family, parameters_billion.", metavar="FILE")
-]
 
 
 def study(
     name: str | None = None,
     runs: list[Path] | None = None,
     /,
+    all_: bool = False,
     out: Annotated[Path, output()] = Path("studies"),
-    formats: Formats = FORMATS,
+    format_: str = FORMATS,
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,
-    seed: Seed = 0,
-    models: Models = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    models: Path | None = None,
 ) -> None:
-    """Make one study of the paper, or beyond it.
+    """Make a table or figure of the paper, or all of them.
 
-    Its table, also as LaTeX, and its figure; without a name, lists all of them. Exit status: 0 done, 1 done without a
-    run that could not be read, 2 bad input, no run that could be read, or not possible with these runs.
+    Writes the data as CSV, the table as LaTeX and the figure. Without a name, lists all studies and what each needs.
+    With --all, makes every study that the runs allow, and a page (README.md) that shows them; studies that need other
+    runs are listed.
 
-    - `name` NAME: Which study; without a name all are listed.
-    - `runs` RUN...: Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
-    - `out` DIR: Folder to write into.
+    Exit status: 0 done, 1 done without a run that could not be read, or a study failed, 2 bad input, no readable run,
+    or not possible with these runs.
+
+    - `name` NAME: Name of the study; omitted with --all.
+    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `all_`: Make every study that the runs allow.
+    - `out` DIR: Folder to write to.
+    - `format_`: File formats, separated by commas.
+    - `seed`: Random seed of simulations and resampling.
+    - `models` FILE: Table of models, a CSV file with the columns model, family, parameters_billion.
     """
     from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
+    options = StudyOptions(penalty, confidence_level, seed, models)
+    if all_:
+        if name is None:
+            raise OptionError("study --all: expected runs, sets or outcome tables, got none")
+        _make_all([Path(name), *(runs or [])], out, _chosen_formats(format_), options)
+        return
     if name is None:
         _print_studies()
         return
     if Path(name).exists():
         raise OptionError(
-            f"study: expected the study's name before the runs, got {name}; for instance study results_table {name}; "
-            "'refusal-index paper' makes all of them"
+            f"study: expected the name of a study before the runs, got {name}; for instance study results_table "
+            f"{name}; add --all to make all of them"
         )
     spec = study_spec(name if name in STUDY_NAMES else one_of("study", name, study_names()))
-    kinds = _chosen_formats(formats)
+    kinds = _chosen_formats(format_)
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
     found = readable_runs(runs)
     tell_missing(found.runs)
-    options = StudyOptions(penalty, confidence_level, seed, models)
     made = spec.make(found.runs, options)
     _print_made(made, write_study(made, out, kinds), made.notes)
     if found.left_out:
@@ -69,7 +77,7 @@ def study(
 
 
 def _print_studies() -> None:
-    """List all studies with what they need."""
+    """List all studies and what each needs."""
     from refusal_index.plugins.studies.study import study_specs
 
     for spec in study_specs():
@@ -77,28 +85,12 @@ def _print_studies() -> None:
         console.prose(f"{spec.title}. Needs {spec.needs}.", indent=" " * 4)
 
 
-def paper(
-    runs: Runs,
-    out: Annotated[Path, output()] = Path("paper"),
-    formats: Formats = FORMATS,
-    penalty: Penalty = 1.0,
-    confidence_level: ConfidenceLevel = 0.95,
-    seed: Seed = 0,
-    models: Models = None,
-) -> None:
-    """Make every study that the runs allow.
-
-    With a page (README.md) that shows them. Studies that need other runs are listed with what they need. Exit status: 0
-    done, whatever these runs do not allow; 1 done without a run that could not be read, or a study failed; 2 bad input,
-    or no run that could be read.
-
-    - `out` DIR: Folder to write into.
-    """
+def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:
+    """Make every study that the runs allow, and a page that shows them."""
     from refusal_index.data.files import write_atomically
     from refusal_index.plugins.studies.study import (
         NotPossibleError,
         Study,
-        StudyOptions,
         each_study,
         few_notes,
         index_text,
@@ -106,9 +98,7 @@ def paper(
         write_study,
     )
 
-    kinds = _chosen_formats(formats)
-    options = StudyOptions(penalty, confidence_level, seed, models)
-    known_models(options)  # a table of models that cannot be used ends the command before any work
+    known_models(options)  # raises for a bad table of models before any work
     found = readable_runs(runs)
     tell_missing(found.runs)
     made, missing, failed = [], [], False
@@ -148,7 +138,7 @@ def _chosen_formats(text: str) -> tuple[str, ...]:
 
 
 def _print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:
-    """Say where a study was written, and what must be said beside it."""
+    """Print where a study was written, and its notes."""
     console.say(f"{made.name}: {', '.join(map(str, paths)) or 'nothing to write'}")
     for note in notes:
         console.prose(f"  {note}")

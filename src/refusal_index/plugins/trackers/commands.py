@@ -1,4 +1,4 @@
-"""``refusal-index export``: runs in the format of another tool, or in a tracker of experiments."""
+"""``refusal-index export``: runs in the format of another tool, or in an experiment tracker."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import Runs, output
+from refusal_index.cli.shared_options import output
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a valid place that is full; any other error is due to the place itself."""
 
 
 def export(
-    runs: Runs,
+    runs: list[Path],
+    /,
     to: str,
     out: Annotated[Path | None, output()] = None,
 ) -> None:
-    """Write runs for another tool, or log them in a tracker.
+    """Export runs to another tool or an experiment tracker.
 
-    Every number has the name that it has in summary.json, with the variant before: normal/refusal_index/low. Exporting
-    again replaces what was there. Exit status: 0 done, 1 a tracker did not take them or the disk is full, 2 bad input.
+    Metrics have the names of summary.json, with the prompt variant before: normal/refusal_index/low. Exporting again
+    replaces what was exported before.
 
-    - `to`: csv, every-eval-ever, hf-eval-results, inspect (files), mlflow, wandb (trackers, as they are set up).
-    - `out`: The file (csv) or folder to write; a tracker takes none.
+    Exit status: 0 done, 1 a tracker refused the runs or the disk is full, 2 bad input.
+
+    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `to`: Format: csv, every-eval-ever, hf-eval-results, inspect (files), or mlflow, wandb (trackers, which must be
+      configured).
+    - `out` PATH: File (csv) or folder to write; not used for a tracker.
     """
     from refusal_index.data.errors import NotWrittenError
     from refusal_index.plugins.trackers.registry import export_runs

@@ -1,4 +1,4 @@
-"""``refusal-index watch``: each checkpoint that a training leaves in a folder, evaluated once."""
+"""``refusal-index watch``: evaluate each checkpoint that a training writes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
 
 OF_RUNS = tuple(name for name in SETTINGS if name not in ("model", *FORECAST))
-"""The settings of a run, without the model, which the template says, and without those of a dry run."""
+"""Settings of a run, without the model, which the template names, and without those of a dry run."""
 
-EXPECTED = "; expected folders in it, each with a config.json and weights, such as checkpoint-500"
+EXPECTED = "; expected folders with a config.json and weights, such as checkpoint-500"
 
 
-@takes_settings(*OF_RUNS)
+@takes_settings(*OF_RUNS, all_of_run=True)
 def watch(
     folder: Path,
     /,
@@ -37,19 +37,20 @@ def watch(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Measure each checkpoint of a training as it comes.
+    """Evaluate each checkpoint during training.
 
-    Every folder in DIR that holds a whole checkpoint is evaluated once, in the order of the number in its name, with
-    the options of 'run'. Half-written ones wait. The same command resumes. It goes on until Ctrl-C unless told
-    otherwise; 'refusal-index report' then draws every metric over the steps. Exit status: 0 done, 1 a checkpoint failed
-    or is incomplete, or there was none, 2 bad input, 130 interrupted.
+    Evaluates every complete checkpoint in DIR once, in the order of the number in its name, with the options of
+    'refusal-index run'. It runs until Ctrl-C, or as --once and --until-idle say; running the same command again
+    resumes. 'refusal-index report' then plots every metric over the training steps.
 
-    - `folder` DIR: Where a training writes its checkpoints.
-    - `model_template`: The model that a checkpoint is, as in vllm/{path}; also {name} and {step}, of the folder.
-    - `out` FOLDER: The folder of all runs. [default: runs/DIR-panel]
-    - `every`: Seconds between looks; a checkpoint counts as written once unchanged for as long.
-    - `once`: Evaluate what is there, and end.
-    - `until_idle`: End after so many seconds without a new checkpoint.
+    Exit status: 0 done, 1 no checkpoint, or one that failed or is incomplete, 2 bad input, 130 interrupted.
+
+    - `folder` DIR: Folder to which the training writes its checkpoints.
+    - `model_template`: Model name of a checkpoint, as in vllm/{path}; {name} and {step} of its folder work too.
+    - `out` FOLDER: Folder of all runs. [default: runs/DIR-panel]
+    - `every`: Seconds between scans; a checkpoint is complete once it is unchanged for as long.
+    - `once`: Evaluate the checkpoints that exist, then exit.
+    - `until_idle`: Exit after this many seconds without a new checkpoint.
     """
     from refusal_index.cli.runs import asking
     from refusal_index.data.folder import set_members
@@ -107,7 +108,9 @@ def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     console.show(result_blocks([one.result for one in taken if one.result is not None]))
     console.show(_unfinished(taken))
     console.say()
-    console.say(f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' draws their course")
+    console.say(
+        f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' plots them over the steps"
+    )
 
 
 def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
@@ -117,8 +120,8 @@ def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
     unfinished = [one for one in taken if one.result is None or one.result.status != "complete"]
     if unfinished:
         yield ""
-        on = "" if any(one.error for one in unfinished) else "; the same command goes on with them"
+        on = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
         yield f"{len(unfinished):,} of {len(taken):,} checkpoints are not complete{on}:"
     for one in unfinished:
-        why = "failed, as said above" if one.result is None or one.error else why_unfinished(one.result)
+        why = "failed, see above" if one.result is None or one.error else why_unfinished(one.result)
         yield f"  {one.checkpoint.name}: {why}"

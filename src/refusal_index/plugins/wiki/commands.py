@@ -1,4 +1,4 @@
-"""``refusal-index build``: make a set of questions that can be frozen, rather than downloaded."""
+"""``refusal-index build``: make a question set instead of downloading one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.groups import new_group
+from refusal_index.cli.groups import GroupedCommand, new_group
 from refusal_index.cli.shared_options import output, takes_settings
 
-app = new_group(help="Build a set of questions with the help of models.", no_args_is_help=True)
+app = new_group(help="Build a question set with the help of models.", no_args_is_help=True)
 
 
 @app.callback()
 def _build() -> None:
-    """Build a set of questions with the help of models."""
+    """Build a question set with the help of models."""
 
 
-@app.command("precise-wiki")
+@app.command("precise-wiki", cls=GroupedCommand)
 @takes_settings(
     "max_tokens",
     "engine",
@@ -52,29 +52,30 @@ def precise_wiki(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Build a PreciseWikiQA set: short questions of fact about sections of Wikipedia.
+    """Build a PreciseWikiQA set: short factual questions about sections of Wikipedia.
 
-    One model writes a question about a section, one answers it from the section alone; what has no exact answer there
-    is thrown out, and further sections are drawn until there are enough questions. The same command again resumes a
-    build that was interrupted and pays for no reply twice. Exit status: 0 done, 1 fewer questions than wanted or
-    failed, 2 bad input, 130 interrupted.
+    One model writes a question about a section, another answers it from the section alone. Questions without an exact
+    answer are dropped, and further sections are sampled until there are enough questions. Running the same command
+    again resumes and pays for no reply twice.
 
-    - `pages` PAGES: Wikipedia's text: the GoodWiki dump, or any .parquet, .jsonl or .csv file with the columns title,
-      text and perhaps section.
-    - `out`: The file of questions, in JSON Lines; its record is written beside it.
-    - `writer`: The model that writes questions, as PROVIDER/NAME.
-    - `answerer`: The model that answers them from the text. [default: the writer]
-    - `questions`: How many questions.
-    - `seed`: Seed of the draw of sections and of every request.
-    - `difficulty`: Column whose levels get equal shares of the questions. [default: difficulty or h_score_cat, if
-      there]
-    - `revision`: Which revision of the source this is, in words of yours; for the record.
-    - `shortest`: Shortest section to ask about, in characters.
-    - `longest`: Longest piece of a section to show, in characters.
+    Exit status: 0 done, 1 failed or too few questions, 2 bad input, 130 interrupted.
+
+    - `pages` PAGES: Text of Wikipedia: the GoodWiki dump, or a .parquet, .jsonl or .csv file with the columns title,
+      text and optionally section.
+    - `out` FILE: File of questions to write, in JSON Lines; a record of how they were made is written beside it.
+    - `writer`: Model that writes questions, as PROVIDER/NAME.
+    - `answerer`: Model that answers them from the text. [default: the writer]
+    - `questions`: Number of questions.
+    - `seed`: Random seed of the sample of sections and of every request.
+    - `difficulty` COLUMN: Column whose levels get equal shares of the questions. [default: difficulty or h_score_cat,
+      if present]
+    - `revision`: Revision of the source, in your own words; kept in the record.
+    - `shortest`: Minimum length of a section, in characters.
+    - `longest`: Maximum length of the text to show, in characters.
     - `temperature`: Sampling temperature of the writer.
     - `answer_temperature`: Sampling temperature of the answerer.
-    - `top_p`: Nucleus of the sampling of both.
-    - `dry_run`: Say what would be asked, and send nothing.
+    - `top_p`: Top-p (nucleus) sampling of both.
+    - `dry_run`: Send nothing; print the requests to expect.
     """
     from refusal_index.cli.runs import asking
     from refusal_index.models.settings import Decoding
