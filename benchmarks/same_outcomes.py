@@ -44,6 +44,14 @@ SHOWN = 20  # differences that are printed of each command
 RENAMED = {"inspect": "direct"}  # the engine that is the default
 """Names in commands and results that changed: from the name in older trees to the one in this tree."""
 
+OLDER_SPELLINGS = {
+    r"^study --all": "paper",
+    r"^(gate .*)--json": r"\1--json -",
+    r"^((?:compare|gate|plan) .*)--variants": r"\1--variant",
+    r"^(run .*)--half-width (\S+)": r"\1--until half-width=\2",
+}
+"""Commands as trees take them that have no `RENAMED_OPTIONS`: from patterns of this tree's commands."""
+
 VOLATILE = re.compile(
     r"seconds|_at\b|version|created|timestamp|folder|path|elapsed|run_id|sha256|digest|checksum|evaluation_id"
 )
@@ -77,32 +85,32 @@ COMMANDS = {
     "two_by_cluster": "compare base small --cluster topic --confidence-level 0.9 --json",
     "ranking": "compare base small rash --json",
     "ranking_of_draws": "compare all_draws draws --json",
-    "ranking_by_rate": "compare base small rash --variant normal --metric correct_rate --adjustment holm --json",
-    "gate": "gate small --baseline base --variant normal --json -",
-    "gate_policy": "gate base --policy policy.toml --json -",
-    "gate_margins": "gate rash --baseline base --variant high --margin refusal_index=0.2 --json -",
-    "gate_looks": "gate almanac/small --run --limit {n} --looks 3 --variant normal --baseline base "
-    "--margin correct_rate=0.3 --json -",
-    "looks": "run --limit {n} --variants normal --looks 4 --until half-width=0.2",
+    "ranking_by_rate": "compare base small rash --variants normal --metric correct_rate --adjustment holm --json",
+    "gate": "gate small --baseline base --variants normal --json",
+    "gate_policy": "gate base --policy policy.toml --json",
+    "gate_margins": "gate rash --baseline base --variants high --margin refusal_index=0.2 --json",
+    "gate_looks": "gate almanac/small --run --limit {n} --looks 3 --variants normal --baseline base "
+    "--margin correct_rate=0.3 --json",
+    "looks": "run --limit {n} --variants normal --looks 4 --half-width 0.2",
     "threshold": "threshold all_draws --method self-consistency --penalty 1 --json",
     "threshold_error": "threshold system --method likelihood --max-error 0.5 --json",
     "plan": "plan --refusal-rate 0.4 --error-rate 0.5 --refusal-index 0.5 --half-width 0.1",
     "plan_pilot": "plan draws --corrected --budget-requests 4000",
-    "plan_difference": "plan base small --variant normal",
+    "plan_difference": "plan base small --variants normal",
     "sensitivity": "sensitivity base",
     "sensitivity_grader": "sensitivity base --grader-error 0.02,0.05",
     "audit": "audit base --size 50",
     "csv": "export base small draws --to csv --out all.csv",
     "every_eval_ever": "export base --to every-eval-ever --out every",
     "hf": "export base --to hf-eval-results --out hf",
-    "studies": "paper base small rash draws all_draws targets thinking own own_small fourth.csv "
+    "studies": "study --all base small rash draws all_draws targets thinking own own_small fourth.csv "
     "--models models.csv --format csv",
-    "studies_of_one": "paper base --format csv",
+    "studies_of_one": "study --all base --format csv",
     "watched": "watch checkpoints --once --model-template almanac/{name} --variants normal --limit {fifth}",
 }
 """Name of the results, also the folder for `--out`, and the command."""
 
-OUT = {"run", "regrade", "force", "paper"}
+OUT = {"run", "regrade", "force", "study", "paper"}
 """Commands that get ``--out NAME``."""
 
 INPUTS = {
@@ -174,7 +182,9 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
                 environment |= {f"{name}_BASE_URL": address, f"{name}_API_KEY": "none"}
             for name, command in commands.items():
                 before = log.read_text().count("\n")
-                words = shlex.split(command.replace("{n}", str(limit)).replace("{fifth}", str(limit // 5)))
+                words = shlex.split(
+                    _as_in(tree, command).replace("{n}", str(limit)).replace("{fifth}", str(limit // 5))
+                )
                 if words[0] in OUT:
                     words += ["--out", name]
                 if words[0] in ("audit", "watch"):
@@ -196,6 +206,15 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
                 prepare(name, folder)
                 print(f"  {name}: status {done.returncode}", file=sys.stderr, flush=True)
     return found
+
+
+def _as_in(tree: Path, command: str) -> str:
+    """Return a command in the spelling of a tree."""
+    groups = tree / "src/refusal_index/cli/groups.py"
+    if not groups.exists() or "RENAMED_OPTIONS" not in groups.read_text(encoding="utf-8"):
+        for pattern, older in OLDER_SPELLINGS.items():
+            command = re.sub(pattern, older, command)
+    return command
 
 
 def _files(folder: Path) -> dict[Path, int]:

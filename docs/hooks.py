@@ -21,6 +21,7 @@ from typer.main import get_command
 
 from refusal_index import __version__
 from refusal_index.cli import app
+from refusal_index.cli.groups import ALL_OF_RUN
 
 ROOT = Path(__file__).parents[1]
 
@@ -113,8 +114,8 @@ def command_line() -> str:
     parts = [
         "# Command line",
         "",
-        "Made of the commands themselves. Every command tells this with `--help`. Exit status of all: 0 done, "
-        "1 incomplete or failed, 2 bad input, 130 interrupted.",
+        "Generated from the commands, which print the same with `--help` (all options: `--help-all`). Exit status: 0 "
+        "done, 1 incomplete or failed, 2 bad input, 3 inconclusive (`gate` only), 130 interrupted.",
         "",
         "| command | what it does |",
         "|---|---|",
@@ -137,11 +138,20 @@ def commands(group: TyperGroup | None = None, prefix: str = "refusal-index") -> 
 def _section(name: str, command: TyperCommand) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
-    rows = [record for parameter in command.get_params(context) if (record := parameter.get_help_record(context))]
+    all_of_run = getattr(command.callback, ALL_OF_RUN, False)
+    shown: list[Any] = [one for one in command.get_params(context) if not getattr(one, "hidden", False)]
+    rows = [_record(one, context) for one in shown if not (all_of_run and one.rich_help_panel)]
     parts = [f"## {name.split(' ', 1)[1]} {{#{_anchor(name)}}}", "", "```text", usage, "```", ""]
     parts += [text for line in _lines(command) for text in (_escaped(line), "")]
     parts += ["| option | meaning | default, range |", "|---|---|---|"]
-    return parts + [_row(*record) for record in rows if "--help" not in record[0]]
+    parts += [_row(*record) for record in rows if "--help" not in record[0]]
+    return parts + (["", "And all options of [`run`](#run)."] if all_of_run else [])
+
+
+def _record(parameter: Any, context: Any) -> tuple[str, str]:
+    """Return how a parameter is written, and its help."""
+    is_argument = parameter.param_type_name == "argument"
+    return (parameter.metavar, parameter.help or "") if is_argument else parameter.get_help_record(context)
 
 
 def _anchor(name: str) -> str:
@@ -153,15 +163,9 @@ def _row(written: str, meaning: str) -> str:
     limits = [found for part in _LIMIT.findall(meaning) for found in part.split("; ")]
     text = " ".join(_LIMIT.sub("", meaning).split())
     otherwise = "; ".join(limits).replace("default: ", "")
-    return f"| `{_KIND.sub(_kind, ' '.join(written.split()))}` | {_escaped(text)} | {_escaped(otherwise)} |"
+    return f"| `{' '.join(written.split())}` | {_escaped(text)} | {_escaped(otherwise)} |"
 
 
-def _kind(kind: re.Match[str]) -> str:
-    """Return what an option takes as people write it."""
-    return {"str": "TEXT", "path": "PATH", "Path": "PATH", "int": "N", "float": "X"}.get(kind[1], kind[1])
-
-
-_KIND = re.compile(r"<(?:list\[)?(\w+)\]?(?: range)?>")
 _LIMIT = re.compile(r"\[((?:default: |required|[-\d.]*<=?x|x[<>]=?)[^\]]*)\]")
 
 

@@ -73,7 +73,7 @@ hide: [navigation]
 Every study in the package, made from real runs of the three embedded models. These models are tiny and know only an
 invented world, so the results say nothing about large models. Each caption explains how to read its figure.
 
-`refusal-index study NAME RUN...` makes one, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index paper RUN... --out DIR`
+`refusal-index study NAME RUN...` makes one, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index study --all RUN...`
 makes every study that the runs allow, and lists the runs that the others need. These commands made the runs here:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->

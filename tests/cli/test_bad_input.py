@@ -48,7 +48,7 @@ CASES = {
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
     "unknown engine": (["--limit", "3", "--engine", "dirct"], ["--engine", "'dirct'", "'direct'"]),
-    "a removed option": (["--limit", "3", "--batch"], ["error: --batch: removed; choose --engine batch, which"]),
+    "a removed option": (["--limit", "3", "--batch"], ["error: --batch: renamed; use --engine batch"]),
     "a removed engine": (["--engine", "inspect"], ["engine 'inspect' is now 'direct', the default"]),
     "more repeated questions than there are": (
         ["--limit", "20", "--repeat-questions", "21"],

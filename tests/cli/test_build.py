@@ -369,7 +369,7 @@ CASES = {
     "no key": ("pages.jsonl", "w.jsonl", [], ["OPENAI_API_KEY"]),
     "no provider": ("pages.jsonl", "w.jsonl", ["--writer", "gpt"], ["PROVIDER/NAME"]),
     "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "dirct"], ["--engine", "'direct'"]),
-    "a removed option": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch: removed", "--engine batch"]),
+    "a removed option": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch: renamed; use --engine batch"]),
     "files, which nobody could answer": (
         "pages.jsonl",
         "w.jsonl",

@@ -123,7 +123,7 @@ def given(name: tuple[str, ...]) -> list[list[str]]:
     if name not in {("run",), ("serve",)}:
         needed = [one for one in COMMANDS[name].params if one.param_type_name == "option" and one.required]
         options = [word for one in needed for word in (one.opts[0], ALWAYS.get(one.name, "gift"))]
-        options += CHEAPLY if name in {("study",), ("paper",)} else []
+        options += CHEAPLY if name == ("study",) else []
         places = [one for one in COMMANDS[name].params if one.param_type_name == "argument"]
         found = [[*[folder] * len(places), *options] for folder in FOLDERS] + found
     return found

@@ -116,7 +116,7 @@ def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
 def test_the_same_command_ranks_the_same_and_holm_is_offered(command, runs):
     files = ("good.parquet", "fair.parquet", "poor.parquet")
     assert command("compare", *files, "--json").stdout == command("compare", *files, "--json").stdout
-    document = json.loads(command("compare", *files, "--adjustment", "holm", "--variant", "low", "--json").stdout)
+    document = json.loads(command("compare", *files, "--adjustment", "holm", "--variants", "low", "--json").stdout)
     assert (document["adjustment"], document["variant"]) == ("holm", "low")
 
 
@@ -193,7 +193,7 @@ def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
 
 def test_questions_of_one_run_only_are_counted(command, runs):
     write_outcomes(table_of("more", 0.5, ids=range(100, N + 100)), Path("more.parquet"))
-    done = command("compare", "good.parquet", "more.parquet", "--variant", "low")
+    done = command("compare", "good.parquet", "more.parquet", "--variants", "low")
     said = " ".join(done.stdout.split())
     assert "400 questions matched; left out, since not every run has a grade there: 100 of good, 100 of more" in said
 
@@ -210,7 +210,7 @@ def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
 def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
-    done = command("compare", "good.parquet", "never.parquet", "--variant", "low", "--full")
+    done = command("compare", "good.parquet", "never.parquet", "--variants", "low", "--full")
     assert done.exit_code == 0
     row = next(line for line in done.stdout.splitlines() if line.startswith("RI "))
     assert row.split()[-1] == "undefined"
@@ -223,7 +223,7 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
         (["good.parquet"], "expected two models or more, got good alone"),
         (["good.parquet", "missing.parquet"], "missing.parquet cannot be read"),
         (["good.parquet", "poor.parquet", "--metric", "fscore"], "--metric: expected one of .*did you mean 'f_score'"),
-        (["good.parquet", "poor.parquet", "--variant", "lwo"], "has no variant 'lwo'.*did you mean 'low'"),
+        (["good.parquet", "poor.parquet", "--variants", "lwo"], "has no variant 'lwo'.*did you mean 'low'"),
         (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one variant, out of low, high"),
         (["good.parquet", "fair.parquet", "--metric", "single_draw_refusal_index"], "did you mean 'refusal_index'"),
         (["good.parquet", "poor.parquet", "--adjustment", "tukey"], "--adjustment: expected one of max-t, holm"),
@@ -249,7 +249,7 @@ def test_rows_without_ids_are_never_taken_for_the_same_question(command, runs):
 def test_a_run_at_the_boundary_keeps_its_number_beside_the_ranking(command, runs):
     table = table_of("edge", 0.5, variants=["low"]).filter(~(pl.col("refused") & ~pl.col("wrong")))
     write_outcomes(table, Path("edge.parquet"))
-    done = command("compare", "good.parquet", "fair.parquet", "edge.parquet", "--variant", "low")
+    done = command("compare", "good.parquet", "fair.parquet", "edge.parquet", "--variants", "low")
     assert "edge is not ranked: 1.000 [" in done.stdout
 
 
@@ -296,7 +296,7 @@ def test_a_plan_says_what_its_run_lacks(command, tmp_path):
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
-    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low", "-n", "500")
+    done = command("plan", "good.parquet", "fair.parquet", "--variants", "low", "-n", "500")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low"))
     correlation = float(row.split()[6])
     assert -1 < correlation < 1
@@ -304,7 +304,7 @@ def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
 
 
 def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
-    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low")
+    done = command("plan", "good.parquet", "fair.parquet", "--variants", "low")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
     low, high = float(row[4].strip("[,")), float(row[5].strip("],"))
     assert low < float(row[3]) < high
@@ -334,7 +334,7 @@ def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the
     assert row_of(by_requests) == shown
     assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated} asks as" in by_requests
     assert command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout == by_requests
-    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000", "--corrected")
+    from_run = command("plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected")
     assert "with 3,000 requests under one prompt" in from_run.stdout
     noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
@@ -377,7 +377,7 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
         (["good.parquet", "--half-width", ".1", "-n", "300"], "--half-width or --questions, got both"),
         (["good.parquet", "--difference", ".2", "--power", ".05"], "--power: expected more than 0.05"),
         (["good.parquet", "fair.parquet", "--difference", ".2"], "two runs are planned for by their own difference"),
-        (["--variant", "low", "--refusal-rate", ".5"], "--variant: expected a run"),
+        (["--variants", "low", "--refusal-rate", ".5"], "--variants: expected a run"),
         (["good.parquet", "fair.parquet", "poor.parquet"], "expected one model or two, got 3"),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_goes_out_comes_in_again(command, ran, out):
     assert command("confidence", "r", "--out", out).exit_code == 0
     again = command("confidence", "r", "--out", out)
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     table = read_confidence(ran / "confidence.parquet")
     assert table["method"].to_list() == list(HOSTILE)
     (ran / "confidence.parquet").unlink()

@@ -16,9 +16,9 @@ from tests.data.test_run_sets import make_run
 from tests.studies.made import made_run
 
 COMMANDS = {
-    "compare": ("--variant", "normal"),
-    "study": ("results_table", "--format", "csv", "--out", "made"),
-    "paper": ("--format", "csv", "--out", "made"),
+    "compare": ("--variants", "normal"),
+    "study results_table": ("--format", "csv", "--out", "made"),
+    "study --all": ("--format", "csv", "--out", "made"),
     "report": ("--out", "made.html"),
 }
 
@@ -31,11 +31,7 @@ def invoke(command, monkeypatch):
     for model in "ab":
         write_outcomes(pl.concat(list(made_run(model, n=60).variants.values())), Path(f"{model}.parquet"))
     Path("empty.csv").touch()
-    return lambda name, *inputs: (
-        command(name, COMMANDS[name][0], *inputs, *COMMANDS[name][1:])
-        if name == "study"
-        else command(name, *inputs, *COMMANDS[name])
-    )
+    return lambda name, *inputs: command(*name.split(), *inputs, *COMMANDS[name])
 
 
 @pytest.mark.slow
@@ -68,7 +64,7 @@ def test_2_where_one_model_is_left_to_compare(invoke):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_says_so(command, name):
-    said = " ".join(command(name, "--help").stdout.split())
+    said = " ".join(command(*name.split(), "--help").stdout.split())
     assert "Exit status: 0 done" in said
     assert "1 done without a run that could not be read" in said
     assert "folders of sets" in said

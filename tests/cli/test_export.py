@@ -87,7 +87,7 @@ def test_a_summary_of_an_earlier_version_is_refused_with_the_command_that_makes_
     assert (result.exit_code, Path("metrics.csv").exists()) == (2, False)
     expected = f"expected summary_version {SUMMARY_VERSION}, got {SUMMARY_VERSION - 1}"
     assert result.output == f"error: r/summary.json: {expected}; 'refusal-index score r' makes it anew\n"
-    bound = ("--at-most", "refusal_rate=0.999", "--json", "-")
+    bound = ("--at-most", "refusal_rate=0.999", "--json")
     judged = command("gate", "r", *bound).stdout  # a gate computes from the outcomes
     assert command("score", "r").exit_code == 0
     assert json.loads((ran / "summary.json").read_text()) == document

@@ -76,7 +76,7 @@ def test_the_reference_names_every_key_of_the_document(command):
     table = page.partition("<!-- verdict -->")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    document = json.loads(command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-").stdout)
+    document = json.loads(command("gate", "worse.parquet", "--baseline", "base.parquet", "--json").stdout)
     assert documented == set(document)
     keys = [*document["guards"][0], *(one.name for one in fields(ChangedQuestion))]
     assert all(f"`{key}`" in table for key in keys)
@@ -84,7 +84,7 @@ def test_the_reference_names_every_key_of_the_document(command):
 
 
 def test_every_form_is_written_and_says_the_same(command):
-    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--report", "g.html")
+    files = ("--out", "g.json", "--out", "g.xml", "--out", "g.md", "--out", "g.html")
     assert command("gate", "worse.parquet", "--baseline", "base.parquet", *files).exit_code == 1
     document = json.loads(Path("g.json").read_text())
     assert document["verdict"] == "fail"
@@ -98,20 +98,20 @@ def test_every_form_is_written_and_says_the_same(command):
     assert (
         report.index(">Fail</h1>") < report.index(typeset(document["why"][1:40])) < report.index("2 runs side by side")
     )
-    printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-")
+    printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json")
     assert json.loads(printed.stdout) == document
 
 
 @pytest.mark.parametrize("theirs", ['{"scripts": {}}', "[]"])
 def test_a_file_of_another_tool_that_is_called_as_a_runs_is_no_obstacle(command, theirs):
     Path("run.json").write_text(theirs)
-    assert command("gate", "same.parquet", "--baseline", "base.parquet", "--json", "g.json").exit_code == 0
+    assert command("gate", "same.parquet", "--baseline", "base.parquet", "--out", "g.json").exit_code == 0
     assert json.loads(Path("g.json").read_text())["verdict"] == "pass"
 
 
 def test_the_file_of_a_run_that_cannot_be_read_is_one_all_the_same(command):
     Path("run.json").write_text('{"run_for')
-    done = command("gate", "same.parquet", "--baseline", "base.parquet", "--json", "g.json")
+    done = command("gate", "same.parquet", "--baseline", "base.parquet", "--out", "g.json")
     assert (done.exit_code, Path("g.json").exists()) == (2, False)
     assert "lies in the folder of a run" in done.stderr
 
@@ -170,15 +170,18 @@ def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_s
         ([".", "--baseline", "base.parquet"], "candidate: expected the folder of one run, got ., which holds 1; name"),
         (["same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
         (
-            ["same.parquet", "--baseline", "base.parquet", "--variant", "hihg"],
+            ["same.parquet", "--baseline", "base.parquet", "--variants", "hihg"],
             "candidate: same.parquet has no variant 'hihg'",
         ),
         (
-            ["same.parquet", "--baseline", "base.parquet", "--json", "base.parquet"],
-            "--json: expected a file that ends in",
+            ["same.parquet", "--baseline", "base.parquet", "--out", "base.parquet"],
+            "--out: expected a file that ends in",
         ),
-        (["same.parquet", "--baseline", "base.parquet", "--junit", "no/g.xml"], "expected a folder that exists"),
-        (["same.parquet", "--baseline", "base.parquet", "--json", "r/run.json"], "lies in the folder of a run"),
+        (["same.parquet", "--baseline", "base.parquet", "--out", "no/g.xml"], "the folder no does not exist"),
+        (["same.parquet", "--baseline", "base.parquet", "--out", "r/run.json"], "lies in the folder of a run"),
+        (["same.parquet", "--out", "a.xml", "--out", "b.xml"], "--out: expected one .xml file, got a.xml and b.xml"),
+        (["same.parquet", "--baseline", "base.parquet", "--json", "g.json"], "(--json takes no file)"),
+        (["same.parquet", "--baseline", "base.parquet", "--junit", "g.xml"], "--junit: renamed; use --out FILE.xml"),
         (["base.parquet", "--at-least", "f_score=.1", "--at-least", "f_score=.2"], "expected one number for 'f_score'"),
         (["base.parquet", "--at-most", "refusal_rate=-0.5"], "at_most, refusal_rate: expected a number that it can be"),
         (["both.parquet", "--baseline", "base.parquet"], "candidate: expected one model on one dataset, got 2"),
@@ -209,7 +212,7 @@ def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProc
 def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
     reading, writing = os.pipe()
     os.close(reading)
-    done = started(("--at-least", f"correct_rate={bound}", "--json", "g.json"), writing)
+    done = started(("--at-least", f"correct_rate={bound}", "--out", "g.json"), writing)
     os.close(writing)
     assert (done.returncode, done.stderr) == (status, "")
     assert Path("g.json").exists()
@@ -219,10 +222,10 @@ def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_an_output_that_cannot_be_written_is_bad_input_and_no_failure():
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        done = started(("--at-least", "correct_rate=0", "--json", "-"), full.fileno())
+        done = started(("--at-least", "correct_rate=0", "--json"), full.fileno())
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert "the standard output cannot be written" in done.stderr
+    assert "cannot write to standard output" in done.stderr
     assert "the verdict is pass" in done.stderr
 
 
@@ -231,7 +234,7 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
         raise NotWrittenError(Path("g.json"), OSError(errno.ENOSPC, "No space left on device"))
 
     monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
-    done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--json", "g.json")
+    done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--out", "g.json")
     assert done.exit_code == 2
     assert "g.json cannot be written (No space left on device)" in done.stderr
 
@@ -244,8 +247,8 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkey
 
     monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
-    places = ("--json", "a.json", "--junit", "b.xml", "--markdown", "c.md", "--report", "d.html")
+    places = ("--out", "a.json", "--out", "b.xml", "--out", "c.md", "--out", "d.html")
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)
     assert done.exit_code == 2
-    assert "b.xml cannot be written (No space left on device); nor can 'a.json'; make room" in done.stderr
+    assert "a.json cannot be written (No space left on device); nor can 'b.xml'; make room" in done.stderr
     assert all(Path(name).stat().st_size for name in ("c.md", "d.html", "summary.md"))

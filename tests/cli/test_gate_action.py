@@ -74,7 +74,7 @@ def judged(tmp_path, runs, command):
     """Judge in this process, and have the steps meet with what came of it instead of starting the command."""
 
     def judge(candidate: str, *more: str) -> None:
-        done = command("gate", f"{candidate}.parquet", "--baseline", "base.parquet", "--json", "made.json", *more)
+        done = command("gate", f"{candidate}.parquet", "--baseline", "base.parquet", "--out", "made.json", *more)
         (tmp_path / "status").write_text(str(done.exit_code))
         (tmp_path / "first").mkdir()
         (tmp_path / "first/refusal-index").write_text(STAND_IN)

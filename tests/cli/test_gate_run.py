@@ -31,12 +31,12 @@ def base(command, made):
 @pytest.mark.slow
 def test_it_asks_only_until_the_verdict_is_certain(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
-    done = command(*gated, "--json", "-")
+    done = command(*gated, "--json")
     document = json.loads(done.stdout)
     assert (done.exit_code, document["verdict"]) == (1, "fail")
     assert document["questions"] < 200
     assert document["looked"].startswith("Look ")
-    assert command(*gated, "--json", "-").stdout == done.stdout
+    assert command(*gated, "--json").stdout == done.stdout
     assert command("gate", "candidate", "--baseline", "base").exit_code == 1
     other = command(*gated, "--looks", "3")
     assert other.exit_code == 2
@@ -46,9 +46,9 @@ def test_it_asks_only_until_the_verdict_is_certain(command, base):
 @pytest.mark.slow
 def test_looks_that_are_planned_otherwise_are_judged_by_their_plan(command, base):
     gated = ("gate", "three", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
-    done = command(*gated, "--looks", "3", "--json", "-")
+    done = command(*gated, "--looks", "3", "--json")
     assert " of 3," in json.loads(done.stdout)["looked"]
-    assert command("gate", "three", "--baseline", "base", "--json", "-").stdout == done.stdout
+    assert command("gate", "three", "--baseline", "base", "--json").stdout == done.stdout
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
 @pytest.mark.slow
 def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
-    done = command(*gated, "--variant", "high")
+    done = command(*gated, "--variants", "high")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "error: baseline: base has no variant 'high'; expected one of normal\n"
     assert not Path("candidate").exists()
@@ -95,7 +95,7 @@ def test_a_baseline_is_never_asked_into(command, base):
 @pytest.mark.parametrize("candidate", ["base", "copy"])
 def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command, base, candidate):
     shutil.copytree("base", "copy")
-    done = command("gate", candidate, "--baseline", "base", "--markdown", "g.md")
+    done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
     told = "Candidate and baseline are one run, or copies of it"
     assert all(told in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
@@ -116,7 +116,7 @@ def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monke
     assert done.exit_code == 3
     assert "127.0.0.1" in done.stderr
     assert command("gate", "candidate", "--baseline", "base").exit_code == 3
-    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--report", "g.html")
+    files = ("--out", "g.json", "--out", "g.xml", "--out", "g.md", "--out", "g.html")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10", *files)
     assert done.exit_code == 3

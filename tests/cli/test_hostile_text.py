@@ -46,7 +46,7 @@ COMMANDS = (
         for name in ("results_table", "accuracy_refusal_plane")
     ),
     ["audit", "one.parquet", "--out", "labels.csv"],
-    ["gate", "one.parquet", "--baseline", "two.parquet", "--json", "gate.json", "--markdown", "gate.md"],
+    ["gate", "one.parquet", "--baseline", "two.parquet", "--out", "gate.json", "--out", "gate.md"],
 )
 OBEYED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)")
 FORMULA = re.compile(r"[=+\-@\t\r]")

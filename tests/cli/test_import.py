@@ -111,7 +111,7 @@ def test_a_file_to_import_is_never_written_over(command, tmp_path, monkeypatch):
     Path("first.csv").write_text(content)
     done = command("import", "first.csv", "--out", "./first.csv")
     assert done.exit_code == 2
-    assert "would be lost" in done.stderr
+    assert "is one of the files to import" in done.stderr
     assert Path("first.csv").read_text() == content
 
 
@@ -119,10 +119,10 @@ def test_the_variant_is_what_the_option_says_else_what_the_file_says(run):
     Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\n,b,1,C\n")
     assert run("v.csv", "--out", "o.csv").exit_code == 0
     assert read_outcomes("o.csv")["variant"].to_list() == ["terse", None]
-    assert run("v.csv", "--out", "o.csv", "--variant", "high").exit_code == 0
+    assert run("v.csv", "--out", "o.csv", "--variants", "high").exit_code == 0
     assert read_outcomes("o.csv")["variant"].to_list() == ["high", "high"]
     Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\nplain,a,1,C\n")
-    assert "the same question again" in run("v.csv", "--out", "o.csv", "--variant", "high").stderr
+    assert "the same question again" in run("v.csv", "--out", "o.csv", "--variants", "high").stderr
 
 
 def test_rows_of_both_passes_are_scored_without_force(run):
@@ -155,7 +155,7 @@ def test_a_word_without_a_meaning_is_bad_input(run, given):
 def test_forced_answers_belong_to_one_file(run):
     result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
     assert result.exit_code == 2
-    assert "--forced: expected one FILE" in result.stderr
+    assert "--forced: expected a single FILE" in result.stderr
 
 
 def test_passes_the_wrong_way_round_are_bad_input_and_nothing_is_written(run):

@@ -54,9 +54,9 @@ def test_help_names_every_command():
 
 
 def test_help_of_run_tells_every_default():
-    told = said("run", "--help")
+    told = said("run", "--help-all")
     for default in (
-        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} of the almanac"),
+        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} for the almanac"),
         *("0.7", "0.95", "4096", "runs/NAME", "Exit status: 0 done, 1 incomplete or failed, 2 bad input"),
     ):
         assert default in told, default
@@ -65,7 +65,7 @@ def test_help_of_run_tells_every_default():
 @pytest.mark.parametrize("name", ["score", "serve"])
 def test_help_of_the_others_tells_their_defaults(name):
     told = said(name, "--help")
-    expected = {"score": ["[default: 0.95", "the run's own, else 1"], "serve": ["127.0.0.1", "8000"]}
+    expected = {"score": ["[default: 0.95", "that of the run, else 1"], "serve": ["127.0.0.1", "8000"]}
     assert all(default in told for default in expected[name])
 
 

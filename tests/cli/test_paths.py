@@ -95,7 +95,7 @@ def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
 
 def test_a_candidate_is_not_asked_into_a_runs_folder(ran, command):
     before = contents(ran)
-    done = command("gate", "r/new", "--run", "--limit", "20", "--variant", "low", "--at-least", "refusal_index=0")
+    done = command("gate", "r/new", "--run", "--limit", "20", "--variants", "low", "--at-least", "refusal_index=0")
     assert (done.exit_code, contents(ran)) == (2, before)
     assert "r/new lies in the folder of the run" in done.stderr
 

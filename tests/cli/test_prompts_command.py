@@ -54,10 +54,10 @@ def test_what_tells_variants_apart_comes_first(command):
 
 
 def test_one_variant_alone(command):
-    said = command("prompts", "default", "--variant", "forced").stdout
+    said = command("prompts", "default", "--variants", "forced").stdout
     assert said.count("\n---- ") == 1
     assert said.rstrip().endswith("Question: Who wrote the novel Emma?")
-    wrong = command("prompts", "default", "--variant", "forcd")
+    wrong = command("prompts", "default", "--variants", "forcd")
     assert (wrong.exit_code, "did you mean 'forced'" in wrong.stderr) == (2, True)
 
 

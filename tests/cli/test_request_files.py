@@ -391,8 +391,8 @@ def test_replies_before_any_requests_were_written_and_nothing_pending(begun, wid
         (("requests", "nowhere", "--out", "w.jsonl"), "nowhere"),
         (("requests", "empty", "--out", "w.jsonl"), "empty"),
         (("replies", "nowhere", "w.jsonl"), "nowhere"),
-        (("requests", "r", "--out", "w.jsonl"), "--out: w.jsonl is there already"),
-        (("requests", "r", "--out", "."), "is there already"),
+        (("requests", "r", "--out", "w.jsonl"), "--out: w.jsonl already exists"),
+        (("requests", "r", "--out", "."), "already exists"),
         (("requests", "r", "--out", "n.jsonl", "--format", "opnai"), "'openai'"),
         (("requests", "r", "--out", "n.jsonl", "--prompts", "q.csv"), "q.csv"),
         (("replies", "r", "absent.jsonl", "w.jsonl"), "absent.jsonl: expected a file of results"),
@@ -427,7 +427,7 @@ def test_a_file_in_the_way_of_the_second_one_leaves_none(wide, monkeypatch):
     wide(*FAKE, "--out", "r")
     Path("w-2.jsonl").write_text("mine")
     done = wide("requests", "r", "--out", "w.jsonl")
-    assert (done.exit_code, "w-2.jsonl is there already" in done.stderr) == (2, True)
+    assert (done.exit_code, "w-2.jsonl already exists" in done.stderr) == (2, True)
     assert not Path("w.jsonl").exists()
     assert Path("w-2.jsonl").read_text() == "mine"
     assert not [*Path().glob(".*.tmp")]

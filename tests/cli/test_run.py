@@ -325,7 +325,7 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
 
 @pytest.mark.slow
 def test_an_end_that_is_not_reached_is_said(command):
-    done = command("run", "--limit", "30", "--variants", "normal", "--until", "half-width=.01")
+    done = command("run", "--limit", "30", "--variants", "normal", "--half-width", ".01")
     assert done.exit_code == 0
     assert "Not reached: half-width=0.01; " in done.stdout
     assert " after 30 questions" in done.stdout
@@ -335,7 +335,7 @@ def test_an_end_that_is_not_reached_is_said(command):
 def test_an_end_that_was_reached_before_is_said(command):
     options = ("run", "--limit", "200", "--variants", "normal", "--temperature", "0")
     assert command(*options, "--out", "r").exit_code == 0
-    done = command(*options, "--out", "r", "--until", "half-width=.9")
+    done = command(*options, "--out", "r", "--half-width", ".9")
     assert done.exit_code == 0
     assert re.search(
         r"^Reached: half-width=0\.9; half-width 0\.\d{3} after 200 questions\.$", done.stdout, re.MULTILINE
@@ -345,12 +345,12 @@ def test_an_end_that_was_reached_before_is_said(command):
 def test_looks_at_what_nothing_ends_are_refused(command):
     done = command("run", "--limit", "30", "--looks", "3", "--out", "r")
     assert done.exit_code == 2
-    assert "error: --looks: expected --until beside it, got 3 alone" in done.stderr
+    assert "error: --looks: expected --half-width beside it, got 3 alone" in done.stderr
     assert not Path("r").exists()
     Path("set.toml").write_text('[[models]]\nmodel = "almanac/small"\n\n[[datasets]]\ndataset = "almanac"\n')
     done = command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run")
-    assert (done.exit_code, "--looks: expected --until" in done.stderr) == (2, True)
-    Path("set.toml").write_text(Path("set.toml").read_text() + 'until = "half-width=.3"\n')
+    assert (done.exit_code, "--looks: expected --half-width" in done.stderr) == (2, True)
+    Path("set.toml").write_text(Path("set.toml").read_text() + "half_width = 0.3\n")
     assert command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run").exit_code == 0
 
 

@@ -102,7 +102,7 @@ def test_a_line_that_is_no_request_is_bad_input_and_nothing_is_asked(command, en
     [
         (("-i", "none.jsonl", "-o", "out.jsonl", "--model", "almanac/base"), "--input-file: expected a file"),
         (("-i", ".", "-o", "out.jsonl", "--model", "almanac/base"), "--input-file: expected a file"),
-        (("-i", "in.jsonl", "-o", "./in.jsonl", "--model", "almanac/base"), "would be lost"),
+        (("-i", "in.jsonl", "-o", "./in.jsonl", "--model", "almanac/base"), "is the input file"),
         (("-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/bsae"), "did you mean 'almanac/base'"),
         (("-i", "in.jsonl", "-o", "out.jsonl", "--model", "Qwen/Qwen3-8B"), "--model: expected one of almanac/base"),
         (("-i", "in.jsonl", "-o", "out.jsonl"), "--model"),

@@ -158,7 +158,7 @@ def test_a_folder_that_other_rules_made_is_kept_as_it_is_unless_it_is_graded_ane
     assert kept.exit_code == 0
     assert kept.stderr == (
         f"note: r was made under comparability version {COMPARABILITY_VERSION + 1}, and this release grades by version "
-        f"{COMPARABILITY_VERSION}: its results are kept as they are; --regrade grades its replies anew\n"
+        f"{COMPARABILITY_VERSION}: its results are kept as they are; add --regrade to grade its replies again\n"
     )
     assert {path: path.read_bytes() for path in before} == before
     shown = json.loads(command("score", "r", "--json").stdout)

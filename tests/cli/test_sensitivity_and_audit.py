@@ -166,14 +166,14 @@ def test_a_level_near_one_is_not_rounded_to_it(command, run):
 def test_a_sheet_in_a_folder_that_does_not_exist_is_an_error(command, run):
     done = command("audit", run, "--out", "nowhere/sheet.csv")
     assert done.exit_code == 2
-    assert "--out: expected a folder that exists, got nowhere" in done.stderr
+    assert "--out: the folder nowhere does not exist" in done.stderr
 
 
 def test_a_sheet_is_not_overwritten(command, run):
     Path("sheet.csv").write_text("hours of work")
     done = command("audit", run, "--out", "sheet.csv")
     assert done.exit_code == 2
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert Path("sheet.csv").read_text() == "hours of work"
 
 

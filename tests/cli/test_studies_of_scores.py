@@ -26,7 +26,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, scored):
-    said = command("paper", str(scored), "--out", "all", "--format", "csv,tex,svg")
+    said = command("study", "--all", str(scored), "--out", "all", "--format", "csv,tex,svg")
     assert said.exit_code == 0
     made = {path.stem for path in Path("all").glob("*.svg")}
     assert made >= OF_SCORES

@@ -83,7 +83,7 @@ def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
         (["study", "results_table", "a.parquet", "--format", ","], "--format: expected one or more of"),
         (["study", "ranking_with_ties", "a.parquet"], "It needs runs of two models or more"),
         (["study", "results_table", "nothing.parquet"], "nothing.parquet"),
-        (["paper", "a.parquet", "--models", "none.csv"], "none.csv: expected a CSV table of models"),
+        (["study", "--all", "a.parquet", "--models", "none.csv"], "none.csv: expected a CSV table of models"),
     ],
 )
 def test_bad_input_is_one_line_and_status_two(invoke, tmp_path, arguments, said):
@@ -146,7 +146,7 @@ def test_the_same_run_twice_counts_once(invoke, three, tmp_path):
 def test_paper_makes_what_it_can_and_lists_the_rest(invoke, tmp_path):
     one = written(tmp_path / "one.parquet", "a", n=120)
     (tmp_path / "empty.csv").touch()
-    result = invoke("paper", one, tmp_path / "empty.csv", "--out", "all", "--format", "csv,tex")
+    result = invoke("study", "--all", one, tmp_path / "empty.csv", "--out", "all", "--format", "csv,tex")
     assert result.exit_code == 1
     assert "left out: " in result.stderr
     page = (tmp_path / "all/README.md").read_text()
@@ -167,7 +167,9 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
     models = tmp_path / "models.csv"
     models.write_text("model,family,parameters_billion\na,x,1\nb,x,2\nc,y,3\n")
     fourth = written(tmp_path / "d.parquet", "d", rho=0.3, n=250, draws=2, seed=8)
-    result = invoke("paper", *three, fourth, *others, "--out", "all", "--models", models, "--format", "csv,svg")
+    result = invoke(
+        "study", "--all", *three, fourth, *others, "--out", "all", "--models", models, "--format", "csv,svg"
+    )
     assert result.exit_code == 0
     # Files do not say what was asked: neither whether a model was to think nor which targets; and these hold no scores.
     possible = sorted(set(STUDY_NAMES) - {"thinking", "response_to_penalty", "calibrator_cost", "score_or_refusal"})
@@ -179,7 +181,7 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
 @pytest.mark.slow
 def test_names_of_others_are_harmless_everywhere(invoke, tmp_path):
     run = written(tmp_path / "x.parquet", HOSTILE, n=60, unscored=2)
-    result = invoke("paper", run, "--out", "all", "--format", "csv,tex,svg")
+    result = invoke("study", "--all", run, "--out", "all", "--format", "csv,tex,svg")
     assert result.exit_code == 0
     assert "\x1b" not in result.output
     for path in (tmp_path / "all").iterdir():

@@ -72,7 +72,7 @@ def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(c
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["likelihood", "other"])
 def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_from(command, scored, method):
-    chosen = ("--method", method, *(("--variant", "low") if method == "other" else ()))
+    chosen = ("--method", method, *(("--variants", "low") if method == "other" else ()))
     done = command("threshold", "r", *chosen, "--penalty", "1", "--out", "v.parquet")
     assert done.exit_code == 0, done.output
     table = read_outcomes("v.parquet")
@@ -86,7 +86,7 @@ def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_fr
     names = ["low", "high"] if method == "likelihood" else ["low"]
     assert [one["variant"] for one in document["variants"]] == names
     assert all(one["paired"] and one["questions"] == 30 for one in document["variants"])
-    assert f"almanac/small against {model}" in command("compare", "r", "v.parquet", "--variant", "low").stdout
+    assert f"almanac/small against {model}" in command("compare", "r", "v.parquet", "--variants", "low").stdout
     scored_alone = command("score", "v.parquet", "--json")
     assert scored_alone.exit_code == 0
     assert json.loads(scored_alone.stdout)["variants"][0]["n"] == 30
@@ -145,11 +145,11 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
         (("r", "--penalty", "1", "--method", "likelihood", "--out", "v.txt"), "v.txt: expected a file that ends in"),
         (
             ("r", "--penalty", "1", "--method", "likelihood", "--out", "no/v.csv"),
-            "--out: expected a folder that exists",
+            "does not exist; create it",
         ),
         (
             ("r", "--penalty", "1", "--method", "likelihood", "--out", "r/outcomes.parquet"),
-            "--out: r/outcomes.parquet lies in the folder of a run, which is its own; choose another place",
+            "--out: r/outcomes.parquet lies in the folder of a run; choose another place",
         ),
         (("nowhere", "--penalty", "1"), "nowhere cannot be read: there is no such file or folder"),
         (("bare.csv", "--penalty", "1"), "bare.csv: expected a column 'confidence', filled, and 'schema_version'"),
@@ -183,7 +183,7 @@ def test_a_full_disk_while_writing_is_told(command, scored):
     Path("v.csv").mkdir()
     done = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--out", "v.csv")
     assert done.exit_code == 2
-    assert "v.csv is there already" in done.stderr
+    assert "v.csv already exists" in done.stderr
 
 
 @others_nightly("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])

@@ -54,7 +54,7 @@ def with_flags(records: list[dict]) -> list[dict]:
 
 
 def test_a_good_file_is_summed_up_and_its_first_question_shown_as_it_is_asked(tmp_path):
-    result = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q", "--variant", "high")
+    result = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q", "--variants", "high")
     assert result.exit_code == 0, result.stderr
     said = result.stdout
     assert "4 questions, question in 'q', answer in 'answer'" in said
@@ -63,7 +63,7 @@ def test_a_good_file_is_summed_up_and_its_first_question_shown_as_it_is_asked(tm
         *("2 topics, most often people (2), dates (1)", "longest context: 5,000 characters", "1 asked more than once"),
     ):
         assert f"  {line}" in said
-    assert "as variant 'high' asks it" in said
+    assert "with the prompt variant 'high'" in said
     assert "  Question: Who was it?" in said
     assert "  Bob was it." in said
     assert said.rstrip().endswith("A) Ann\n  B) Bob")
@@ -105,7 +105,7 @@ def test_a_file_full_of_problems_does_not_fill_the_screen(tmp_path):
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
     assert len(lines) == MOST_PROBLEMS + 1
-    assert lines[-1] == "and 30 more; mend these first"
+    assert lines[-1] == "and 30 more; fix these first"
 
 
 def test_a_prompt_longer_than_the_model_takes_is_a_problem(tmp_path):
@@ -143,7 +143,7 @@ def test_text_of_the_file_cannot_move_the_cursor(tmp_path):
         (["{file}", "--column", "question"], ["ROLE=NAME", "'question'"]),
         (["{file}", "--column", "qestion=q"], ["'qestion'", "did you mean 'question'"]),
         (["{file}", "--column", "context=passages"], ["'passages'", "context"]),
-        (["{file}", "--variant", "hihg"], ["--variant", "did you mean 'high'"]),
+        (["{file}", "--variants", "hihg"], ["--variants", "did you mean 'high'"]),
         (["{file}", "--prompts", "defualt"], ["defualt", "default"]),
     ],
 )

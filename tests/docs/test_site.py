@@ -91,7 +91,15 @@ def test_every_page_says_which_version_it_tells_of(site):
 def test_the_command_line_page_has_every_command_and_option(site):
     page = (site / "reference/command-line.html").read_text()
     text = re.sub(r"<[^>]+>", "", page)
-    for words in ("run", "score", "compare", "build precise-wiki", "--repeat-questions", "--grader-error"):
+    for words in (
+        "run",
+        "score",
+        "compare",
+        "build precise-wiki",
+        "--repeat-questions",
+        "--grader-error",
+        "3 inconclusive",
+    ):
         assert words in text
 
 

@@ -96,7 +96,7 @@ def test_of_a_sample_all_further_draws_are_those_that_were_asked_for(settings):
 
 
 def test_a_run_that_stopped_at_its_goal_is_complete_with_the_draws_of_its_questions():
-    run = measure(until="half-width=.99", looks=3)
+    run = measure(half_width=0.99, looks=3)
     asked = run.stopped.asked
     assert asked < 60
     assert run.is_complete

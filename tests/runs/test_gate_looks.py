@@ -267,7 +267,7 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
     asked = judged(plan(), baseline)
     alone = gate("candidate", "base", TOLERANT)
     assert alone.to_document() == asked.verdict.to_document()
-    ri.evaluate(BASE, ROWS, model_name="narrow", out="narrow", until="half-width=.3", **SETTINGS)
+    ri.evaluate(BASE, ROWS, model_name="narrow", out="narrow", half_width=0.3, **SETTINGS)
     found = gate("narrow", "base", TOLERANT)
     stop = ri.open_run("narrow").stopped
     design = GroupSequential.planned(400)
@@ -370,7 +370,7 @@ def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked
 def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
     assert variant_to_ask(Policy(), baseline) == "normal"
     assert variant_to_ask(Policy(variant="high"), None) == "high"
-    with pytest.raises(PolicyError, match="expected one prompt variant to ask with, got none; name it with --variant"):
+    with pytest.raises(PolicyError, match="expected one prompt variant to ask with, got none; name it with --variants"):
         variant_to_ask(Policy(), None)
 
 

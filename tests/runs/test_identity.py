@@ -63,7 +63,7 @@ HARMLESS = {
     "max_requests": 10,
     "max_cost": 1.0,
     "max_time": 60.0,
-    "until": "half-width=.1",
+    "half_width": 0.1,
     "looks": 3,
     "penalty": 2.0,
     "truthfulness_weights": (1.0, 0.5, 2.0),

@@ -15,7 +15,6 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import held
-from refusal_index.data.run_json import Until
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError
@@ -65,7 +64,7 @@ def measure(**settings: object) -> ri.Run:
 
 
 def test_it_stops_at_the_first_look_that_is_narrow_enough():
-    run = measure(until="half-width=.25", looks=6, out="run")
+    run = measure(half_width=0.25, looks=6, out="run")
     stop = run.stopped
     assert (stop.asked, stop.of, stop.look, stop.looks) == (100, 300, 2, 6)
     assert run.is_complete
@@ -78,13 +77,13 @@ def test_it_stops_at_the_first_look_that_is_narrow_enough():
 
 
 def test_a_run_that_stopped_holds_what_a_run_of_so_many_questions_does():
-    stopped, small = measure(until="half-width=.25", looks=6, out="run"), measure(limit=100, out="small")
+    stopped, small = measure(half_width=0.25, looks=6, out="run"), measure(limit=100, out="small")
     assert stopped.outcomes.sort("question_id").equals(small.outcomes.sort("question_id"))
     assert stopped.summary.variants == small.summary.variants
 
 
 def test_where_it_stopped_is_said_wherever_its_numbers_are():
-    run = measure(until="half-width=.25", looks=6, out="run")
+    run = measure(half_width=0.25, looks=6, out="run")
     said = sentence(stopped(run.stopped))
     assert said.startswith("Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI")
     assert said in str(run).replace("\n", " ")
@@ -98,11 +97,11 @@ def test_where_it_stopped_is_said_wherever_its_numbers_are():
 
 @others_nightly("engine", ["direct", "batch"])
 def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
-    first = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    first = measure(half_width=0.25, looks=6, out="run", engine=engine)
     assert first.stopped.asked == 100
-    again = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    again = measure(half_width=0.25, looks=6, out="run", engine=engine)
     assert (again.stopped, again.summary) == (first.stopped, first.summary)
-    further = measure(until="half-width=.2", looks=3, out="run", engine=engine)
+    further = measure(half_width=0.2, looks=3, out="run", engine=engine)
     assert further.stopped.asked == 200
     whole = measure(out="run", engine=engine)
     assert whole.stopped is None
@@ -113,11 +112,11 @@ def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twic
 
 def test_files_hold_the_requests_of_the_look_that_is_due():
     with pytest.raises(WaitingError, match=r"^50 requests are pending"):
-        measure(until="half-width=.25", looks=6, out="run", engine="files")
+        measure(half_width=0.25, looks=6, out="run", engine="files")
 
 
 def test_an_end_that_is_never_reached_asks_all():
-    run = measure(until="half-width=.01", out="run")
+    run = measure(half_width=0.01, out="run")
     assert run.stopped is None
     assert run.outcomes.height == 300
     plain = measure(out="plain")
@@ -127,7 +126,7 @@ def test_an_end_that_is_never_reached_asks_all():
 
 @pytest.mark.slow
 def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
-    run = measure(until="half-width=.01", out="run")
+    run = measure(half_width=0.01, out="run")
     half_width = half_width_of(run.summary)
     told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
     assert run.unmet_goal == told
@@ -135,7 +134,7 @@ def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
     assert told in run.folder.report.read_text()
     assert json.loads(run.folder.summary.read_text())["short_of"] == told
     assert rebuild(run.path).unmet_goal == ri.open_run(run.path).unmet_goal == told
-    for other in ({"until": f"half-width={half_width + 0.001}"}, {}):
+    for other in ({"half_width": half_width + 0.001}, {}):
         again = measure(out="run", **other)
         assert (again.unmet_goal, again.document["short_of"]) == (None, None)
         assert "Not reached" not in again.folder.report.read_text()
@@ -146,26 +145,26 @@ def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
     whole = measure(out="run")
     half_width = half_width_of(whole.summary)
     assert whole.met_goal is None
-    run = measure(until=f"half-width={half_width + 0.001}", out="run")
+    run = measure(half_width=half_width + 0.001, out="run")
     told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
     assert (run.met_goal, run.unmet_goal, run.stopped) == (told, None, None)
     assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == told
     assert told in str(run).replace("\n", " ")
-    assert measure(until=f"half-width={half_width - 0.001}", out="run").met_goal is None
-    assert measure(until="half-width=.25", looks=6, out="stopped").met_goal is None, "where it stopped says it"
+    assert measure(half_width=half_width - 0.001, out="run").met_goal is None
+    assert measure(half_width=0.25, looks=6, out="stopped").met_goal is None, "where it stopped says it"
 
 
 def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
-    run = measure(until="half-width=.01", out="run", max_requests=100)
+    run = measure(half_width=0.01, out="run", max_requests=100)
     assert run.ended
     asked = run.outcomes["question_id"].n_unique()
     assert run.unmet_goal.endswith(f"after {asked} questions, of which not all have a grade.")
-    assert measure(until="half-width=.25", looks=6, out="run").unmet_goal is None
+    assert measure(half_width=0.25, looks=6, out="run").unmet_goal is None
 
 
 def test_each_question_is_told_to_be_finished_once():
     told: list[Event] = []
-    measure(until="half-width=.01", looks=3, out="run", progress=told.append)
+    measure(half_width=0.01, looks=3, out="run", progress=told.append)
     finished = Counter(one.question_id for one in told if isinstance(one, Finished))
     assert len(finished) == 300
     assert set(finished.values()) == {1}
@@ -173,7 +172,7 @@ def test_each_question_is_told_to_be_finished_once():
 
 @pytest.mark.slow
 def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
-    settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "max_connections": 1, "out": "run"}
+    settings = SETTINGS | {"half_width": 0.25, "looks": 6, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(interrupted, ROWS, **settings)
     assert ASKED.total() == 80, "in the second look"
@@ -182,21 +181,21 @@ def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
     assert (run.stopped.asked, run.stopped.look) == (100, 2)
     del ASKED["go on"]
     assert set(ASKED.values()) == {1}
-    undisturbed = measure(until="half-width=.25", looks=6, out="undisturbed")
+    undisturbed = measure(half_width=0.25, looks=6, out="undisturbed")
     assert run.summary == undisturbed.summary
 
 
 def test_a_budget_that_ends_first_is_said_and_the_look_is_finished_later():
-    run = measure(until="half-width=.25", looks=6, out="run", max_requests=90)
+    run = measure(half_width=0.25, looks=6, out="run", max_requests=90)
     assert "90" in run.ended
     assert run.stopped is None
-    run = measure(until="half-width=.25", looks=6, out="run")
+    run = measure(half_width=0.25, looks=6, out="run")
     assert (run.ended, run.stopped.asked) == (None, 100)
 
 
 def test_a_budget_that_was_used_up_at_the_stop_leaves_it_stated():
-    asked = measure(until="half-width=.25", looks=6, out="run").document["variants"][0]["usage"]["requests"]
-    again = measure(until="half-width=.25", looks=6, out="run", max_requests=asked)
+    asked = measure(half_width=0.25, looks=6, out="run").document["variants"][0]["usage"]["requests"]
+    again = measure(half_width=0.25, looks=6, out="run", max_requests=asked)
     assert again.stopped.asked == 100
 
 
@@ -204,7 +203,7 @@ def test_a_look_without_an_index_does_not_end_it():
     def never(messages: list[dict[str, str]]) -> str:
         return "<answer>none</answer>"
 
-    run = ri.evaluate(never, ROWS, until="half-width=.9", looks=4, out="run", **SETTINGS)
+    run = ri.evaluate(never, ROWS, half_width=0.9, looks=4, out="run", **SETTINGS)
     assert half_width_of(run.summary) is None
     assert run.stopped is None
     assert run.outcomes.height == 300
@@ -223,7 +222,7 @@ def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
 
 def test_repeated_draws_are_looked_at_too():
     settings = SETTINGS | {"temperature": 0.7}
-    run = ri.evaluate(sums, ROWS, until="half-width=.25", looks=6, draws=2, repeat_questions=60, out="run", **settings)
+    run = ri.evaluate(sums, ROWS, half_width=0.25, looks=6, draws=2, repeat_questions=60, out="run", **settings)
     drawn = run.outcomes.group_by("question_id").len()["len"].to_list()
     assert run.stopped is not None
     assert Counter(drawn)[2] == min(60, run.stopped.asked)
@@ -232,7 +231,7 @@ def test_repeated_draws_are_looked_at_too():
 @pytest.mark.slow
 def test_a_configuration_says_it_of_each_dataset(tmp_path):
     Path("set.toml").write_text(
-        '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
+        '[defaults]\nhalf_width = 0.3\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
         '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
     )
     sweep = prepare_sweep("set.toml", Settings())
@@ -245,15 +244,15 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
     assert run.stopped.asked < 200
 
 
-@pytest.mark.parametrize("given", ["half-width", "half-width=0", "half-width=5", "half-width=nan", "width=.1", 0.05])
+@pytest.mark.parametrize("given", ["half-width=.05", 0, 5, float("nan"), True])
 def test_an_end_that_is_none_is_named(given):
-    with pytest.raises(SettingError, match=r"until: expected half-width=NUMBER .* for instance half-width=.05, got"):
-        Settings.of(until=given)
+    with pytest.raises(SettingError, match=r"half_width: expected a number"):
+        Settings.of(half_width=given)
 
 
-def test_an_end_is_read_however_it_is_written():
-    for given in ("half-width=.05", "half_width=0.05", Until(0.05)):
-        assert Settings.of(until=given).stopping.until == Until(0.05)
+def test_the_old_name_of_the_setting_gives_the_new_one():
+    with pytest.raises(SettingError, match=r"until: removed; set half_width to a number"):
+        Settings.of(until="half-width=.05")
 
 
 @pytest.mark.slow
@@ -271,7 +270,7 @@ def test_an_end_is_read_however_it_is_written():
     ],
 )
 def test_an_end_or_a_stop_that_was_tampered_with_is_named(key, expected, tampered):
-    run = measure(until="half-width=.25", looks=6, out="run")
+    run = measure(half_width=0.25, looks=6, out="run")
     document = json.loads(run.folder.run_json.read_text())
     document["about"][key] = tampered
     run.folder.run_json.write_text(json.dumps(document))

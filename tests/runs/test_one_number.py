@@ -149,7 +149,7 @@ def of_gate() -> Numbers:
     for name, other in zip(NAMES, NAMES[1:] + NAMES, strict=False):
         (guard,) = (
             one
-            for one in read("gate", name, "--baseline", other, "--json", "-")["guards"]
+            for one in read("gate", name, "--baseline", other, "--json")["guards"]
             if one["metric"] == "refusal_index"
         )
         found[name] = guard["candidate"]

@@ -50,7 +50,7 @@ def _interrupted(*_: object) -> None:
 def main() -> None:
     """Run the command line.
 
-    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 3 inconclusive (gate only), 130 interrupted.
     """
     filter_streams()
     # A cluster sends SIGTERM, a terminal that is closed SIGHUP, which nohup ignores: from the first moment on like

@@ -60,6 +60,7 @@ RENAMED_COMMANDS = {"paper": "study --all"}
 """Old names of commands, each with the command that replaces it."""
 
 RENAMED_OPTIONS = {
+    "--batch": "--engine batch",
     "--variant": "--variants",
     "--until": "--half-width NUMBER",
     "--markdown": "--out FILE.md",

@@ -79,9 +79,9 @@ class Run:
     stopped
         Where it stopped before all was asked, since that was enough; None where it did not.
     unmet_goal
-        That it is less certain than `until` told it to become; None where it is not.
+        That its interval is wider than `half_width`; None where it is not.
     met_goal
-        That it is as certain as `until` told it to become, though it did not stop for that; None where it is not.
+        That its interval is within `half_width`, though it did not stop early; None where it is not.
     """
 
     folder: RunFolder

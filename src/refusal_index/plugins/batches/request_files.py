@@ -361,7 +361,7 @@ class RequestFiles:
         number = len(self.files) + 1
         path = self._out if number == 1 else self._out.with_name(f"{self._out.stem}-{number}{self._out.suffix}")
         if path.exists() or path.is_symlink():
-            raise SettingError(f"{{out}}: {path} is there already; choose another name, or remove it")
+            raise SettingError(f"{{out}}: {path} already exists; choose another name, or remove it")
         self.files.append(RequestFile(path, name, style))
         temporary = self._stack.enter_context(replacing(path))
         self._open[name] = self.files[-1], self._stack.enter_context(temporary.open("xb"))

@@ -175,7 +175,7 @@ def threshold(
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
     max_error: Annotated[float | None, typer.Option(min=0.0001, max=0.9999)] = None,
     confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
-    variant: str | None = None,
+    variants: str | None = None,
     out: Annotated[Path | None, output()] = None,
     cluster: str | None = None,
     weight: str | None = None,
@@ -197,7 +197,7 @@ def threshold(
     - `penalty`: Choose the cut that is worth most where a wrong answer costs so many right ones.
     - `max_error`: Choose the cut that answers most with no larger share of the answers wrong.
     - `confidence_level`: Of the bound of --max-error, and of every interval. [default: 0.9 and 0.95]
-    - `variant`: Of which prompt variant, where scores differ between variants.
+    - `variants` NAME: Prompt variant to choose for, where scores differ between variants.
     - `out` FILE: Write the other half as a run that refuses below the cut, an outcome table (.parquet, .csv, .jsonl)
       for compare, report, study and score.
     - `seed`: Of the split into halves.
@@ -214,7 +214,7 @@ def threshold(
             f"threshold: expected --penalty or --max-error, got {got}; the first sets a price for wrong answers, the "
             "second bounds their share"
         )
-    options = ThresholdOptions(method, variant, penalty, max_error, confidence_level, seed)
+    options = ThresholdOptions(method, variants, penalty, max_error, confidence_level, seed)
     if out is not None:
         check_place(out)
     runs = read_runs([run], Sampling(cluster, weight))
