@@ -198,7 +198,7 @@ def test_nothing_that_an_input_says_is_executed(tmp_path, judged):
     hostile = dict.fromkeys(("candidate", "baseline", "policy", "variant"), HOSTILE)
     assert run_step("Judge it", tmp_path, **hostile).returncode == 2
     told = (tmp_path / "told").read_text().splitlines()
-    assert {f"--{name}={HOSTILE}" for name in ("baseline", "policy", "variant")} < set(told)
+    assert {f"--{name}={HOSTILE}" for name in ("baseline", "policy", "variants")} < set(told)
     assert told[-2:] == ["--", HOSTILE]
     assert not (tmp_path / "outputs").exists(), "no verdict"
     hostile = dict.fromkeys(("model", "data", "variant", "arguments"), HOSTILE)

@@ -31,7 +31,7 @@ def test_a_folder_gets_its_report_and_gets_it_again(folder: Path) -> None:
         result = _run(folder)
         assert result.exit_code == 0
         assert "report.html" in result.output
-        assert "every text whole" in result.output
+        assert "all texts in full" in result.output
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

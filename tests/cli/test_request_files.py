@@ -552,7 +552,7 @@ def test_a_function_that_grades_is_said_to_need_another_engine(wide):
     wide("requests", "r", "--out", "w2.jsonl")
     wide("replies", "r", write("res2.jsonl", results_of("w2.jsonl")))
     done = wide("requests", "r", "--out", "w3.jsonl")
-    assert "a function, which no file can ask: run --engine" in done.stderr
+    assert "a function; send them with run --engine" in done.stderr
     assert "no request is pending" not in done.stdout
     assert not Path("w3.jsonl").exists()
 

@@ -159,7 +159,7 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
     write(line(0))
     done = command(*RUN, "--output-tmp-dir", "t")
     assert done.exit_code == 0
-    assert "--output-tmp-dir: not used" in done.stderr
+    assert "--output-tmp-dir: ignored" in done.stderr
     assert not Path("t").exists()
 
 

@@ -53,7 +53,7 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     assert "checkpoints/base is left out: model.safetensors is not complete" in result.stderr
     assert "small on almanac" in result.stderr
     assert "small on almanac " in result.stdout
-    assert "1 of 2 checkpoints are not complete:\n  huge: failed, as said above" in result.stdout
+    assert "1 of 2 checkpoints are not complete:\n  huge: failed, see above" in result.stdout
     assert result.output.count("almanac/huge") == 1
 
 
@@ -108,7 +108,7 @@ def test_where_there_is_none_that_is_said(command):
     Path("checkpoints").mkdir()
     result = command(*WATCH, "--once")
     assert result.exit_code == 1
-    assert "no checkpoint was evaluated; expected folders in it, each with a config.json and weights" in result.stdout
+    assert "no checkpoint was evaluated; expected folders with a config.json and weights" in result.stdout
     assert not Path("runs").exists()
 
 
