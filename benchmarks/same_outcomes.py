@@ -24,6 +24,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,9 +154,21 @@ def worktree(revision: str) -> Iterator[Path]:
         place = Path(folder) / "there"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, revision], cwd=ROOT, check=True)
         try:
+            _register_plugins(place)
             yield place
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
+
+
+def _register_plugins(tree: Path) -> None:
+    """Write the metadata of a tree beside its sources, where Python finds it before that of the installed package."""
+    project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    metadata = tree / "src" / "refusal_index-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: refusal-index\nVersion: 0\n", encoding="utf-8")
+    groups = project.get("entry-points", {}).items()
+    lines = [line for group, found in groups for line in (f"[{group}]", *(f"{name} = {found[name]}" for name in found))]
+    (metadata / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 @contextmanager
