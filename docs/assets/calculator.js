@@ -55,13 +55,13 @@
 
   function rateIn(id) {
     const share = numberIn(id, "a number from 0 to 1, with a decimal point");
-    if (!(share >= 0 && share <= 1)) throw new BadField(id, `must lie between 0 and 1, got ${share}; is it in per cent?`);
+    if (!(share >= 0 && share <= 1)) throw new BadField(id, `must lie between 0 and 1, got ${share}; is it a percentage?`);
     return share;
   }
 
   function levelIn(id) {
     const level = numberIn(id, "a number between 0 and 1");
-    if (!(level > 0 && level < 1)) throw new BadField(id, `must lie strictly between 0 and 1, got ${level}; is it in per cent?`);
+    if (!(level > 0 && level < 1)) throw new BadField(id, `must lie strictly between 0 and 1, got ${level}; is it a percentage?`);
     return level;
   }
 

@@ -133,7 +133,7 @@ def test_a_damaged_table_of_scores_is_named_with_what_to_do(command, run):
         done = command(*words)
         assert done.exit_code == 2
         assert "r/confidence.parquet cannot be read" in done.stderr
-        assert "remove it, and have the methods score again" in done.stderr
+        assert "remove it, and run the methods again" in done.stderr
 
 
 def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command, run):
@@ -143,7 +143,7 @@ def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command,
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     done = command("confidence", "r", "--method", "likelihood")
     assert done.exit_code == 2
-    assert "'refusal-index score r --regrade' grades its replies anew" in done.stderr
+    assert "'refusal-index score r --regrade' grades its replies again" in done.stderr
     assert {name: (run / name).read_bytes() for name in before} == before
 
 

@@ -126,8 +126,8 @@ def test_what_only_reads_names_the_outcomes_that_are_damaged_the_run_and_what_ma
         else:
             one_line(ended)
         assert "r/outcomes.parquet" in ended.stderr
-        assert "'refusal-index score r' makes it anew" in ended.stderr.replace("\n", " ")
-    with pytest.raises(RefusalIndexError, match=r"r/outcomes\.parquet.*'refusal-index score r' makes it anew"):
+        assert "'refusal-index score r' rebuilds it" in ended.stderr.replace("\n", " ")
+    with pytest.raises(RefusalIndexError, match=r"r/outcomes\.parquet.*'refusal-index score r' rebuilds it"):
         ri.open_run("r")
 
 
@@ -136,9 +136,7 @@ def test_no_reader_rests_on_a_summary_that_is_damaged(ran, other, command, damag
     damage(ran / "summary.json")
     for arguments in READ.values():
         assert command(*arguments).exit_code == 0
-    with pytest.raises(
-        RefusalIndexError, match=r"r/summary\.json cannot be read.*'refusal-index score r' makes it anew"
-    ):
+    with pytest.raises(RefusalIndexError, match=r"r/summary\.json cannot be read.*'refusal-index score r' rebuilds it"):
         ri.open_run("r")
 
 

@@ -79,7 +79,7 @@ def test_a_set_is_shown_under_its_names_and_what_is_not_begun_is_left_out(invoke
     Path("set/summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
     result = invoke(name, "set")
     assert result.exit_code == 1
-    assert result.stderr.startswith("left out: set/three is not begun yet")
+    assert result.stderr.startswith("left out: set/three has not started yet")
     made = [Path(f) for f in ("made/results_table.csv", "made.html") if Path(f).exists()]
     shown = result.stdout + "".join(path.read_text(encoding="utf-8") for path in made)
     assert "Large, thinking" in shown

@@ -53,7 +53,10 @@ def test_a_run_becomes_logs_of_inspect_that_import_reads_again(ran, command: Com
     [
         (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, inspect, mlflow,"),
         (["--to", "wandb,mlflow"], "error: --to: expected one target at a time, got 'wandb,mlflow'"),
-        (["--to", "csv", "--out", "no/x.csv"], "error: --out: no/x.csv cannot be written, as no is no folder; make it"),
+        (
+            ["--to", "csv", "--out", "no/x.csv"],
+            "error: --out: no/x.csv cannot be written, as no is not a folder; create it",
+        ),
         (
             ["--to", "every-eval-ever", "--out", "mine.csv"],
             "error: --out: mine.csv cannot be written, as mine.csv is no",
@@ -86,7 +89,7 @@ def test_a_summary_of_an_earlier_version_is_refused_with_the_command_that_makes_
     result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
     assert (result.exit_code, Path("metrics.csv").exists()) == (2, False)
     expected = f"expected summary_version {SUMMARY_VERSION}, got {SUMMARY_VERSION - 1}"
-    assert result.output == f"error: r/summary.json: {expected}; 'refusal-index score r' makes it anew\n"
+    assert result.output == f"error: r/summary.json: {expected}; 'refusal-index score r' rebuilds it\n"
     bound = ("--at-most", "refusal_rate=0.999", "--json")
     judged = command("gate", "r", *bound).stdout  # a gate computes from the outcomes
     assert command("score", "r").exit_code == 0

@@ -165,5 +165,5 @@ def test_a_set_leads_nowhere_else(tmp_path, name):
     runs = [{"folder": name, "model": "m", "dataset": "d"}, {"folder": "r", "model": "m", "dataset": "d"}]
     (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
     assert [one.folder for one in set_members(tmp_path / "set")] == [tmp_path / "set" / "r"]
-    with pytest.raises(RunFolderError, match="r is not begun yet"):
+    with pytest.raises(RunFolderError, match="r has not started yet"):
         read_runs([tmp_path / "set"])

@@ -46,7 +46,10 @@ def test_the_correct_rate_is_over_all_questions_as_the_papers_program_has_it():
         ({"correct_rate": 0.9, "refusal_rate": 0.5, "forced_accuracy": 0.95}, "more right than answered, by 400"),
         ({"correct_rate": 0.3, "refusal_rate": 0.5, "forced_accuracy": 0.2}, "fewer right under forced answering"),
         ({"correct_rate": 0.1, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "more right answers to refused questions"),
-        ({"correct_rate": 5, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "between 0 and 1, got 5; is it in per cent"),
+        (
+            {"correct_rate": 5, "refusal_rate": 0.1, "forced_accuracy": 0.9},
+            "between 0 and 1, got 5; is it a percentage",
+        ),
         ({"correct_rate": math.nan, "refusal_rate": 0.1, "forced_accuracy": 0.9}, "between 0 and 1"),
     ],
 )
@@ -98,7 +101,7 @@ def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has
     ("line", "message"),
     [
         ("a,x,0.5,0.2,100", "line 2, column 'correct_rate': expected a rate such as 0.05"),
-        ("a,10,65,15,100", "put % behind"),
+        ("a,10,65,15,100", "add % to percentages"),
         ("a,0.1,0.65,0.15,1e300", "column 'n': expected the number of questions"),
         ("a,0.1,0.65,0.15,0", "column 'n': expected the number of questions"),
         ("a,0.1,0.65,0.04,100", "line 2: these rates fit no table"),
@@ -115,7 +118,7 @@ def test_missing_columns_and_rows_twice_are_told(tmp_path):
         read_rates(written(tmp_path, "a,0.1,0.6,10", header="model,correct_rate,refusal_rate,n"))
     with pytest.raises(OutcomeTableError, match="one of the columns 'correct_rate' and"):
         read_rates(written(tmp_path, "a,0.6,0.1,10", header="model,refusal_rate,forced_accuracy,n"))
-    with pytest.raises(OutcomeTableError, match="line 3: 'a' is there twice"):
+    with pytest.raises(OutcomeTableError, match="line 3: 'a' occurs twice"):
         read_rates(written(tmp_path, *["a,0.05,0.74,0.08,1000"] * 2))
 
 

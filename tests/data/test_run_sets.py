@@ -88,7 +88,7 @@ def test_what_is_not_begun_or_has_no_outcomes_is_left_out_and_said(made):
     found = find_runs([made])
     assert [run.label for run in found.runs] == ["Small"]
     assert "one holds no outcomes yet" in found.left_out[0]
-    assert "three is not begun yet; repeat the command" in found.left_out[1]
+    assert "three has not started yet; repeat the command" in found.left_out[1]
     with pytest.raises(RunFolderError, match="holds no outcomes yet"):
         read_runs([made])
 

@@ -63,10 +63,10 @@ def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
         (("confidence_level",), 7.0, "confidence_level is 7.0"),
         (("variants",), "many", "expected the metrics of each variant"),
         (("variants", 0, "metrics"), [1, 2], "expected the metrics of each variant"),
-        (("variants", 0, "variant"), 3, "3 is no text"),
-        (("variants", 0, "n"), "many", "'many' is no count"),
-        (("variants", 0, "metrics", "correct_rate", "estimate"), "=1+1", "'=1+1' is no number"),
-        (("variants", 0, "metrics", "correct_rate", "estimate"), True, "True is no number"),
+        (("variants", 0, "variant"), 3, "3 is not text"),
+        (("variants", 0, "n"), "many", "'many' is not a count"),
+        (("variants", 0, "metrics", "correct_rate", "estimate"), "=1+1", "'=1+1' is not a number"),
+        (("variants", 0, "metrics", "correct_rate", "estimate"), True, "True is not a number"),
         (("variants", 0, "metrics", "correct_rate", "status"), "fine", "status is 'fine'"),
         (("variants", 0, "metrics", "correct_rate", "method"), ["m"], "method is ['m']"),
         (("pooled",), {"a": 1}, "expected the metrics of each variant"),
@@ -84,7 +84,7 @@ def test_a_summary_that_was_tampered_with_is_named_with_what_makes_it_anew(run, 
     with pytest.raises(RunFolderError) as raised:
         read_exported([folder])
     assert said in str(raised.value)
-    assert f"'refusal-index score {folder}' makes it anew" in str(raised.value)
+    assert f"'refusal-index score {folder}' rebuilds it" in str(raised.value)
 
 
 def test_a_number_that_is_not_identified_is_read_with_its_interval(run, tmp_path):

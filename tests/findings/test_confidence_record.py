@@ -93,7 +93,7 @@ def test_what_was_tampered_with_is_named_and_gives_way_to_what_is_measured(folde
         part = part[step]
     part[place[-1]] = value
     path.write_text(json.dumps(document))
-    with pytest.raises(ConfidenceError, match=r"confidence\.json cannot be read .*; remove it, and have the methods"):
+    with pytest.raises(ConfidenceError, match=r"confidence\.json cannot be read .*; remove it, and run the methods"):
         read_record(path)
     write_record(folder, [LIKELIHOOD], {"likelihood"})
     assert read_record(path) == (LIKELIHOOD,)

@@ -508,7 +508,7 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("alhpa = 0.1", "gate.toml: .*got 'alhpa'; did you mean 'alpha'"),
         ("[margins]\nrefusal_index = -0.1", "gate.toml, margins, refusal_index: .*leave out the sign: 0.1"),
         ("[margins]\nrefusl_rate = 0.1", "gate.toml, margins: .*did you mean 'refusal_rate'"),
-        ("[margins]\ncorrect_rate = 5", "correct_rate: .* from 0 to 1, got 5; is it in per cent"),
+        ("[margins]\ncorrect_rate = 5", "correct_rate: .* from 0 to 1, got 5; is it a percentage"),
         ("[at_least]\nomniscience_index = 500", "omniscience_index: .* from -100 to 100, got 500$"),
         ("[at_least]\ncorrect_rate = true", "at_least, correct_rate: expected a number, got True"),
         ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),

@@ -587,7 +587,7 @@ def test_two_answers_that_are_in_one_half_are_too_few():
         ({"penalty": -1}, "penalty: expected a number from 0"),
         ({"penalty": math.inf}, "penalty: expected a number from 0"),
         ({"penalty": math.nan}, "penalty: expected a number from 0"),
-        ({"max_error": 10}, "max_error: expected a number above 0 and below 1, got 10; is it in per cent"),
+        ({"max_error": 10}, "max_error: expected a number above 0 and below 1, got 10; is it a percentage"),
         ({"max_error": math.nan}, "max_error: expected"),
         ({"penalty": 1, "confidence_level": 95}, "confidence_level: expected"),
     ],

@@ -270,7 +270,7 @@ def damaged(path: Path) -> list[bytes]:
 def test_a_damaged_store_is_told_in_one_line_and_stays_as_it_is(path, number):
     content = damaged(path)[number]
     path.write_bytes(content)
-    refused(path, "restore the file from a copy, or run into another folder")
+    refused(path, "restore the file from a copy, or choose another folder")
     assert path.read_bytes() == content
 
 

@@ -98,7 +98,7 @@ def test_what_is_no_number_is_not_written(logprob):
         ('[{"token": "a", "logprob": true}]', "'logprob' as a number"),
         ('[{"token": "a", "logprob": "-1"}]', "'logprob' as a number"),
         ('[{"token": 5, "logprob": -1}]', "'token' as text"),
-        ('[{"token": "a", "logprob": NaN}]', "NaN is no number"),
+        ('[{"token": "a", "logprob": NaN}]', "NaN is not a number"),
         ('[{"token": "a", "logprob": -1e999}]', "'logprob' as a number"),
         (f'[{{"token": "a", "logprob": -{"9" * 400}}}]', "'logprob' as a number"),
         ('[{"token": "a", "logprob": -1, "top_logprobs": [1]}]', "top_logprobs: expected a list of tokens"),

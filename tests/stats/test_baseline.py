@@ -97,7 +97,7 @@ def test_functions_of_rates_broadcast() -> None:
 @pytest.mark.parametrize(
     ("correct", "refused", "message"),
     [
-        (5, 0.1, r"correct_rate must lie in \[0, 1\], got 5.0; is it in per cent"),
+        (5, 0.1, r"correct_rate must lie in \[0, 1\], got 5.0; is it a percentage"),
         (0.1, np.nan, r"refusal_rate must lie in \[0, 1\], got nan"),
         (0.9, 0.5, r"must not exceed 1 together, got 0.9 and 0.5; is the correct rate one over the attempted"),
     ],

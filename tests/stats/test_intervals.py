@@ -206,7 +206,7 @@ def test_intervals_at_the_boundary_end_there_or_do_not_exist(counts, end: int) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"confidence_level": 95}, "must lie strictly between 0 and 1, got 95; is it in per cent"),
+        ({"confidence_level": 95}, "must lie strictly between 0 and 1, got 95; is it a percentage"),
         ({"confidence_level": 1.0}, "must lie strictly between 0 and 1"),
         ({"method": "wald"}, "method must be one of profile, jeffreys, delta, bootstrap, got 'wald'"),
         ({"method": "bootstrap", "n_resamples": 0}, "n_resamples must be at least 1, got 0"),

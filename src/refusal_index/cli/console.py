@@ -198,7 +198,7 @@ def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as caught:
             if caught.errno == errno.EPIPE or caught.filename is None:  # whoever read what is printed has gone
                 raise
-            error(f"{caught.filename}: {caught.strerror}; check the place, and what may be done there")
+            error(f"{caught.filename}: {caught.strerror}; check the path and its permissions")
             raise typer.Exit(INCOMPLETE) from caught
         except ModuleNotFoundError as caught:
             if caught.name is None or caught.name.partition(".")[0] not in EVAL_PACKAGES:

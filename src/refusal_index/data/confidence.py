@@ -48,7 +48,7 @@ class ConfidenceError(OutcomeTableError):
 
 
 def check_scores(table: pl.DataFrame, source: str) -> None:
-    """Raise ConfidenceError if a row has no draw, an unknown pass, or a score outside [0, 1], or is there twice."""
+    """Raise ConfidenceError if a row has no draw, an unknown pass, or a score outside [0, 1], or occurs twice."""
     if row := first_row(table, pl.col("draw").is_null() | ~pl.col("pass").is_in(PASSES).fill_null(value=True)):
         raise ConfidenceError(
             f"{source}, row {row['row']}: expected a draw and a pass out of {', '.join(PASSES)} or none, got "
@@ -57,7 +57,7 @@ def check_scores(table: pl.DataFrame, source: str) -> None:
     if row := first_row(table, ~pl.col("confidence").is_between(0, 1)):
         raise ConfidenceError(
             f"{source}, row {row['row']}, column 'confidence': expected a number in [0, 1], got {row['confidence']}; "
-            "is it in per cent, or a log probability?"
+            "is it a percentage or a log probability?"
         )
     if row := first_row(table, ~pl.struct(PLACE).is_first_distinct()):
         raise ConfidenceError(
@@ -105,13 +105,11 @@ def read_confidence(path: Path) -> pl.DataFrame:
         table = pl.read_parquet(read_plain(path))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfidenceError(
-            f"{path} cannot be read ({said[0]}); remove it, and have the methods score again"
-        ) from error
+        raise ConfidenceError(f"{path} cannot be read ({said[0]}); remove it, and run the methods again") from error
     if table.schema != pl.Schema(CONFIDENCE_SCHEMA):
         raise ConfidenceError(
             f"{path}: expected the columns {', '.join(CONFIDENCE_SCHEMA)}, got {', '.join(table.columns)}; remove it, "
-            "and have the methods score again"
+            "and run the methods again"
         )
     check_scores(table, str(path))
     return table

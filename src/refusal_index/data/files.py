@@ -89,7 +89,7 @@ def read_json(path: Path, most: int = MOST_JSON) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _check(found: os.stat_result, path: Path, most: int | None) -> None:
@@ -237,7 +237,7 @@ def _take(descriptor: int, path: Path) -> None:
         holder = os.read(descriptor, LONGEST).strip()
         shown = holder.decode() if holder.isdigit() else "unknown"
         raise RunFolderError(
-            f"{path.parent} is in use by another process (id {shown}); wait for it to end, or run into another folder"
+            f"{path.parent} is in use by another process (id {shown}); wait for it to end, or choose another folder"
         ) from error
     except OSError as error:
         raise RunFolderError(

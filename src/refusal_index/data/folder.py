@@ -166,7 +166,7 @@ class RunFolder:
         except OutcomeTableError as error:
             if path != self.outcomes:
                 raise
-            raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' makes it anew") from error
+            raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' rebuilds it") from error
 
     def read_confidence(self) -> pl.DataFrame | None:
         """Read the scores of how likely answers are right; None where there are none.
@@ -188,7 +188,7 @@ class RunFolder:
             return None
         except (OSError, ValueError) as error:
             raise RunFolderError(
-                f"{self.summary} cannot be read ({_reason(error)}); 'refusal-index score {self.path}' makes it anew"
+                f"{self.summary} cannot be read ({_reason(error)}); 'refusal-index score {self.path}' rebuilds it"
             ) from error
         return document
 
@@ -211,13 +211,13 @@ class RunFolder:
             raise RunFolderError(f"{self.path}: expected the folder of a run, {self._instead()}") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(
-                f"{self.run_json} cannot be read ({_reason(error)}); restore it, or run into another folder"
+                f"{self.run_json} cannot be read ({_reason(error)}); restore it, or choose another folder"
             ) from error
         version = document.get("run_format") if isinstance(document, dict) else None
         if version != RUN_FORMAT:
             raise RunFolderError(
                 f"{self.run_json}: expected run_format {RUN_FORMAT}, got {shortened(version)}; "
-                "use the release that wrote it, or run into another folder"
+                "use the release that wrote it, or choose another folder"
             )
         return dict(document)
 

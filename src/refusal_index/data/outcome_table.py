@@ -109,7 +109,7 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
     for name in (name for name in OPTIONAL if name in table.columns):
         refuse(
             ~pl.col(name).is_between(0, 1),
-            f", column {name!r}: expected a probability in [0, 1], got {{{name}}}; is it in per cent, or a log "
+            f", column {name!r}: expected a probability in [0, 1], got {{{name}}}; is it a percentage or a log "
             "probability?",
         )
     for broken, columns, rule in _RULES:

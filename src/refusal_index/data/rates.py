@@ -70,7 +70,7 @@ def _rate(cell: Any) -> Rate:
     scale = 100 if found[3] else 1
     value = float(found[1]) / scale
     if value > 1:
-        raise ValueError(f"expected a rate between 0 and 1, got {shortened(shown)}; put % behind what is in per cent")
+        raise ValueError(f"expected a rate between 0 and 1, got {shortened(shown)}; add % to percentages")
     return Rate(value, 0.5 * 10.0 ** -len(found[2] or "") / scale)
 
 
@@ -121,7 +121,7 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
         low, high = rounding_range(*rates.values(), attempted=given[0] == FIRST_PASS[1])
         one = PublishedRates(cells["model"] or row.place, cells["dataset"], table, low, high)
         if (one.model, one.dataset) in found:
-            raise row.wrong(f"{shortened(one.model)} is there twice; give each row a model of its own")
+            raise row.wrong(f"{shortened(one.model)} occurs twice; give each row a model of its own")
         found[one.model, one.dataset] = one
     return tuple(found.values())
 

@@ -48,7 +48,7 @@ def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[st
         more = f"; and {len(differing) - 5} more" if len(differing) > 5 else ""
         raise RunFolderError(
             f"{path} holds a run with other settings ({shown}{more}); "
-            "repeat them to resume it, or run into another folder"
+            "repeat them to resume it, or choose another folder"
         )
 
 

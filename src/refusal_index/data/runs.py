@@ -194,7 +194,7 @@ def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
     if len({way for _, way in by_rule}) > 1:
         listed = "; ".join(f"{label}: {shortened(way)}" for label, way in by_rule)
         raise OutcomeTableError(
-            f"expected runs whose refusals are recognised in one way, got several ({listed}); grade one anew with "
+            f"expected runs whose refusals are recognised in one way, got several ({listed}); grade one again with "
             "'refusal-index regrade' and the --refusal of the other"
         )
 
@@ -256,7 +256,7 @@ def _each(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _read(path: Path, sampling: Sampling) -> list[ComparedRun]:
     if not path.exists():
-        raise RunFolderError(f"{path} is not begun yet; repeat the command that made its set")
+        raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
     settings = RunFolder(path).read_settings() if path.is_dir() else {}
     return compared_runs(path, read_outcomes_of(path, sampling), settings)
 

@@ -219,7 +219,7 @@ _FIRST_DRAW = pl.col("draw").min().over("model", "dataset", "variant", "question
 
 
 def drawn_once(outcomes: pl.DataFrame) -> bool:
-    """Whether all rows are of the same draw, so that no question is there twice: quickly told, and mostly so."""
+    """Whether all rows are of the same draw, so that no question occurs twice: quickly told, and mostly so."""
     return bool(outcomes["draw"].min() == outcomes["draw"].max())
 
 

@@ -197,7 +197,7 @@ FLAG = Kind(
     "an unscored question has an empty cell",
 )
 NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
-PROBABILITY = Kind("a probability in [0, 1]", advice="is it in per cent, or a log probability?", low=0, high=1)
+PROBABILITY = Kind("a probability in [0, 1]", advice="is it a percentage or a log probability?", low=0, high=1)
 WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 ROWS_AT_A_TIME = 1000

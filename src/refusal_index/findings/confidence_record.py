@@ -88,9 +88,7 @@ def read_record(path: Path) -> tuple[MethodRecord, ...]:
         return tuple(_record(name, one) for name, found in document["methods"].items() for one in found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfidenceError(
-            f"{path} cannot be read ({said[0]}); remove it, and have the methods score again"
-        ) from error
+        raise ConfidenceError(f"{path} cannot be read ({said[0]}); remove it, and run the methods again") from error
 
 
 def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRecord]:

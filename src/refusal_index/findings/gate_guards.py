@@ -110,7 +110,7 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
             if limit is not None and not least <= limit <= most:
                 raise PolicyError(
                     f"{name}, {metric}: expected a number from {least:g} to {most:g}, which is what it can be with the "
-                    f"run's {key}, got {limit:g}; is it in per cent?"
+                    f"run's {key}, got {limit:g}; is it a percentage?"
                 )
 
 

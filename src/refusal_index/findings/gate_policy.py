@@ -160,7 +160,7 @@ def _check_numbers(name: str, given: object) -> None:
         low = 0 if name == "margins" else metric.low
         least = -metric.high if name == "margins" else low  # a margin with a sign has an error of its own
         if metric.setting is None and not least <= value <= metric.high:  # else the range depends on the run
-            per_cent = "; is it in per cent?" if abs(value) > metric.high == 1 else ""
+            per_cent = "; is it a percentage?" if abs(value) > metric.high == 1 else ""
             raise PolicyError(
                 f"{name}, {key}: expected a number that it can be, from {low:g} to {metric.high:g}, got {value:g}"
                 f"{per_cent}"

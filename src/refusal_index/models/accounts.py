@@ -97,7 +97,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     if not key and url.startswith(OPENAI_URL):
         raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
     if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"model {name!r}: {key_name} holds a line break or a character that no key has; set it anew")
+        raise ModelError(f"model {name!r}: {key_name} holds a line break or a character that no key has; set it again")
     remember(key, *secrets_in_url(url))
     return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 

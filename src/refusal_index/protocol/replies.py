@@ -256,7 +256,7 @@ def _listed(entries: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 CHARACTERS_PER_TOKEN = 4  # of English text, about; other languages and figures take more tokens

@@ -478,7 +478,7 @@ def check_limits(settings: Settings) -> None:
     if given and settings.sending.engine == FILES:
         raise SettingError(
             f"{{{given[0]}}}: {{engine}} files sends nothing, and what others send is not known to it; leave it out: "
-            "have as many lines of the files answered as you like, the others stay due"
+            "have as many lines of the files answered as you like, the others stay pending"
         )
 
 
@@ -555,7 +555,7 @@ class DirectEngine:
                 raise
             message = error.args[0].rstrip(".")
             raise ModelError(
-                f"grader: {message}; choose another one, or {{grader}} exact, which asks nobody"
+                f"grader: {message}; choose another one, or {{grader}} exact, which sends no requests"
             ) from error
 
     @asynccontextmanager

@@ -134,7 +134,7 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
     if others:
         raise StoreError(
             f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
-            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or run into another folder"
+            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or choose another folder"
         )
 
 

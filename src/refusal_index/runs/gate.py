@@ -277,6 +277,6 @@ def not_compared(plan: Plan, baseline: ComparedRun) -> int:
     if 2 * shared < len(asked):
         raise OutcomeTableError(
             f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
-            f"{len(theirs):,} of the baseline; ask the candidate what the baseline was asked"
+            f"{len(theirs):,} of the baseline; run the candidate on the questions of the baseline"
         )
     return len(asked) - shared

@@ -89,7 +89,7 @@ def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> 
     chosen = load_prompt_set(given or name)
     if chosen.hash != before["prompts"].get("sha256"):
         raise SettingError(
-            f"{{prompts}}: expected the prompt set that {path} was asked with, got {chosen.name!r}, whose words differ"
+            f"{{prompts}}: expected the prompt set that {path} was asked with, got another, {chosen.name!r}"
         )
     return chosen
 
@@ -428,7 +428,7 @@ def _repeats(settings: Settings, n_questions: int) -> Repeats:
         )
     if given.repeat_questions is not None and given.draws == 1:
         raise SettingError(
-            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
+            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; add the samples per question"
         )
     if given.draws is not None:
         return given
@@ -524,7 +524,7 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
         raise FunctionError(
             name,
             f"raised {type(error).__name__} ({error}) for the reply {shortened(reply)}; correct it, then grade the "
-            "stored replies with 'refusal-index regrade' and the option --refusal, or run into another folder",
+            "stored replies with 'refusal-index regrade' and the option --refusal, or choose another folder",
         ) from error
 
 
@@ -586,7 +586,7 @@ def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: b
         if is_asked and settings.value(name) is None
     ]
     if settings.limits.max_cost is not None and lacking:
-        raise SettingError(f"{{max_cost}}: expected {{{lacking[0]}}} beside it, as nothing else tells what is spent")
+        raise SettingError(f"{{max_cost}}: expected {{{lacking[0]}}} beside it to compute the cost")
 
 
 def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:

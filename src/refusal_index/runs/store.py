@@ -64,7 +64,7 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     if version not in (0, STORE_VERSION):
         raise StoreError(
             f"{path}: expected a store of version {STORE_VERSION}, got {version}; use the release that wrote it, or "
-            "run into another folder"
+            "choose another folder"
         )
     is_whole = check_schema(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")

@@ -56,7 +56,7 @@ UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite
 """What SQLite says where nothing can be written, as on a full disk or a medium that is read only."""
 
 STORED = {"TEXT": "text", "INTEGER": "integer", "REAL": "real"}
-ADVICE = "restore the file from a copy, or run into another folder"
+ADVICE = "restore the file from a copy, or choose another folder"
 
 
 class StoreError(RefusalIndexError, ValueError):

@@ -158,7 +158,7 @@ def _parse(content: bytes, source: str, name: str) -> Config:
     if "preamble" in document:
         raise ConfigError(
             f"{source}: expected a configuration of models and datasets, got a prompt set; 'refusal-index prompts "
-            f"{source}' shows it, and --prompts {source} asks in its words"
+            f"{source}' shows it, and --prompts {source} uses it"
         )
     for key in document:
         if key not in (NAME, "defaults", "models", "datasets"):

@@ -83,7 +83,7 @@ def truth_values(name: str, values: Any) -> NDArray[Any]:
 def whole_number(name: str, value: Any, low: int, likely: str = "") -> int:
     """Return a whole number of at least `low`, NumPy's own included, as int.
 
-    Raises TypeError for what is no number, a truth value among them, and ValueError for a fraction or a number below;
+    Raises TypeError for what is not a number, such as a truth value, and ValueError for a fraction or a number below;
     `likely` ends the messages.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
@@ -103,7 +103,7 @@ def share(name: str, value: Any) -> float:
         )
     number = float(value)
     if not 0 < number < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}; is it in per cent?")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}; is it a percentage?")
     return number
 
 

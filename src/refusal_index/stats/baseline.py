@@ -173,7 +173,7 @@ def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[Fl
     c, r = np.broadcast_arrays(*(unmasked(name, rates).astype(float) for name, rates in given.items()))
     for name, rates in (("correct_rate", c), ("refusal_rate", r)):
         if not np.all((rates >= 0) & (rates <= 1)):
-            raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it in per cent, or a count?")
+            raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it a percentage, or a count?")
     # Rates that come from counts may miss a sum of 1 by rounding.
     if np.any(c + r > 1 + 1e-12):
         raise ValueError(

@@ -197,7 +197,7 @@ def _checked_rate(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
     rate = float(value)
     if not 0 <= rate <= 1:
-        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; is it in per cent?")
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; is it a percentage?")
     return rate
 
 

@@ -133,7 +133,7 @@ def checked_range(name: str, values: ArrayLike, low: float) -> FloatArray:
     bad = ~((array >= low) & (array <= 1))
     if bad.any():
         raise ValueError(
-            f"{name} must lie in [{low}, 1], got {float(array[bad].flat[0])!r}; is it in per cent, or missing (NaN)?"
+            f"{name} must lie in [{low}, 1], got {float(array[bad].flat[0])!r}; is it a percentage, or missing (NaN)?"
         )
     return array
 
@@ -169,7 +169,7 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     t = np.asarray(confidence, float)
     bad = ~((t >= 0) & (t < 1))
     if bad.any():
-        raise ValueError(f"confidence must lie in [0, 1), got {float(t[bad].flat[0])!r}; is it in per cent?")
+        raise ValueError(f"confidence must lie in [0, 1), got {float(t[bad].flat[0])!r}; is it a percentage?")
     return np.asarray(t / (1 - t))[()]
 
 

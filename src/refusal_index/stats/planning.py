@@ -489,7 +489,7 @@ def questions_to_tell_apart(
     """
     quantile = normal_quantile(confidence_level)
     if not 1 - confidence_level < power < 1:
-        raise ValueError(f"power must lie between {1 - confidence_level:.3g} and 1, got {power!r}; is it in per cent?")
+        raise ValueError(f"power must lie between {1 - confidence_level:.3g} and 1, got {power!r}; is it a percentage?")
     sigma, why = _difference_deviation(first, second, correlation)
     if why:
         return PowerPlan(None, None, correlation, confidence_level, status_of(why), why, first, second)

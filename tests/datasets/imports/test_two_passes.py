@@ -199,7 +199,7 @@ def test_probabilities_go_into_columns_of_their_own_and_come_back(tmp_path: Path
 def test_what_is_no_probability_is_an_error_with_its_line(tmp_path: Path, cell: str) -> None:
     path = csv_of(tmp_path / "m.csv", "id,grade,conf", [("a", "A", 0.5), ("b", "B", cell)])
     with pytest.raises(
-        DatasetError, match=r"line 3, column 'conf': expected a probability in \[0, 1\], got .*per cent"
+        DatasetError, match=r"line 3, column 'conf': expected a probability in \[0, 1\], got .*percentage"
     ):
         read(path, columns={"confidence": "conf"})
 

@@ -84,14 +84,14 @@ def test_a_file_that_was_changed_is_told(paths):
 
 def test_a_file_that_no_build_made_is_left_alone(paths):
     paths.questions.write_text("years of work")
-    with pytest.raises(BuildError, match="no build made it"):
+    with pytest.raises(BuildError, match="was not made by a build"):
         finished_record(paths, SETTINGS)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"build_format": 1}', '{"build_format": 1, "settings": 3}'])
 def test_a_record_that_is_none_is_told(paths, content):
     paths.record.write_text(content)
-    with pytest.raises(BuildError, match="no record of a build"):
+    with pytest.raises(BuildError, match="not a record of a build"):
         finished_record(paths, SETTINGS)
 
 

@@ -88,7 +88,7 @@ def test_without_questions_the_score_is_undefined() -> None:
 
 
 def test_invalid_input_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"score must lie in \[0, 1\], got 50.0; is it in per cent"):
+    with pytest.raises(ValueError, match=r"score must lie in \[0, 1\], got 50.0; is it a percentage"):
         brier_score([50], [True])
     with pytest.raises(TypeError, match="outcome must hold truth values"):
         brier_score([0.5], [2])

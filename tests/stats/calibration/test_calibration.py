@@ -106,7 +106,7 @@ def test_confidence_level_widens_the_intervals() -> None:
 @pytest.mark.parametrize(
     ("score", "options", "message"),
     [
-        ([50], {}, r"score must lie in \[0, 1\], got 50.0; is it in per cent"),
+        ([50], {}, r"score must lie in \[0, 1\], got 50.0; is it a percentage"),
         ([-0.1], {}, r"score must lie in \[0, 1\], got -0.1"),
         ([0.5], {"n_bins": 0}, "n_bins must be at least 1, got 0"),
         ([0.5], {"binning": "kmeans"}, "binning must be one of equal_width, equal_mass, got 'kmeans'"),

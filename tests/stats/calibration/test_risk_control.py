@@ -114,7 +114,7 @@ def test_five_right_answers_of_five_are_too_few_to_be_tried() -> None:
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"max_error": 10}, ValueError, "max_error must lie strictly between 0 and 1, got 10; is it in per cent"),
+        ({"max_error": 10}, ValueError, "max_error must lie strictly between 0 and 1, got 10; is it a percentage"),
         ({"confidence_level": 1}, ValueError, "confidence_level must lie strictly between 0 and 1"),
         ({"grid": []}, ValueError, "grid must be a list of at least one finite cut"),
         ({"grid": [[0.5]]}, ValueError, r"grid must be .* got shape \(1, 1\)"),

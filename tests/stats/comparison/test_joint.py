@@ -332,5 +332,5 @@ def test_arrays_of_one_run_are_an_error() -> None:
 
 
 def test_a_level_in_per_cent_is_an_error() -> None:
-    with pytest.raises(ValueError, match="is it in per cent"):
+    with pytest.raises(ValueError, match="is it a percentage"):
         joint_refusal_index(*drawn(1)).confidence_interval(95)

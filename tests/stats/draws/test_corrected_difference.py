@@ -193,7 +193,7 @@ def test_models_over_other_columns_are_an_error() -> None:
 
 
 def test_a_level_in_per_cent_is_an_error() -> None:
-    with pytest.raises(ValueError, match="is it in per cent"):
+    with pytest.raises(ValueError, match="is it a percentage"):
         compared(model(2, 50, 1), model(2, 50, 2)).confidence_interval(95)
 
 

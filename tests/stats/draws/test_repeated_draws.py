@@ -583,7 +583,7 @@ def test_intervals_repeat_and_refuse_bad_arguments() -> None:
     with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
         part.confidence_interval(n_resamples=0)
     for each in (part, corrected):
-        with pytest.raises(ValueError, match="is it in per cent"):
+        with pytest.raises(ValueError, match="is it a percentage"):
             each.confidence_interval(95)
 
 

@@ -280,7 +280,7 @@ TABLE, LABELS = ContingencyTable(220, 60, 180, 540), GraderLabels(90, 5, 4, 80)
         (lambda: misgrading_from_labels(TABLE, LABELS, answered=LABELS), TypeError, "one slice of labels, or both"),
         (lambda: misgrading_from_labels(TABLE, (1, 2, 3, 4)), TypeError, "labels must be GraderLabels"),
         (lambda: GraderLabels(1, 2, 3, -1), ValueError, "graded_right_is_right must not be negative"),
-        (lambda: correct_misgrading(TABLE, 0, 0).confidence_interval(95), ValueError, "is it in per cent"),
+        (lambda: correct_misgrading(TABLE, 0, 0).confidence_interval(95), ValueError, "is it a percentage"),
         (lambda: correct_misgrading(TABLE, 0, 0).confidence_interval(n_resamples=0), ValueError, "n_resamples"),
     ],
 )

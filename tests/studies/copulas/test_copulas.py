@@ -219,7 +219,7 @@ def test_rank_correlations_at_the_ends(family: str) -> None:
     ("arguments", "message"),
     [
         ((0.5, 0.5, 0.5, "joe"), "family must be one of gaussian, t, .* got 'joe'"),
-        ((50, 0.5, 0.5), r"refusal_rate must lie in \[0, 1\], got 50; is it in per cent"),
+        ((50, 0.5, 0.5), r"refusal_rate must lie in \[0, 1\], got 50; is it a percentage"),
         ((0.5, 0.5, -0.1, "clayton"), r"parameter of the clayton copula must lie in \[0, inf\]"),
         ((0.5, 0.5, 1.2), r"parameter of the gaussian copula must lie in \[-1, 1\]"),
     ],

@@ -124,8 +124,8 @@ def test_kendall_tau_against_theory_is_twice_the_surplus_of_a_quadrant() -> None
 @pytest.mark.parametrize(
     ("rho", "mu", "message"),
     [
-        (1.01, 0.5, r"rho must lie in \[-1, 1\], got 1.01; is it in per cent"),
-        ([0.1, np.nan], 0.5, r"rho must lie in \[-1, 1\], got nan; is it in per cent, or missing"),
+        (1.01, 0.5, r"rho must lie in \[-1, 1\], got 1.01; is it a percentage"),
+        ([0.1, np.nan], 0.5, r"rho must lie in \[-1, 1\], got nan; is it a percentage, or missing"),
         (0.5, [0.2, 92], r"error_rate must lie in \[0, 1\], got 92.0"),
     ],
 )

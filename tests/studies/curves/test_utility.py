@@ -67,7 +67,7 @@ def test_impossible_penalties_are_errors(penalty: float) -> None:
 
 @pytest.mark.parametrize("confidence", [1.0, -0.1, [0.5, 75], np.nan])
 def test_impossible_confidences_are_errors(confidence) -> None:
-    with pytest.raises(ValueError, match=r"confidence must lie in \[0, 1\), got .*; is it in per cent"):
+    with pytest.raises(ValueError, match=r"confidence must lie in \[0, 1\), got .*; is it a percentage"):
         penalty_from_confidence(confidence)
 
 

@@ -129,7 +129,7 @@ class StagedResults:
             counted.
         """
         if path.exists() and not path.is_file():  # a pipe would be waited for
-            raise ResultFileError(f"{path}: expected a file of results, it is none")
+            raise ResultFileError(f"{path}: expected a file of results, got something else")
         is_empty = True
         try:
             with path.open("rb") as file:

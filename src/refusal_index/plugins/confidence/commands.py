@@ -79,7 +79,7 @@ def _check(add: Path | None, column: Sequence[str], name: str | None, out: Path 
     if name is not None and not name.strip():
         raise OptionError("--name: expected what to call the scores, got nothing")
     if add is not None and out is not None and add.resolve() == out.resolve():
-        raise OptionError(f"--out: {out} is the file to add and would be lost; choose another name")
+        raise OptionError(f"--out: {out} is the file to add; choose another name")
 
 
 @takes_settings(
@@ -119,7 +119,7 @@ def confidence(
     - `list_`: Say what each method needs, and which this run allows; send nothing.
     - `model`: The run's own, where that is a function: one that a folder names is asked only if named.
     - `grader`: The same of those that grade.
-    - `prompts`: The file of the run's prompt set, where it is none of the package's.
+    - `prompts`: The file of the run's prompt set, where it is not part of the package.
     - `group`: What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' (how
       well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the first of these
       that is known.

@@ -217,7 +217,7 @@ def read_score_table(
     Raises
     ------
     ConfidenceError
-        If it cannot be read, a score is not what it should be, or one is there twice; the message names the line.
+        If it cannot be read, a score is not what it should be, or one occurs twice; the message names the line.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
     Raises
     ------
     ConfidenceError
-        If a score is outside [0, 1], or one is there twice.
+        If a score is outside [0, 1], or one occurs twice.
 
     Examples
     --------

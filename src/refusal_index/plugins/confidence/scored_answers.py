@@ -82,7 +82,7 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     if others.height:
         raise ConfidenceError(
             f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
-            f"{shortened(others['question_id'][0])}; have the method score again"
+            f"{shortened(others['question_id'][0])}; run the method again"
         )
     return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained(first))
 

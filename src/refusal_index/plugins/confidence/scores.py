@@ -132,7 +132,7 @@ def _plan(
     try:
         check_comparable(folder)
     except ComparabilityError as error:
-        raise ComparabilityError(f"{error}; 'refusal-index score {run} --regrade' grades its replies anew") from error
+        raise ComparabilityError(f"{error}; 'refusal-index score {run} --regrade' grades its replies again") from error
     if "first_pass" in before:
         raise SettingError(
             f"{run}: expected the folder of a run of both passes, got one of a forced pass alone, which shows no first "

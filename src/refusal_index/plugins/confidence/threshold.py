@@ -95,7 +95,9 @@ class ThresholdOptions:
         for name in ("max_error", "confidence_level"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                raise ConfidenceError(f"{name}: expected a number above 0 and below 1, got {value}; is it in per cent?")
+                raise ConfidenceError(
+                    f"{name}: expected a number above 0 and below 1, got {value}; is it a percentage?"
+                )
 
     @property
     def bound_level(self) -> float:

@@ -285,7 +285,7 @@ def checked_rate(name: str, values: ArrayLike) -> FloatArray:
     """Check rates in [0, 1] and move those at its ends inside by less than matters."""
     rates = np.asarray(values, float)
     if np.any((rates < 0) | (rates > 1)):
-        raise ValueError(f"{name} must lie in [0, 1], got {values!r}; is it in per cent, or a count?")
+        raise ValueError(f"{name} must lie in [0, 1], got {values!r}; is it a percentage, or a count?")
     return np.asarray(np.clip(rates, SMALLEST_RATE, LARGEST_RATE))
 
 

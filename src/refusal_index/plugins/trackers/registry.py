@@ -96,11 +96,13 @@ def _check_place(exporter: Exporter | None, to: str, out: Path | None, paths: Se
     if out is None:
         raise ExportError("out", f"expected {'a file' if suffix else 'a folder'} to write, got nothing")
     if any(path.resolve() == out.resolve() for path in paths):
-        raise ExportError("out", f"{out} is one of the runs and would be lost; choose another place")
+        raise ExportError("out", f"{out} is one of the runs; choose another place")
     if run_around(out) is not None:
-        raise ExportError("out", f"{out} lies in the folder of a run, which is its own; choose another place")
+        raise ExportError("out", f"{out} lies in the folder of a run; choose another place")
     if suffix and out.suffix.lower() != suffix:
         raise ExportError("out", f"expected a file that ends in {suffix}, got {out}")
     place = out.parent if suffix else out
     if not place.is_dir() and (suffix or os.path.lexists(place)):
-        raise ExportError("out", f"{out} cannot be written, as {place} is no folder; make it, or choose another place")
+        raise ExportError(
+            "out", f"{out} cannot be written, as {place} is not a folder; create it, or choose another place"
+        )

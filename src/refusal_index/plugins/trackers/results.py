@@ -176,7 +176,7 @@ def _from_table(run: ComparedRun) -> ExportedRun:
 
 def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
     """Raise RunFolderError if a summary that lies in a folder, which a stranger may have made, is none."""
-    anew = f"'refusal-index score {folder.path}' makes it anew"
+    anew = f"'refusal-index score {folder.path}' rebuilds it"
     version = document.get("summary_version")
     if version != SUMMARY_VERSION:
         raise RunFolderError(
@@ -240,19 +240,19 @@ def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
 
 def _number(value: object) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeError(f"{shortened(value)} is no number")
+        raise TypeError(f"{shortened(value)} is not a number")
     return None if value is None else float(value)
 
 
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{shortened(value)} is no count")
+        raise TypeError(f"{shortened(value)} is not a count")
     return value
 
 
 def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{shortened(value)} is no text")
+        raise TypeError(f"{shortened(value)} is not text")
     return value
 
 

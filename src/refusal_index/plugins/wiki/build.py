@@ -193,7 +193,7 @@ def _read_pages(options: BuildOptions) -> Pages:
             f"{{out}}: expected a file that ends in .jsonl, got {str(options.out)!r}; it holds JSON Lines"
         )
     if not options.out.parent.is_dir():
-        raise SettingError(f"{{out}}: expected a folder that is there, got {options.out.parent}; make it first")
+        raise SettingError(f"{{out}}: expected an existing folder, got {options.out.parent}; create it first")
     pages = read_pages(options.pages, options.difficulty)
     if not any(True for order in options.drawing(pages).values() for _ in islice(order, 1)):
         raise SettingError(

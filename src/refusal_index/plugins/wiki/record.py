@@ -106,14 +106,14 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
     """
     if not paths.record.exists():
         if paths.questions.exists() and not (paths.folder / "run.json").exists():
-            raise BuildError(f"{paths.questions} is there and no build made it; give another --out")
+            raise BuildError(f"{paths.questions} exists and was not made by a build; give another --out")
         return None
     try:
         record: dict[str, Any] = dict(json.loads(paths.record.read_bytes()))
         version, before, checksum = record["build_format"], dict(record["settings"]), record["file"]["sha256"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BuildError(
-            f"{paths.record} is no record of a build ({error!r}); remove it, or give another --out"
+            f"{paths.record} is not a record of a build ({error!r}); remove it, or give another --out"
         ) from error
     if version != BUILD_FORMAT or not before or not checksum:
         raise BuildError(
@@ -137,7 +137,7 @@ def refuse_others(path: Path, there: Mapping[str, Any], here: Mapping[str, Any])
     try:
         refuse_other_settings(path, there, as_json(here))
     except RunFolderError as error:
-        raise BuildError(f"{str(error).removesuffix('run into another folder')}give another --out") from None
+        raise BuildError(f"{str(error).removesuffix('choose another folder')}give another --out") from None
 
 
 def _json_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:

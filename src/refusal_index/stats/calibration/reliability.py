@@ -211,7 +211,7 @@ def checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatAr
     scores, truths = checked_scores(score, outcome)
     outside = scores[(scores < 0) | (scores > 1)]
     if outside.size:
-        raise ValueError(f"score must lie in [0, 1], got {float(outside[0])!r}; is it in per cent, or a logit?")
+        raise ValueError(f"score must lie in [0, 1], got {float(outside[0])!r}; is it a percentage, or a logit?")
     return scores, truths
 
 

@@ -336,7 +336,7 @@ def selective_report(
     ------
     TypeError, ValueError
         If `score` is not finite numbers, `right` not truth values, their lengths differ, or the cut, the penalty or
-        the level is no number of its range.
+        the level is not a number of its range.
 
     References
     ----------

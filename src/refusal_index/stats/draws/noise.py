@@ -544,7 +544,7 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     """
     index, b_r, b_w = (np.asarray(values, float) for values in (refusal_index, refusal_slope, error_slope))
     if not np.all(np.abs(index) <= 1):
-        raise ValueError(f"refusal_index must lie in [-1, 1], got {refusal_index!r}; is it in per cent?")
+        raise ValueError(f"refusal_index must lie in [-1, 1], got {refusal_index!r}; is it a percentage?")
     for name, slope in (("refusal_slope", b_r), ("error_slope", b_w)):
         if not np.all(slope >= 0):
             raise ValueError(f"{name} must not be negative, got {slope.tolist()!r}; its sign belongs to the index")

@@ -286,7 +286,7 @@ def checked_rate(name: str, rate: Rate) -> tuple[float, float]:
     if values.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be one or two numbers in [0, 1), got {rate!r}; is it text, or missing?")
     if values.shape not in ((), (2,)) or not np.all((values >= 0) & (values < 1)):
-        raise ValueError(f"{name} must be one or two numbers in [0, 1), got {rate!r}; is it in per cent?")
+        raise ValueError(f"{name} must be one or two numbers in [0, 1), got {rate!r}; is it a percentage?")
     first, second = np.broadcast_to(values.astype(float), 2).tolist()
     return first, second
 
