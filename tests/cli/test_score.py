@@ -193,6 +193,22 @@ def test_the_command_that_shows_everything_is_named_with_the_same_options(comman
     assert f"{whole['weighted_score']['estimate']:.3f}" in shown
 
 
+def test_columns_of_other_names_are_named(command):
+    write("own.csv", ["declined,is_error,wrong", *(line + ",x" for line in LINES[1:])])
+    columns = ["--column", "refused=declined", "--column", "wrong=is_error"]
+    assert (
+        command("score", "own.csv", "--json", *columns).stdout
+        == command("score", write("o.csv", LINES), "--json").stdout
+    )
+    last = command("score", "own.csv", *columns).stdout.splitlines()[-1]
+    assert last.endswith("show own.csv --column refused=declined --column wrong=is_error")
+    assert command("show", "own.csv", *columns).exit_code == 0
+    wrong = command("score", "own.csv", "--column", "refused=declind")
+    assert (wrong.exit_code, "did you mean 'declined'" in wrong.stderr) == (2, True)
+    role = command("score", "own.csv", "--column", "refusd=declined")
+    assert (role.exit_code, "did you mean 'refused'" in role.stderr) == (2, True)
+
+
 def test_show_of_a_run_with_options_takes_the_penalty_of_the_run(command, ran):
     assert command("score", "r", "--penalty", "0.25").exit_code == 0
     weighted = [line.split()[9] for line in command("show", "r").stdout.splitlines() if line.startswith("low ")][:1]

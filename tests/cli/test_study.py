@@ -83,6 +83,7 @@ def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
         (["study", "results_table", "a.parquet", "--format", ","], "--format: expected one or more of"),
         (["study", "ranking_with_ties", "a.parquet"], "It needs runs of two models or more"),
         (["study", "results_table", "nothing.parquet"], "nothing.parquet"),
+        (["study", "--all"], "study --all: expected runs, sets or outcome tables, got none"),
         (["study", "--all", "a.parquet", "--models", "none.csv"], "none.csv: expected a CSV table of models"),
     ],
 )
