@@ -43,7 +43,14 @@ from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
+from refusal_index.stats.non_inferiority import (
+    GuardTest,
+    Verdict,
+    judge_guards,
+    times_if_equal,
+    times_to_settle,
+    verdict_of,
+)
 
 RUNS = ("candidate", "baseline")
 
@@ -60,33 +67,23 @@ class GuardResult(NamedGuard):
     @property
     def limit(self) -> Statement:
         """What the guard allows."""
-        values = {"limit": self.guard.limit, "higher": self.guard.higher_is_better, "margin": self.against_baseline}
-        return Statement("guard_limit", "scope", values)
+        return Statement("guard_limit", "scope", {"limit": self.guard.limit, "higher": self.guard.higher_is_better})
 
     @property
     def statement(self) -> Statement:
-        """Whether it holds."""
-        estimate, worst, verdict = self.guard.estimate, self.test.worst, self.test.verdict
-        if verdict == "pass":
-            code = "guard_within"
-        elif estimate is None or (verdict == "inconclusive" and worst is None):
-            is_single = self.guard.name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
+        """Why it does not pass."""
+        name, estimate, verdict = self.guard.name, self.guard.estimate, self.test.verdict
+        if estimate is None or (verdict == "inconclusive" and self.test.worst is None):
+            is_single = name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
             undefined = "guard_undefined" if verdict == "fail" else "guard_unjudged"
             code = "guard_not_sampled_twice" if is_single else undefined
-        elif verdict == "fail":
+            values = {"metrics": [name], "reason": self.reason, "margin": self.against_baseline}
+            return Statement(code, "conclusion", values)
+        if verdict == "fail":
             code = "guard_beyond"
         else:
             code = "guard_looks_beyond" if self.guard.room(estimate) < 0 else "guard_may_be_beyond"
-        values = {
-            "metric": self.guard.name,
-            "margin": self.against_baseline,
-            "estimate": estimate,
-            "worst": worst,
-            "limit": self.limit,
-            "pvalue": self.test.pvalue_holm,
-            "reason": self.reason,
-        }
-        return Statement(code, "conclusion", values)
+        return Statement(code, "conclusion", {"metrics": [name]})
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON holds it, unrounded."""
@@ -168,11 +165,26 @@ class GateResult(Shown):
     def more_questions(self) -> int | None:
         """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
 
-        None where it is settled, where no number would, and where nothing can be decided.
+        None where it is settled, where the number is not known, and where nothing can be decided.
         """
-        is_open = self.verdict == "inconclusive" and self.obstacle is None
-        times = times_to_settle([guard.test for guard in self.guards]) if is_open else None
+        times = times_to_settle([guard.test for guard in self.guards]) if self._is_open else None
         return None if times is None else math.ceil((times - 1) * self.questions)
+
+    @property
+    def questions_if_equal(self) -> int | None:
+        """With how many questions in all a candidate that equals its baseline passes with a chance of 80 % or more.
+
+        None unless the verdict is open and the candidate may equal its baseline by every margin.
+        """
+        tests = [guard.test for guard in self.guards if guard.against_baseline]
+        level = self.alpha if self.look is None else self.look.level
+        times = times_if_equal(tests, self.alpha, level) if tests and self._is_open else None
+        return None if times is None else math.ceil(times * self.questions)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the guards, and nothing else, leave the verdict open."""
+        return self.verdict == "inconclusive" and bool(self.guards) and self.obstacle is None
 
     @property
     def level_at_look(self) -> float | None:
@@ -188,10 +200,20 @@ class GateResult(Shown):
         if self.obstacle is not None:
             return self.obstacle
         if self.verdict != "pass":
-            decisive = [guard.statement for guard in self.guards if guard.test.verdict == self.verdict]
-            return Statement("guards", "conclusion", {"guards": decisive})
-        nearest = min(self.guards, key=lambda guard: -(guard.test.pvalue_inside or 0.0))
-        return Statement("all_within", "conclusion", {"level": 1 - self.alpha, "nearest": nearest.statement})
+            return Statement("guards", "conclusion", {"guards": self._decisive()})
+        return Statement("all_within", "conclusion", {"level": 1 - self.alpha})
+
+    def _decisive(self) -> list[Statement]:
+        """State why the guards that decide do not pass, those for the same reason together."""
+        alike: dict[tuple[str, str | None], list[Statement]] = {}
+        for guard in self.guards:
+            if guard.test.verdict == self.verdict:
+                one = guard.statement
+                alike.setdefault((one.code, one.values.get("reason")), []).append(one)
+        return [
+            replace(first, values={**first.values, "metrics": [one.values["metrics"][0] for one in (first, *others)]})
+            for first, *others in alike.values()
+        ]
 
     def _scope(self) -> Statement:
         """State what was compared with what."""
@@ -216,8 +238,9 @@ class GateResult(Shown):
         stop = None if self.baseline is None else Stop.read(self.baseline.about)
         if stop is not None:
             yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
-        if self.verdict == "inconclusive" and self.guards and self.obstacle is None:
-            yield Statement("more_questions", values={"more": self.more_questions})
+        if self._is_open:
+            needed = {"more": self.more_questions, "enough": self.questions_if_equal, "questions": self.questions}
+            yield Statement("more_questions", "scope", needed)
         missing = [(name, share) for name, share in self.missing.items() if share]
         if missing and not self._was_not_looked_at:
             yield Statement("missing", "grave", {"missing": missing})
@@ -264,6 +287,7 @@ class GateResult(Shown):
             "looked": None,
             "guards": [plain(one.to_document()) for one in self.guards],
             "more_questions": self.more_questions,
+            "questions_if_equal": self.questions_if_equal,
             "missing": dict(self.missing),
             "sampling": self.sampling,
             "changed": [asdict(one) for one in self.changed],

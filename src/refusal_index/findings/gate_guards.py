@@ -32,6 +32,9 @@ Interval = Callable[[float], stats.ConfidenceInterval]
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
 
+CONSTANT = "constant_difference"
+"""Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
+
 WEIGHED = (
     ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
     ("truthfulness_score", "truthfulness_weights", DEFAULT_PAYOFFS.truthfulness),
@@ -64,7 +67,8 @@ def margin_guards(compared: VariantComparison, policy: Policy) -> Iterator[Named
             continue
         estimate = difference.estimate
         pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
-        guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue)
+        is_constant = difference.reason == CONSTANT
+        guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue, is_constant)
         yield NamedGuard(guard, True, *both_numbers(difference), reason)
 
 
@@ -116,7 +120,7 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
 
 def _interval(name: str, difference: Difference, match: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
-    if difference.reason != "constant_difference" or difference.estimate is None:
+    if difference.reason != CONSTANT or difference.estimate is None:
         return difference.confidence_interval
     if isinstance(difference, stats.CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
