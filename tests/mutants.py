@@ -730,6 +730,8 @@ MUTANTS = (
            'round(_checked_rate("correct_rate", correct_rate) * (total - refused))', "data/test_rates.py"),
     Mutant("rates that fit no table are an error", "stats/contingency.py",
            "            if count < 0:", "            if count < -1e9:", "data/test_rates.py"),
+    Mutant("an interval of published rates allows for their rounding", "data/rates.py",
+           "low=min(known[0]), high=max(known[1])", "low=found.low, high=found.high", "data/test_rates.py"),
     Mutant("the digits printed say how far a rate is rounded", "data/rates.py",
            '0.5 * 10.0 ** -len(found[2] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
     Mutant("copula tests are adjusted for their number", "plugins/studies/copula_comparison.py",

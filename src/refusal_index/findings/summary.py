@@ -6,7 +6,7 @@ The number over all variants is the joint estimate: they share their questions, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -18,11 +18,13 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.rates import (
     Completeness,
     ForcedRefusals,
+    PublishedRates,
     VariantGroup,
     completeness,
     contingency_table,
     each_group,
     forced_refusals,
+    rates_outcomes,
     variant_metrics,
 )
 from refusal_index.data.run_json import UNPRICED, Prices
@@ -256,6 +258,21 @@ def summarise(
     )
     pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
+
+
+def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
+    """Summarise published rates, with intervals that reach over those of all rates that round to these.
+
+    - `settings`: as `summarise` takes them.
+    """
+    summary = summarise(rates_outcomes(rows), **settings)
+    worth = Payoffs(summary.penalty, summary.truthfulness_weights)
+    found = [row.metrics(worth, summary.confidence_level) for row in rows]
+    variants = (
+        replace(one, metrics=tuple(wider.get(metric.name, metric) for metric in one.metrics))
+        for one, wider in zip(summary.variants, found, strict=True)
+    )
+    return replace(summary, variants=tuple(variants))
 
 
 def is_complete(summary: Summary) -> bool:
