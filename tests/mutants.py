@@ -1000,6 +1000,8 @@ MUTANTS = (
            "payoffs.append(stated[0] if stated else default)", "payoffs.append(default)", "runs/test_gate_looks.py"),
     Mutant("how many more questions are asked for", "findings/gate.py",
            "math.ceil((times - 1) * self.questions)", "math.ceil(times * self.questions)", "findings/test_gate.py"),
+    Mutant("a baseline and a candidate both have sampling error", "findings/gate_guards.py",
+           "math.sqrt(2 * variant.table.n)", "math.sqrt(variant.table.n)", "findings/test_gate.py"),
     Mutant("guards for the same reason are named together", "findings/gate.py",
            'one.values["metrics"][0] for one in (first, *others)', 'one.values["metrics"][0] for one in (first,)',
            "findings/test_gate.py"),

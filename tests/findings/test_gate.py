@@ -13,16 +13,23 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import Asked
-from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.gate import GateResult, decide
-from refusal_index.findings.gate_guards import change_limit, most_changed, permutation_pvalue
+from refusal_index.findings.gate_guards import (
+    change_limit,
+    most_changed,
+    permutation_pvalue,
+    questions_for_margins,
+)
 from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy
+from refusal_index.findings.summary import summarise
 from refusal_index.render.gate import guard_table
 from refusal_index.stats import (
     AtLook,
@@ -132,6 +139,18 @@ def test_an_open_verdict_says_with_how_many_questions_an_equal_candidate_passes(
     assert repeated.more_questions is None or repeated.more_questions + N == repeated.questions_if_equal
     worse = decide(run_of(*draws_of(0.6, 3, error=-0.35), "worse"), base, Policy(margins=WIDE))
     assert (worse.verdict, worse.questions_if_equal) == ("inconclusive", None)
+
+
+def test_a_baseline_says_how_many_questions_the_margins_need():
+    table = pl.DataFrame(dict(zip(("refused", "wrong"), (one[0] for one in draws_of(0.6, 1)), strict=True)))
+    (variant,) = summarise(read_outcomes(table)).variants
+    errors = {name: (variant.metric(name).high - variant.metric(name).low) / 2 / ndtri(0.975) for name in MARGINS}
+    needed = questions_for_margins(variant, 0.95, Policy())
+    reach = {name: margin / (math.sqrt(2 * N / needed) * errors[name]) for name, margin in MARGINS.items()}
+    assert sum(ndtr(ndtri(0.95) - one) for one in reach.values()) == pytest.approx(0.2, abs=1e-3)
+    assert questions_for_margins(variant, 0.95, Policy(margins={"refusal_index": 0.0})) is None
+    never = summarise(read_outcomes(table.with_columns(refused=pl.lit(value=False)))).variants[0]
+    assert questions_for_margins(never, 0.95, Policy()) is None
 
 
 def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):

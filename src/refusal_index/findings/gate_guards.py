@@ -22,10 +22,12 @@ from refusal_index.findings.comparison import Difference, VariantComparison, bot
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
-from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none, questions_if_equal
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
@@ -70,6 +72,24 @@ def margin_guards(compared: VariantComparison, policy: Policy) -> Iterator[Named
         is_constant = difference.reason == CONSTANT
         guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue, is_constant)
         yield NamedGuard(guard, True, *both_numbers(difference), reason)
+
+
+def questions_for_margins(variant: VariantSummary, level: float, policy: Policy) -> int | None:
+    """Return with how many questions at most a candidate that equals this baseline passes with a chance of 80 %.
+
+    Its answers are taken to differ from the baseline's as those of other questions would: where they repeat, fewer are
+    enough. None where a number has no interval, or no margin.
+
+    - `variant`: of the baseline, whose intervals have the confidence level `level`.
+    """
+    deviations = []
+    for name, margin in policy.margins.items():
+        found = variant.metric(name)
+        if found.low is None or found.high is None or not margin:
+            return None
+        error = (found.high - found.low) / (2 * normal_quantile(level))
+        deviations.append(math.sqrt(2 * variant.table.n) * error / margin)
+    return math.ceil(questions_if_equal(deviations, policy.alpha))
 
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.findings.gate import GateResult, GuardResult
-from refusal_index.findings.gate_guards import SHOWN
+from refusal_index.findings.gate_guards import SHOWN, questions_for_margins
+from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import Summary
 from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.format import UNDEFINED, interval, number, percent, pvalue, signed
 from refusal_index.render.sentences import phrase, selected, sentence
@@ -30,6 +32,14 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
             yield from ("", f"{'Caution: ' if one.severity == 'grave' else ''}{sentence(one)}")
     if result.changed:
         yield from ("", sentence(Statement("changed", values={"count": len(result.changed), "most": SHOWN})))
+
+
+def baseline_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield how many questions a gate's default margins need of a run of one prompt, where that is known."""
+    if len(summary.variants) == 1:
+        questions = questions_for_margins(summary.variants[0], summary.confidence_level, Policy())
+        if questions is not None:
+            yield sentence(Statement("baseline_needs", "scope", {"questions": questions}))
 
 
 def gate_document(result: GateResult) -> dict[str, Any]:

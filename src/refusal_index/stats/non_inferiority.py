@@ -202,8 +202,7 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
 def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
     """Return how many times the questions at hand let a candidate that equals its baseline pass with `POWER`.
 
-    None where a guard has no interval or no margin, or a difference of 0 lies outside its interval: the candidate then
-    does not equal its baseline.
+    None where a guard has no interval or no margin, or a difference of 0 lies outside its interval.
 
     - `tests`: of differences from a baseline.
     - `alpha`: level of each test with so many questions.
