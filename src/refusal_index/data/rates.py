@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcomes
 from refusal_index.data.sampling import sampled_table
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
-from refusal_index.stats.baseline import Payoffs, ratio_weights
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, rate_or_score, ratio_weights
 from refusal_index.stats.design import AnyTable
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
@@ -356,6 +357,45 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     found, rates = (_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals))
     pairs = zip(found, rates, strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
+
+
+BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
+    {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
+)
+"""The metrics of questions without a right answer and of those with one, as what each is of `by_answerable`."""
+
+ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
+"""Why they are undefined where the dataset does not mark questions of both kinds."""
+
+
+def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
+    """Mark as wrong the questions without a right answer, and no others; None unless the rows hold both kinds.
+
+    Such a question has no gold answer, and nothing that is right. Of a table in which a question without a gold answer
+    is right, the column is not filled in, and tells nothing.
+
+    >>> rows = pl.DataFrame({"refused": [True, False], "wrong": [True, None], "gold": [None, "a"]})
+    >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
+    ([True, False], None)
+    """
+    if "gold" not in rows.columns:
+        return None
+    without = pl.col("gold").is_null()
+    is_told = without.any() & ~without.all() & ~(without & ~_WRONG).any()
+    return rows.with_columns(wrong=without) if rows.select(is_told).item() else None
+
+
+def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Estimate, ...]:
+    """Return the metrics of `BY_ANSWERABLE` of one variant, a row a question."""
+    split = by_answerable(rows)
+    if split is None:
+        reason = ANSWERABLE_NOT_RECORDED
+        return tuple(Estimate(None, status="undefined", reason=reason, name=name) for name in BY_ANSWERABLE)
+    table = sampled_table(split) or contingency_table(split)
+    return tuple(
+        replace(rate_or_score(like, table, DEFAULT_PAYOFFS, confidence_level), name=name)
+        for name, like in BY_ANSWERABLE.items()
+    )
 
 
 def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, ...]:

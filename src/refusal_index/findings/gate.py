@@ -19,7 +19,7 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID, Asked, missing_share
-from refusal_index.data.rates import never_forced
+from refusal_index.data.rates import BY_ANSWERABLE, never_forced
 from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
@@ -35,6 +35,7 @@ from refusal_index.findings.gate_guards import (
     margin_guards,
     most_changed,
     payoffs_of,
+    split_by_answerable,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.findings.matching import CompareOptions, settings_statements
@@ -343,7 +344,8 @@ def decide(
     for key, share in _absent_shares(runs, rows, asked).items():
         missing[key] = max(missing[key], share)
     obstacle = _obstacle(within_look, missing, policy, is_unpaired=compared is not None and not is_paired)
-    margins = margin_guards(compared, policy) if compared is not None and is_paired else ()
+    split = split_by_answerable(list(rows.values())) if is_paired and policy.margins.keys() & BY_ANSWERABLE else None
+    margins = margin_guards(compared, policy, split) if compared is not None and is_paired else ()
     guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
     tests = judge_guards([named.guard for named in guards], policy.alpha, look) if guards else ()
     if obstacle is not None:

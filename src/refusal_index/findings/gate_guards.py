@@ -14,10 +14,10 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import contingency_table
+from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE, by_answerable, contingency_table
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, sampled_table
+from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, outcome_matrix, sampled_table
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
@@ -26,6 +26,7 @@ from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
+from refusal_index.stats.estimate import NO_INTERVAL
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none, questions_if_equal
 
@@ -56,21 +57,42 @@ class NamedGuard:
     reason: str | None  # why the number is undefined or at its boundary
 
 
-def margin_guards(compared: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
-    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline."""
+def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | None:
+    """Compare the refusals of a candidate and a baseline by whether a question has a right answer; None where unknown.
+
+    - `tables`: the outcomes of either run, of one variant.
+    """
+    split = [by_answerable(first_draws(rows)) for rows in tables]
+    if any(rows is None for rows in split):
+        return None
+    matrix = outcome_matrix([rows for rows in split if rows is not None])
+    matrix = matrix.of_questions(matrix.shared)
+    compared = stats.compare_metrics(*matrix.arrays, **matrix.design)
+    return VariantComparison("", Match(matrix, paired=True, left_out=(0, 0)), compared, None)
+
+
+def margin_guards(
+    compared: VariantComparison, policy: Policy, split: VariantComparison | None = None
+) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline.
+
+    - `split`: that by whether a question has a right answer, for margins of `BY_ANSWERABLE`.
+    """
     matrix = compared.match.matrix
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in policy.margins.items():
         higher = not METRICS[name].lower_is_better
         limit = -margin if higher else margin
-        difference = compared.differences().get(name)
-        if difference is None:  # the corrected index of runs that were sampled once
-            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, NO_REPEATED_QUESTIONS)
+        source, like = (split, BY_ANSWERABLE[name]) if name in BY_ANSWERABLE else (compared, name)
+        difference = None if source is None else source.differences().get(like)
+        if source is None or difference is None:  # the corrected index of runs that were sampled once
+            why = ANSWERABLE_NOT_RECORDED if name in BY_ANSWERABLE else NO_REPEATED_QUESTIONS
+            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, why)
             continue
         estimate = difference.estimate
         pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
         is_constant = difference.reason == CONSTANT
-        guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue, is_constant)
+        guard = Guard(name, estimate, limit, higher, _interval(like, difference, source.match), pvalue, is_constant)
         yield NamedGuard(guard, True, *both_numbers(difference), reason)
 
 
@@ -181,6 +203,12 @@ def _own_number(
         same = [is_deterministic(run.settings)]
         index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
         return index.estimate, index.reason, index_interval(index)
+
+    if name in BY_ANSWERABLE:
+        split = by_answerable(first_draws(rows))
+        if split is None:
+            return None, ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
+        name, table = BY_ANSWERABLE[name], sampled_table(split) or contingency_table(split)
 
     def interval(level: float) -> stats.ConfidenceInterval:
         at_level = rate_or_score(name, table, payoffs, level)

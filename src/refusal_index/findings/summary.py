@@ -16,10 +16,12 @@ from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.rates import (
+    ANSWERABLE_NOT_RECORDED,
     Completeness,
     ForcedRefusals,
     PublishedRates,
     VariantGroup,
+    answerable_metrics,
     completeness,
     contingency_table,
     each_group,
@@ -98,8 +100,9 @@ class VariantSummary:
     dataset: str | None
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
-    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, and the corrected index, which is
-    # undefined without repeated draws
+    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, those of `BY_ANSWERABLE`, which are
+    # undefined unless the dataset marks questions without an answer, and the corrected index, which is undefined
+    # without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
@@ -183,6 +186,10 @@ class Summary:
     def is_sampled(self) -> bool:
         """Whether its metrics allow for clusters or weights."""
         return any(variant.sampling is not None for variant in self.variants)
+
+    def records(self, name: str) -> bool:
+        """Whether its dataset has what a metric is made of."""
+        return any(variant.metric(name).reason != ANSWERABLE_NOT_RECORDED for variant in self.variants)
 
     def label(self, variant: VariantSummary) -> str:
         """Name a variant of it; with model and dataset, if there are several."""
@@ -302,7 +309,11 @@ def _variant_summary(
         dataset=group.dataset,
         variant=group.variant,
         table=table,
-        metrics=(*estimates, _corrected(index, draws, is_deterministic=is_deterministic)),
+        metrics=(
+            *estimates,
+            *answerable_metrics(rows, level),
+            _corrected(index, draws, is_deterministic=is_deterministic),
+        ),
         completeness=complete,
         forced_refusals=forced,
         warnings=(
