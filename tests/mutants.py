@@ -1010,7 +1010,7 @@ MUTANTS = (
     Mutant("a baseline and a candidate both have sampling error", "findings/gate_guards.py",
            "math.sqrt(2 * variant.table.n)", "math.sqrt(variant.table.n)", "findings/test_gate.py"),
     Mutant("guards for the same reason are named together", "findings/gate.py",
-           'one.values["metrics"][0] for one in (first, *others)', 'one.values["metrics"][0] for one in (first,)',
+           'one.values["metrics"][0] for one in same)', 'one.values["metrics"][0] for one in same[:1])',
            "findings/test_gate.py"),
     Mutant("the chances of missing each guard add up", "stats/non_inferiority.py",
            "1 - POWER - sum(float(ndtr", "1 - POWER - max(float(ndtr", "stats/test_non_inferiority.py"),

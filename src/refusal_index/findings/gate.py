@@ -211,10 +211,9 @@ class GateResult(Shown):
             if guard.test.verdict == self.verdict:
                 one = guard.statement
                 alike.setdefault((one.code, one.values.get("reason")), []).append(one)
-        return [
-            replace(first, values={**first.values, "metrics": [one.values["metrics"][0] for one in (first, *others)]})
-            for first, *others in alike.values()
-        ]
+        names = [list(dict.fromkeys(one.values["metrics"][0] for one in same)) for same in alike.values()]
+        pairs = zip(alike.values(), names, strict=True)
+        return [replace(same[0], values={**same[0].values, "metrics": each}) for same, each in pairs]
 
     def _scope(self) -> Statement:
         """State what was compared with what."""
