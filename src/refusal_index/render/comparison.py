@@ -13,7 +13,7 @@ from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.first_screen import marks, scale_start
-from refusal_index.render.format import count, interval, interval_of, number, percent, pvalue
+from refusal_index.render.format import abbreviated, count, interval, interval_of, number, percent, pvalue
 from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import selected, sentence
 
@@ -74,16 +74,6 @@ def _both(metric: str, difference: Difference, digits: int) -> str:
     if metric != INDEX:
         numbers = [None if value is None else 100 * value for value in numbers]
     return " / ".join(number(value, digits) for value in numbers)
-
-
-def abbreviated(name: str, longest: int) -> str:
-    """Return a name, without its middle where it is too long.
-
-    >>> abbreviated("almanac/base (almanac-base-almanac-1133ff66)", 26)
-    'almanac/base...ac-1133ff66)'
-    """
-    half = (longest - 2) // 2
-    return name if len(name) <= longest else f"{name[:half]}...{name[-half - 1 :]}"
 
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:

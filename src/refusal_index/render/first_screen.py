@@ -9,7 +9,7 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary, VariantSummary
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import count, interval_of, number, percent, with_interval
+from refusal_index.render.format import abbreviated, count, interval_of, number, percent, with_interval
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate, RankedRun
 
@@ -92,7 +92,7 @@ def _table(summary: Summary) -> Table:
 
 def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
     label, right = summary.label(variant), variant.metric("correct_given_attempted").estimate
-    yield label if not summary.has_one_source or len(label) <= LONGEST_NAME else f"{label[: LONGEST_NAME - 3]}..."
+    yield abbreviated(label, LONGEST_NAME) if summary.has_one_source else label
     yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
     yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
     yield percent(None if right is None else 1 - right, 0)

@@ -177,6 +177,16 @@ def abridged(names: Sequence[str], limit: int = 4) -> str:
     return "; ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
 
 
+def abbreviated(name: str, longest: int) -> str:
+    """Return a name of at most so many characters, without its middle if it is too long.
+
+    >>> abbreviated("almanac/base (almanac-base-almanac-1133ff66)", 26), abbreviated("low", 26)
+    ('almanac/bas...ac-1133ff66)', 'low')
+    """
+    end = (longest - 3) - (longest - 3) // 2
+    return name if len(name) <= longest else f"{name[: (longest - 3) // 2]}...{name[-end:]}"
+
+
 def counted(counts: Mapping[str, int]) -> str:
     """Format how often each of some names occurs.
 

@@ -24,9 +24,8 @@ from refusal_index.findings.summary import INCOMPLETE
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol.cost import NOTHING, Range
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.comparison import abbreviated
 from refusal_index.render.display import used_blocks
-from refusal_index.render.format import UNDEFINED, count, interval, number, percent
+from refusal_index.render.format import UNDEFINED, abbreviated, count, interval, number, percent
 from refusal_index.render.sections import compared_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from refusal_index.cli.shared_options import ConfidenceLevel
 if TYPE_CHECKING:
     from refusal_index.data.runs import ComparedRun
     from refusal_index.findings.planning import PlanOptions
+    from refusal_index.render.blocks import Block
     from refusal_index.stats import PlanningScenario
 
 
@@ -35,6 +37,7 @@ def plan(
     corrected: bool = False,
     variant: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
+    full: bool = False,
 ) -> None:
     """Say how many questions RI needs, or corrected RI.
 
@@ -54,12 +57,13 @@ def plan(
     - `power`: Chance of finding that difference.
     - `budget_requests`: Spend this many requests on the narrowest interval.
     - `budget_cost`: The same of so much money, at --request-cost for each request.
-    - `request_cost`: What a request costs, grading included.
+    - `request_cost`: What a request costs, grading included: the plan's cost is then shown in money too.
     - `refusal_slope`: For --corrected: standard deviation over the questions of the probit of the probability of
       refusing, from 1 (very random) to 6. [default: as the repeated draws of the pilot show, or 2]
     - `error_slope`: The same of the probability of being wrong.
     - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
     - `variant`: Variant of the pilot. [default: each of them]
+    - `full`: Print further numbers of questions, and what they give for every metric.
     """
     from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.planning import (
@@ -71,11 +75,11 @@ def plan(
         slopes_shown,
     )
     from refusal_index.render.comparison import missing_lines
-    from refusal_index.render.planning import apart_blocks, plan_blocks
+    from refusal_index.render.planning import apart_blocks, apart_screen, plan_blocks, plan_screen
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
-    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, *slopes)
+    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, request_cost, *slopes)
     _check(options)
     if variant and not pilot:
         raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
@@ -91,18 +95,27 @@ def plan(
     runs = _pilots(pilot, options) if pilot else ()
     console.show(missing_lines(runs))
     if len(runs) == 2:
-        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
+        pairs, labels = plan_apart(runs, variant, options), [run.label for run in runs]
+        _show(apart_blocks(labels, pairs, options) if full else apart_screen(pairs, options), full=full)
         return
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
-    for name, scenario in expected.items():
-        if corrected:
-            if runs and is_deterministic(runs[0].settings):
-                raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
-            shown = slopes_shown(runs[0], variant).get(name) if runs else None
-            found = plan_corrected(scenario, options, shown, from_run=bool(runs))
-            console.show(plan_blocks(name, found, options))
-            continue
-        console.show(plan_blocks(name, plan_scenario(scenario, options), options))
+    if not corrected:
+        plans = {name: plan_scenario(scenario, options) for name, scenario in expected.items()}
+    else:
+        if runs and is_deterministic(runs[0].settings):
+            raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
+        shown = slopes_shown(runs[0], variant) if runs else {}
+        plans = {
+            name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
+            for name, scenario in expected.items()
+        }
+    _show((plan_blocks if full else plan_screen)(plans, options), full=full)
+
+
+def _show(blocks: Iterable[Block], *, full: bool) -> None:
+    console.show(blocks)
+    if not full:
+        console.show(["", "More numbers of questions, and other metrics: add --full"])
 
 
 def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:
@@ -110,12 +123,10 @@ def _budget(requests: float | None, cost: float | None, each: float | None) -> f
     for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", each)):
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"{name}: expected a number above 0, got {value:g}")
-    if requests is not None and (cost, each) != (None, None):
+    if requests is not None and cost is not None:
         raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
-    if (cost is None) != (each is None):
-        raise OptionError(
-            "plan: --budget-cost and --request-cost belong together; 'refusal-index run --dry-run' estimates the cost"
-        )
+    if cost is not None and each is None:
+        raise OptionError("plan: --budget-cost needs --request-cost; 'refusal-index run --dry-run' estimates the cost")
     return cost / each if cost is not None and each is not None else requests
 
 
