@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from refusal_index.stats import (
     expected_half_width,
     power_to_tell_apart,
     questions_for_half_width,
+    questions_to_tell_apart,
     repeats_half_width,
     split_budget,
 )
@@ -285,8 +287,12 @@ def test_a_plan_from_rates_is_that_of_stats(command):
 
 def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
     done = command("plan", "fair.parquet", "--difference", "0.2", "--full")
-    assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
-    assert done.stdout.count("to tell it apart from a model with RI") == 2
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in THRESHOLDS] == ["low", "high"]
+    for name, scenario in scenarios_of(read_runs([Path("fair.parquet")])[0]).items():
+        lower = replace(scenario, refusal_index=scenario.refusal_index - 0.2)
+        (row,) = (line.split() for line in lines if line.startswith(f"{name} "))
+        assert row[-1] == f"{questions_to_tell_apart(scenario, lower).n:,}"
 
 
 def test_a_plan_says_what_its_run_lacks(command, tmp_path):
@@ -298,20 +304,22 @@ def test_a_plan_says_what_its_run_lacks(command, tmp_path):
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
-    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low", "-n", "500", "--full")
-    row = next(line for line in done.stdout.splitlines() if line.startswith("low"))
-    correlation = float(row.split()[6])
-    assert -1 < correlation < 1
-    assert "% with 500" in row
+    arguments = ("plan", "good.parquet", "fair.parquet", "--variant", "low")
+    row, with_500 = (
+        next(line.split() for line in command(*arguments, *more).stdout.splitlines() if line.startswith("low"))
+        for more in ((), ("-n", "500"))
+    )
+    assert -1 < float(row[4]) < 1
+    assert with_500[4:6] == ["100", "%"]
 
 
 def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
-    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low", "--full")
+    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
-    low, high = float(row[4].strip("[,")), float(row[5].strip("],"))
-    assert low < float(row[3]) < high
-    fewest, needed = (int(row[place].replace(",", "")) for place in (8, 7))
-    assert fewest == pytest.approx(needed * (float(row[3]) / max(abs(low), abs(high))) ** 2, rel=0.02)
+    low, high = float(row[2].strip("[,")), float(row[3].strip("],"))
+    assert low < float(row[1]) < high
+    fewest, needed = (int(row[place].replace(",", "")) for place in (6, 5))
+    assert fewest == pytest.approx(needed * (float(row[1]) / max(abs(low), abs(high))) ** 2, rel=0.05)
     assert "post-hoc power" in done.stdout
 
 
@@ -321,6 +329,7 @@ def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command,
         ["four.parquet"],
         ["four.parquet", "--difference", ".1", "-n", "400"],
         ["four.parquet", "--corrected"],
+        ["four.parquet", "--corrected", "--budget-requests", "3000", "--request-cost", ".01"],
         ["four.parquet", "other.parquet", "-n", "400"],
     ],
 )
@@ -368,10 +377,12 @@ def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the
     by_requests = command("plan", *RATES, "--budget-requests", "4000", *slopes).stdout
     shown = [f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", f"{plan.half_width:.3f}"]
     assert row_of(by_requests) == shown
-    assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated} asks as" in by_requests
-    assert command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout == by_requests
+    assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}" in " ".join(by_requests.split())
+    by_cost = command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout
+    assert row_of(by_cost) == shown
+    assert "$8.00" in by_cost
     from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000", "--corrected", "--full")
-    assert "with 3,000 requests under one prompt" in from_run.stdout
+    assert "With 3,000 requests, " in from_run.stdout
     noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
     assert "raise --refusal-slope or --error-slope" in noisy.stderr
@@ -381,7 +392,7 @@ def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
     plan = repeats_half_width(SCENARIO, 700, 700, refusal_slope=2, error_slope=2)
     said = command("plan", *RATES, "--corrected", "-n", "700", "--full").stdout
     assert row_of(said) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
-    assert "run --limit 700 --draws 2 asks as" in said
+    assert "run --limit 700 --draws 2" in said
     narrow = row_of(command("plan", *RATES, "--corrected", "--half-width", ".1", "--full").stdout)
     assert float(narrow[-1]) == pytest.approx(0.1, abs=0.0006)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
@@ -85,41 +84,16 @@ class RunPlan:
             return self.size_for(USUAL_HALF_WIDTH)
         return self.sizes[0] if self.sizes[0].half_width is not None else None
 
-    def statements(self, name: str, options: PlanOptions) -> Iterator[Statement]:
-        """State what is expected of a model of this name, and what a run of so many questions gives."""
-        scenario, first, last = self.scenario, self.sizes[0], self.sizes[-1]
-        values: dict[str, Any] = {"name": name, "index": scenario.refusal_index}
-        values |= {"refusal_rate": scenario.refusal_rate, "error_rate": scenario.error_rate}
-        if self.slopes is None:
-            yield Statement("expected", "scope", values)
-        else:
-            values |= dict(zip(("refusal_slope", "error_slope"), self.slopes, strict=True))
-            yield Statement("corrected_expected", "scope", values)
+    def gaps(self, options: PlanOptions) -> Iterator[Statement]:
+        """State why something that was asked for has no number."""
+        first = self.sizes[0]
         if first.half_width is None:
             status = first.status if isinstance(first, stats.SamplePlan) else None
             yield Statement("no_plan", "grave", {"status": status, "reason": first.reason})
-            return
-        budget = None if self.slopes is None else options.budget
-        yield Statement("half_widths", "scope", {"level": options.confidence_level, "budget": budget})
-        if isinstance(last, stats.RepeatPlan):
-            repeated = None if last.repeated == last.n else last.repeated
-            yield Statement("run_as_planned", values={"questions": last.n, "repeated": repeated})
-        elif last.n is not None:
-            widths = {"questions": last.n, "widths": list(self.other_metrics.items())}
-            yield Statement("other_half_widths", values=widths)
-        yield from self._apart(options)
-
-    def _apart(self, options: PlanOptions) -> Iterator[Statement]:
-        index, difference = self.scenario.refusal_index, options.difference
-        if self.slopes is not None or index is None or difference is None:
-            return
-        if self.apart is None:
-            yield Statement("no_lower_index", values={"difference": difference})
-            return
-        values = {"index": index - difference, "power": options.power, "questions": self.apart.n}
-        yield Statement("told_apart", values={**values, "reason": self.apart.reason})
-        if self.apart.n is not None and self.chance is not None and self.chance.power is not None:
-            yield Statement("chance_with", values={"questions": options.questions, "power": self.chance.power})
+        elif options.difference is not None and self.apart is None:
+            yield Statement("no_lower_index", values={"difference": options.difference})
+        elif self.apart is not None and self.apart.n is None:
+            yield Statement("no_plan", "grave", {"status": None, "reason": self.apart.reason})
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:

@@ -49,9 +49,8 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
     explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
     yield sentence(Statement("plan_explained", "scope", explained))
     for name, plan in plans.items():
-        for statement in plan.statements(name, options):
-            if statement.code in ("no_plan", "no_lower_index"):
-                yield f"{name}: {sentence(statement)}"
+        for gap in plan.gaps(options):
+            yield f"{name}: {sentence(gap)}"
 
 
 def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool) -> Iterator[str]:
@@ -69,21 +68,19 @@ def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool)
 
 
 def plan_blocks(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
-    """Yield what a run of one model takes, for each prompt: what is expected, the sizes, and other metrics."""
+    """Yield the first screen, and further numbers of questions and other metrics for each prompt."""
+    yield from plan_screen(plans, options)
     for name, plan in plans.items():
-        yield from _plan_blocks(name, plan, options)
-
-
-def _plan_blocks(name: str, plan: RunPlan, options: PlanOptions) -> Iterator[Block]:
-    columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
-    if plan.slopes is None:
-        columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
-    rows = (_size_row(size) for size in plan.sizes if size.half_width is not None)
-    for place, statement in enumerate(plan.statements(name, options)):
-        yield f"{'  ' if place else ''}{sentence(statement)}"
-        if statement.code == "half_widths":
-            yield Table.of(columns, rows, left=("",))
-    yield ""
+        sizes = [size for size in plan.sizes if size.half_width is not None]
+        if not sizes:
+            continue
+        columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
+        if plan.slopes is None:
+            columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
+        yield from ("", name, Table.of(columns, map(_size_row, sizes), left=("",)))
+        if plan.other_metrics:
+            values = {"questions": sizes[-1].n, "widths": list(plan.other_metrics.items())}
+            yield sentence(Statement("other_half_widths", values=values))
 
 
 def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
@@ -99,24 +96,24 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
     """Yield how many questions tell two models apart, and a row for each prompt."""
     if (answer := pair_answer(plans, options)) is not None:
         yield from (sentence(answer), "")
-    power = (f"with {options.questions:,}",) if options.questions else ()
-    columns = ("prompt", "difference", f"{percent(options.confidence_level)} interval", "questions", "over interval")
+    level = f"{percent(options.confidence_level)} interval"
+    given = f"with {options.questions:,}" if options.questions else "correlation"
     rows = (
         (
             abbreviated(name, LONGEST_NAME),
             number(plan.needed.difference, 2),
             interval(*plan.seen.or_none(), 2),
+            percent(plan.chance.power, 0) if plan.chance else number(plan.needed.correlation, 2),
             count(plan.needed.n),
             _over_interval(plan),
-            *([percent(plan.chance.power, 0)] if plan.chance else []),
         )
         for name, plan in plans.items()
     )
-    yield from (Table.of((*columns, *power), rows, left=("prompt",)), "")
+    columns = ("prompt", "difference", level, given, "questions", "over interval")
+    yield from (Table.of(columns, rows, left=("prompt",)), "")
     for name, plan in plans.items():
         if plan.needed.n is None:
-            values = {"status": None, "reason": plan.needed.reason}
-            yield f"{name}: {sentence(Statement('no_plan', 'grave', values))}"
+            yield f"{name}: {sentence(Statement('no_plan', 'grave', {'status': None, 'reason': plan.needed.reason}))}"
     yield sentence(Statement("post_hoc_power", "grave"))
 
 
@@ -124,30 +121,6 @@ def _over_interval(plan: PairPlan) -> str:
     if plan.fewest is None:
         return UNDEFINED
     return f"{plan.fewest:,} or more" if plan.most is None else f"{plan.fewest:,} to {plan.most:,}"
-
-
-def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
-    """Yield what it takes to tell two models apart that were asked the same questions."""
-    power = ("power",) if options.questions else ()
-    level = percent(options.confidence_level)
-    yield sentence(Statement("pair_planned", "scope", {"labels": labels, "power": options.power}))
-    columns = ("variant", "RI of either", "difference", f"{level} interval", "correlation", "questions", "over it")
-    rows = (_apart_row(name, plan) for name, plan in plans.items())
-    yield from ("", Table.of((*columns, *power), rows, left=("variant",)), "")
-    yield sentence(Statement("post_hoc_power", "grave"))
-
-
-def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
-    needed = plan.needed
-    yield variant
-    yield " ".join(number(one.refusal_index) for one in (needed.first, needed.second))
-    yield number(needed.difference)
-    yield interval(*plan.seen.or_none())
-    yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({reason_text(needed.reason)})"
-    yield _over_interval(plan)
-    if plan.chance is not None:
-        yield UNDEFINED if plan.chance.power is None else f"{plan.chance.power:.0%} with {plan.chance.n:,}"
 
 
 SEED = 0

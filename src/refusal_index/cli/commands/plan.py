@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,6 @@ from refusal_index.cli.shared_options import ConfidenceLevel
 if TYPE_CHECKING:
     from refusal_index.data.runs import ComparedRun
     from refusal_index.findings.planning import PlanOptions
-    from refusal_index.render.blocks import Block
     from refusal_index.stats import PlanningScenario
 
 
@@ -75,7 +73,7 @@ def plan(
         slopes_shown,
     )
     from refusal_index.render.comparison import missing_lines
-    from refusal_index.render.planning import apart_blocks, apart_screen, plan_blocks, plan_screen
+    from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -95,8 +93,7 @@ def plan(
     runs = _pilots(pilot, options) if pilot else ()
     console.show(missing_lines(runs))
     if len(runs) == 2:
-        pairs, labels = plan_apart(runs, variant, options), [run.label for run in runs]
-        _show(apart_blocks(labels, pairs, options) if full else apart_screen(pairs, options), full=full)
+        console.show(apart_screen(plan_apart(runs, variant, options), options))
         return
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
     if not corrected:
@@ -109,11 +106,7 @@ def plan(
             name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
             for name, scenario in expected.items()
         }
-    _show((plan_blocks if full else plan_screen)(plans, options), full=full)
-
-
-def _show(blocks: Iterable[Block], *, full: bool) -> None:
-    console.show(blocks)
+    console.show((plan_blocks if full else plan_screen)(plans, options))
     if not full:
         console.show(["", "More numbers of questions, and other metrics: add --full"])
 
