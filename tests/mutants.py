@@ -1115,6 +1115,8 @@ MUTANTS = (
     Mutant("the error rate of a first screen is that of wrong answers", "render/comparison.py",
            "None if value is None else 1 - value", "None if value is None else value",
            "cli/test_compare_and_plan.py"),
+    Mutant("no mark where the interval at a boundary holds 0", "render/comparison.py",
+           "low is None or high is None or low <= 0 <= high", "low is None", "findings/test_comparison_results.py"),
     Mutant("another dataset is another setting", "data/runs.py",
            'for name in ("name", "sha256")}', 'for name in ("name",)}', "findings/test_runs_and_comparison.py"),
 )  # fmt: skip

@@ -217,6 +217,8 @@ def test_at_the_limit_a_run_is_ahead_only_if_the_interval_leaves_out_0_and_no_si
         assert (low > 0) == (conclusion == "ahead")
         assert low < 1 < high
         assert (said.values["first"], said.values["size"]) == ("strict", None)
+        index = next(line for line in to_text(pair_screen(found)).splitlines() if line.startswith("low ")).split()
+        assert index[3].endswith("*") == (conclusion == "ahead"), "the mark says what the sentence says"
 
 
 def test_samples_that_differ_at_temperature_0_are_used():

@@ -153,6 +153,23 @@ def test_a_function_that_cannot_do_what_the_run_needs_is_refused_before_it_is_as
         ri.evaluate(function, ROWS, model_name="f", **LOCAL | {"variants": variants})
 
 
+@pytest.mark.parametrize("function", [lambda question, k, must_answer: "", lambda context, question, must_answer: ""])
+def test_a_function_that_cannot_be_called_is_refused_before_it_is_asked(function):
+    with pytest.raises(ModelError, match="Give every other parameter a default"):
+        ri.evaluate(function, ROWS, model_name="f", **LOCAL)
+
+
+def test_advice_names_a_column_of_any_name():
+    rows = [{"question": "Who?", "the answer": "Ann"}]
+    with pytest.raises(ri.RefusalIndexError, match=r'columns=\{"answer": "the answer"\}$'):
+        ri.evaluate(models.answer, rows, **LOCAL)
+
+
+def test_prompts_of_a_first_pass_are_left_out_because_nothing_was_forced():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"answered_only": True, "variants": "low,high"})
+    assert set(run.summary.pooled[0].left_out.values()) == {"forced_not_asked"}
+
+
 def test_a_retrieval_function_with_refusals_in_three_languages_shows_its_refusal_rate():
     refusals = ("I don't know.", "Je ne sais pas.", "Das weiß ich nicht.")
 

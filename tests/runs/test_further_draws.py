@@ -68,7 +68,7 @@ def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherev
     assert 0 < scored < 30
     assert (ended.is_complete, variant.status) == (False, "incomplete")
     line = f"Incomplete: high {scored} of 60 further draws scored; the run's own command asks for the rest."
-    assert line in repr(ended).replace("\n", " ")
+    assert line in str(ended).replace("\n", " ")
     assert line in html.unescape(ended.folder.report.read_text())
     document = json.loads(ended.folder.summary.read_text())
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")

@@ -112,7 +112,7 @@ def test_evaluating_within_the_process_loads_no_inspect_and_no_matplotlib():
     told = """
 import sys, refusal_index as ri
 settings = {"variants": "high", "grader": "exact", "model_name": "own", "out": "run"}
-ri.evaluate(lambda _: "<answer>1</answer>", [{"question": "1?", "answer": "1"}], **settings)
+ri.evaluate(lambda messages: "<answer>1</answer>", [{"question": "1?", "answer": "1"}], **settings)
 print([name for name in ("inspect_ai", "matplotlib", "openai", "scipy.stats") if name in sys.modules])
 """
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -118,7 +118,7 @@ class RunRanking(MatchedRuns):
             return
         first, *others = self.ranking.runs
         ties = [self.labels[other.row] for other in others if set(first.letters) & set(other.letters)]
-        values = {"first": self.labels[first.row], "ties": ties}
+        values = {"first": self.labels[first.row], "ties": ties, "metric": self.ranking.metric}
         yield Statement("no_leader" if len(ties) == len(others) else "leader", "conclusion", values)
 
     def _unranked(self) -> Iterator[Statement]:

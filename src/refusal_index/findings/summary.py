@@ -15,6 +15,7 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.rates import (
     Completeness,
     ForcedRefusals,
@@ -254,7 +255,17 @@ def summarise(
         )
         for group in each_group(table, columns)
     )
-    pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
+    unforced = {(one.model, one.dataset, str(one.variant)) for one in variants if one.index.reason == FORCED_NOT_ASKED}
+    pooled = tuple(
+        replace(
+            one,
+            left_out={
+                name: FORCED_NOT_ASKED if (one.model, one.dataset, name) in unforced else reason
+                for name, reason in one.left_out.items()
+            },
+        )
+        for one in pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
+    )
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
 
 

@@ -235,7 +235,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[s
     first = None
     if parameters and parameters[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         first = "messages" if parameters.pop(0).name == "messages" else "question"
-    declared = {one.name for one in parameters}
+    declared = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
     bound = set(function.keywords) if isinstance(function, functools.partial) else set()
     return first, frozenset(name for name in ARGUMENTS if (takes_any or name in declared) and name != first) - bound
@@ -246,18 +246,27 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
     if isinstance(function, AnsweringFunction):
         return
     first, others = parameters_of(function)
+    try:
+        inspect.signature(function).bind(*([first] if first else []), **dict.fromkeys(others))
+    except TypeError as error:
+        raise ModelError(
+            f"{name}: {error}; a model function is given the question or 'messages' first, and by name those of "
+            f"{', '.join(ARGUMENTS[1:])} that it declares. Give every other parameter a default"
+        ) from error
+    except ValueError:  # a builtin without a signature
+        pass
     if "messages" in {first, *others}:
         return
     asked = [variant for variant, one in procedures.items() if one.asks_model]
     if any(not isinstance(procedures[variant], TwoPass) for variant in asked):
         raise ModelError(
-            f"{name}: expected a parameter 'messages', got none; this run asks in words of its own, which only "
-            "'messages' holds"
+            f"{name}: expected a parameter 'messages', got none; this run sends prompts of its own, which only "
+            "'messages' contains"
         )
     if "must_answer" not in others and any(Pass.FORCED in procedures[variant].passes for variant in asked):
         raise ModelError(
-            f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every question it "
-            "refuses, so it is called again for these with must_answer=True. Add:\n"
+            f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every refused "
+            "question, so the function is called again for these with must_answer=True. Add:\n"
             "    def answer(question, *, must_answer=False):\n"
             "        ...  # if must_answer: return the best guess, never a refusal\n"
             "or set {answered_only}, which gives rates but no RI"

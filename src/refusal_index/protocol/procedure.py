@@ -532,7 +532,7 @@ class FirstPassOnly(TwoPass):
 
     passes: tuple[Pass, ...] = (Pass.FIRST,)
 
-    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - as in `TwoPass`
         """Return what is next, or the outcome when nothing is; no answer is forced."""
         return _without_forcing(next_step(question, replies, self.grader, detector=self.detector), replies)
 

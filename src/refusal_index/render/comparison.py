@@ -18,11 +18,11 @@ from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import selected, sentence
 
 MISSING = ("never_forced", "missing_grades")
-QUESTIONS = ("matched", "partly_shared", "unpaired", "clusters", "weights")
+MATCHES, SAMPLING = ("matched", "partly_shared", "unpaired"), ("clusters", "weights")
 CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
 RATES = ("refusal_rate", "refusal_precision", "correct_given_attempted", "over_refusal")
-LONGEST_NAME, LONGEST_LABEL, MOST_RUNS = 12, 26, 8
-"""Characters of a prompt's and of a run's name, and number of ranked runs, on a first screen."""
+LONGEST_NAME, LONGEST_LABEL, SCALE_WIDTH, MOST_RUNS = 12, 24, 21, 8
+"""On a first screen: characters of a prompt's name, of a run's name and of a scale, and number of ranked runs."""
 
 
 @shows(PairComparison)
@@ -35,10 +35,11 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     yield from selected(comparison, *CONCLUSIONS)
     yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
     yield sentence(Statement("rates_explained", "scope"))
-    matched = [one for one in comparison.statements if one.code in QUESTIONS[:3]]
+    matched = [one for one in comparison.statements if one.code in MATCHES]
     alike = [replace(one, values={**one.values, "variant": None}) for one in matched]
     yield from map(sentence, alike[:1] if all(one == alike[0] for one in alike) else matched)
-    yield from selected(comparison, "indices_disagree", "difference_undefined", "settings_differ")
+    caveats = ("indices_disagree", "difference_at_boundary", "difference_undefined", "settings_differ")
+    yield from selected(comparison, *SAMPLING, *caveats)
 
 
 def _rates_table(comparison: PairComparison) -> Table:
@@ -55,7 +56,11 @@ def _rates_table(comparison: PairComparison) -> Table:
             return ""
         difference, holm = compared[metric, variant]
         pvalue = difference.pvalue if holm is None else holm
-        return _both(metric, difference, digits) + ("*" if pvalue is not None and pvalue < alpha else "")
+        low, high = difference.confidence_interval(1 - alpha).or_none()
+        # at a boundary the p-value alone does not decide: the interval may hold 0
+        holds_zero = difference.status == "boundary" and (low is None or high is None or low <= 0 <= high)
+        is_marked = pvalue is not None and pvalue < alpha and not holds_zero
+        return _both(metric, difference, digits) + ("*" if is_marked else "")
 
     joint = [("all combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
     rows = [
@@ -81,7 +86,7 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     for line in selected(comparison, *MISSING):
         yield from (line, "")
     yield " minus ".join(run.label for run in comparison.runs)
-    yield from selected(comparison, *QUESTIONS)
+    yield from selected(comparison, *MATCHES, *SAMPLING)
     yield from ("", differences_table(comparison))
     about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
     for line in selected(comparison, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
@@ -120,23 +125,25 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
     yield from selected(ranked, *CONCLUSIONS)
     runs = ranked.ranking.runs
     if len(runs) > 1:
-        start = min(scale_start(run.low) for run in runs)
-        columns = ("run", METRICS[ranked.ranking.metric].column, "interval", f"{start} to 1", "same")
+        metric, start = METRICS[ranked.ranking.metric], min(scale_start(run.low) for run in runs)
+        has_scale = metric.unit == "correlation"
+        level = f"{percent(ranked.ranking.confidence_level)} interval"
+        columns = ("run", metric.column, level, *([f"{start} to 1"] if has_scale else []), "letters")
         rows = (
             (
                 abbreviated(ranked.runs[run.row].label, LONGEST_LABEL),
                 number(run.estimate, 2),
                 interval_of(run, 2),
-                marks(run, start, 21) if METRICS[ranked.ranking.metric].unit == "correlation" else "",
+                *([marks(run, start, SCALE_WIDTH)] if has_scale else []),
                 run.letters,
             )
             for run in runs[:MOST_RUNS]
         )
-        yield from ("", Table.of(columns, rows, left=("run", "same")))
+        yield from ("", Table.of(columns, rows, left=("run", "letters")))
         if len(runs) > MOST_RUNS:
             yield f"and {count(len(runs) - MOST_RUNS, 'run')} more"
         yield ""
-    yield from selected(ranked, "letters", *QUESTIONS[:3])
+    yield from selected(ranked, "letters", *MATCHES, *SAMPLING)
     yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", "settings_differ")
 
 
@@ -144,7 +151,7 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
     for line in selected(ranked, *MISSING):
         yield from (line, "")
-    yield from selected(ranked, *QUESTIONS)
+    yield from selected(ranked, *MATCHES, *SAMPLING)
     for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
         yield from ("", line)
     if len(ranked.ranking.runs) > 1:

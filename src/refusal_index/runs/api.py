@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,8 +35,8 @@ __all__ = [
 ]
 
 
-COLUMN_OPTION = re.compile(r"--column (\w+)=(\w+)")
-"""Advice for the command line in the message of a `DatasetError`."""
+COLUMN_OPTION = re.compile(r"--column (\w+)=(.+)\Z")
+"""Advice for the command line at the end of the message of a `DatasetError`."""
 
 
 class SettingArguments(TypedDict, total=False):
@@ -212,7 +213,7 @@ def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:
     try:
         return _plan_of(model, dataset, **arguments)
     except DatasetError as error:
-        error.args = (COLUMN_OPTION.sub(r'columns={"\1": "\2"}', str(error)),)
+        error.args = (COLUMN_OPTION.sub(lambda found: f"columns={json.dumps({found[1]: found[2]})}", str(error)),)
         raise
 
 
@@ -255,6 +256,8 @@ def _plan_of(
 
 
 NOTEBOOK_WIDTH = 80
+"""Characters of a progress bar in a notebook."""
+
 TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
 """What a file of questions ends in."""
 

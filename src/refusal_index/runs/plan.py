@@ -335,7 +335,9 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
         if imports or not is_function_name(name):
             check_name(name, plan.objects, plan.settings.sending.engine)
     model = plan.names.get(Role.MODEL, "")
-    function: Any = plan.objects.get(model) or (load_function(model) if imports and is_function_name(model) else None)
+    function: Any = plan.objects.get(model)
+    if function is None and imports and is_function_name(model):
+        function = load_function(model)
     if callable(function):
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():

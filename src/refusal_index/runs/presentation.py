@@ -25,7 +25,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.protocol.cost import NOTHING, Range
 from refusal_index.render.blocks import Block, Table
 from refusal_index.render.display import used_blocks
-from refusal_index.render.format import UNDEFINED, abbreviated, count, interval, number, percent
+from refusal_index.render.format import UNDEFINED, abbreviated, count, interval, number, percent, reason_text
 from refusal_index.render.sections import compared_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.dry_run import RunEstimate, counts_exactly
@@ -79,7 +79,8 @@ def _result_row(result: CellResult) -> Iterator[str]:
     yield _range([None if value is None else 1 - value for value in right])
     unscored = sum(variant.completeness.unscored for variant in summary.variants)
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
-    yield f"{status}, {count(unscored)} unscored" if unscored else status
+    reason = f" ({reason_text(index['reason'])})" if index["reason"] else ""
+    yield f"{status}{reason}" + (f", {count(unscored)} unscored" if unscored else "")
 
 
 def _range(shares: Sequence[float | None]) -> str:

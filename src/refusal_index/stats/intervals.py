@@ -633,6 +633,10 @@ class RefusalIndexResult(ResultWithInterval):
 def refusal_index(table: AnyTable, /) -> RefusalIndexResult: ...
 @overload
 def refusal_index(
+    refused: ArrayLike, wrong: ArrayLike, /, *, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
+) -> RefusalIndexResult: ...
+@overload
+def refusal_index(
     *, refused: ArrayLike, wrong: ArrayLike, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
 ) -> RefusalIndexResult: ...
 
