@@ -56,8 +56,21 @@ def test_exit_statuses_are_the_verdicts(command):
         for name in ("same", "worse", "slightly")
     ] == [0, 1, 3]
     done = command("gate", "worse.parquet", "--baseline", "base.parquet")
-    assert done.stdout.startswith("FAIL: correct is beyond its limit")
-    assert "Single responses cannot show that any one question changed" in " ".join(done.stdout.split())
+    assert done.stdout.startswith("FAIL: correct and C/A are beyond their limits")
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "300"])
+def test_the_verdict_takes_at_most_20_lines_of_80_columns_at_any_width(command, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    bound = ("--at-least", "refusal_precision=0.5")
+    lines = command("gate", "slightly.parquet", "--baseline", "base.parquet", *bound).stdout.splitlines()
+    assert lines[0].startswith("INCONCLUSIVE: ")
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    heading = next(place for place, line in enumerate(lines) if line.startswith("guard"))
+    assert lines[heading].split() == [*("guard", "candidate", "change", "90", "%", "interval", "limit", "verdict")]
+    verdicts = [line.split()[-1] for line in lines[heading + 1 : heading + 6]]
+    assert set(verdicts) <= {"pass", "inconclusive"}
 
 
 def test_options_add_to_the_policy(command):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -10,8 +11,11 @@ import pytest
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import Rate, contingency_table, rates_outcomes, read_rates, rounding_range
+from refusal_index.data.rates import PublishedRates, Rate, contingency_table, printed_alike, rates_outcomes, read_rates
+from refusal_index.stats import metrics
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
+NAMES = ("correct_rate", "refusal_rate", "forced_accuracy")
 HEADER = "model,correct_rate,refusal_rate,forced_accuracy,n"
 
 
@@ -80,18 +84,43 @@ def test_rounding_is_told_from_the_digits_that_are_printed(tmp_path):
     (two,), (three,) = (
         read_rates(written(tmp_path, line)) for line in ("a,0.10,0.65,0.15,2000", "a,0.100,0.650,0.150,2000")
     )
-    assert two.low < three.low < 0.4798 < three.high < two.high
-    assert three.high - three.low < 0.02
+    assert two.range[0] < three.range[0] < 0.4798 < three.range[1] < two.range[1]
+    assert three.range[1] - three.range[0] < 0.02
     # The corner with the most right answers of the first pass, by the table of a million questions.
     corner = ContingencyTable.from_rates(correct_rate=0.1005, refusal_rate=0.6505, forced_accuracy=0.1495, n=1_000_000)
-    assert refusal_index(corner).estimate <= three.high + 1e-6
-    assert refusal_index(corner).estimate == pytest.approx(three.high, abs=0.003)
+    assert refusal_index(corner).estimate <= three.range[1] + 1e-6
+    assert refusal_index(corner).estimate == pytest.approx(three.range[1], abs=0.003)
 
 
 def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has_no_range():
-    low, high = rounding_range(Rate(0.1, 0.005), Rate(0.65, 0.005), Rate(0.1, 0.005), attempted=False)
+    def range_of(*rates: Rate):
+        table = ContingencyTable.from_rates(**dict(zip(NAMES, (rate.value for rate in rates), strict=True)), n=1000)
+        return PublishedRates("m", None, table, printed_alike(*rates, attempted=False)).range
+
+    low, high = range_of(Rate(0.1, 0.005), Rate(0.65, 0.005), Rate(0.1, 0.005))
     assert 0.5 < low < high == 1
-    assert rounding_range(Rate(0.3, 0), Rate(0.0, 0), Rate(0.3, 0), attempted=False) == (None, None)
+    assert range_of(Rate(0.3, 0), Rate(0.0, 0), Rate(0.3, 0)) == (None, None)
+
+
+@pytest.mark.parametrize("line", ["a,0.10,0.65,0.15,2000", "a,0.05,0.74,0.08,1000", "a,0.1,0.65,0.1,1000"])
+def test_intervals_of_rates_reach_over_those_of_all_rates_that_round_to_them(tmp_path, line):
+    (row,) = read_rates(written(tmp_path, line))
+    found = row.metrics(DEFAULT_PAYOFFS, 0.95)
+    half = [0.5 * 10.0 ** -len(rate.partition(".")[2]) for rate in line.split(",")[1:4]]
+    given = [float(rate) for rate in line.split(",")[1:4]]
+    for signs in itertools.product((-1, 0, 1), repeat=3):
+        rates = [rate + sign * reach for rate, sign, reach in zip(given, signs, half, strict=True)]
+        try:
+            corner = ContingencyTable.from_rates(**dict(zip(NAMES, rates, strict=True)), n=row.table.n)
+        except ValueError:  # no table has these
+            continue
+        for metric in metrics(corner):
+            slack = 2 * (found[metric.name].high - found[metric.name].low) / row.table.n  # of a rounded question
+            assert found[metric.name].low <= metric.low + slack, metric.name
+            assert found[metric.name].high >= metric.high - slack, metric.name
+    low, high = row.range
+    assert found["refusal_index"].low < low < high <= found["refusal_index"].high
+    assert found["refusal_index"].estimate == refusal_index(row.table).estimate
 
 
 @pytest.mark.parametrize(

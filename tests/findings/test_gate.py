@@ -13,16 +13,23 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import Asked
-from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
 from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.gate import GateResult, decide
-from refusal_index.findings.gate_guards import change_limit, most_changed, permutation_pvalue
+from refusal_index.findings.gate_guards import (
+    change_limit,
+    most_changed,
+    permutation_pvalue,
+    questions_for_margins,
+)
 from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy
+from refusal_index.findings.summary import summarise
 from refusal_index.render.gate import guard_table
 from refusal_index.stats import (
     AtLook,
@@ -101,22 +108,49 @@ def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_
     found = decide(run_of(*draws_of(0.6, 3, error=-1.2), "knows less"), base, Policy())
     assert found.verdict == "fail"
     assert guard(found, "correct_rate").test.verdict == "fail"
-    assert "correct is beyond its limit" in found.why
-
-
-def test_the_nearest_guard_is_the_one_that_is_least_surely_inside(base):
-    found = decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy(margins=WIDE))
-    (said,) = [one for one in found.statements if one.severity == "conclusion"]
-    assert said.code == "all_within"
-    least_sure = max(found.guards, key=lambda one: one.test.pvalue_inside)
-    assert said.values["nearest"].values["metric"] == least_sure.guard.name
-    assert least_sure.test.pvalue_inside > min(one.test.pvalue_inside for one in found.guards)
+    assert "correct" in found.why
 
 
 def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
     assert guard(found, "refusal_index").test.verdict == "fail"
-    assert "RI is beyond its limit" in found.why
+    assert found.statements[0].values["guards"][0].values["metrics"][0] == "refusal_index"
+
+
+def test_guards_that_fail_for_the_same_reason_are_named_together(base):
+    _, wrong = draws_of(0.6, 3, error=-1.2)
+    found = decide(run_of(np.zeros_like(wrong), wrong, "answers, and knows less"), base, Policy())
+    beyond, undefined = sorted(found.statements[0].values["guards"], key=lambda one: one.code)
+    assert (beyond.code, undefined.code) == ("guard_beyond", "guard_undefined")
+    assert beyond.values["metrics"] == ["correct_rate", "correct_given_attempted"]
+    assert undefined.values["metrics"] == ["refusal_index"]
+
+
+def test_an_open_verdict_says_with_how_many_questions_an_equal_candidate_passes(base):
+    found = decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy())
+    assert found.verdict == "inconclusive"
+    assert found.questions_if_equal > N
+    estimate = guard(found, "refusal_index").guard.estimate
+    on_its_limit = decide(found.candidate, base, Policy(margins={"refusal_index": abs(estimate)}))
+    assert on_its_limit.questions_if_equal > N, "the true difference may be 0"
+    repeated = decide(base, base, Policy(margins={"refusal_index": 0.001}))
+    worst = guard(repeated, "refusal_index").test.worst
+    assert repeated.questions_if_equal == pytest.approx(N * -worst / 0.001, abs=1)
+    assert repeated.more_questions is None or repeated.more_questions + N == repeated.questions_if_equal
+    worse = decide(run_of(*draws_of(0.6, 3, error=-0.35), "worse"), base, Policy(margins=WIDE))
+    assert (worse.verdict, worse.questions_if_equal) == ("inconclusive", None)
+
+
+def test_a_baseline_says_how_many_questions_the_margins_need():
+    table = pl.DataFrame(dict(zip(("refused", "wrong"), (one[0] for one in draws_of(0.6, 1)), strict=True)))
+    (variant,) = summarise(read_outcomes(table)).variants
+    errors = {name: (variant.metric(name).high - variant.metric(name).low) / 2 / ndtri(0.975) for name in MARGINS}
+    needed = questions_for_margins(variant, 0.95, Policy())
+    reach = {name: margin / (math.sqrt(2 * N / needed) * errors[name]) for name, margin in MARGINS.items()}
+    assert sum(ndtr(ndtri(0.95) - one) for one in reach.values()) == pytest.approx(0.2, abs=1e-3)
+    assert questions_for_margins(variant, 0.95, Policy(margins={"refusal_index": 0.0})) is None
+    never = summarise(read_outcomes(table.with_columns(refused=pl.lit(value=False)))).variants[0]
+    assert questions_for_margins(never, 0.95, Policy()) is None
 
 
 def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):
@@ -126,7 +160,7 @@ def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its
     assert found.verdict == "fail"
     failed = {one.guard.name for one in found.guards if one.test.verdict == "fail"}
     assert {"refusal_index", "correct_given_attempted"} <= failed
-    assert "RI does not exist: candidate refused nothing" in found.why
+    assert "RI is undefined: candidate refused nothing" in found.why
     knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
     found = decide(knows_more, base, Policy())
     assert [one.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
@@ -366,7 +400,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
     assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
     assert alone.level_at_look is None
-    assert "worst (95 %)" in str(early)
+    assert "90 % interval" in str(early)
     for before, now in zip(alone.guards, early.guards, strict=True):
         assert now.test.worst < before.test.worst if now.guard.higher_is_better else now.test.worst > before.test.worst
         assert now.test.pvalue_beyond == before.test.pvalue_beyond
@@ -486,11 +520,10 @@ def test_everything_is_in_the_document_and_it_is_json(base):
     assert document["verdict"] == found.verdict
     assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
     assert (document["changed"], document["no_changes"]) == ([], "single_responses")
-    assert "Single responses cannot show" in str(found)
     exact = [replace(run, settings={"decoding": {"temperature": 0}}) for run in (found.candidate, found.baseline)]
     found = decide(*exact, Policy())
     assert len(found.to_document()["changed"]) == 10
-    assert "Changed by more than sampling noise" in str(found)
+    assert "10 questions changed by more than sampling noise" in str(found)
     assert document["policy"]["margins"] == dict(MARGINS)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.rates import MISSING_LIMIT
+from refusal_index.data.rates import BY_ANSWERABLE, MISSING_LIMIT
 from refusal_index.data.run_json import Price, Prices
 from refusal_index.findings.cautions import FORCED_REFUSAL_LIMIT
 from refusal_index.findings.statement import Statement
@@ -51,8 +51,8 @@ def message(variant: VariantSummary, code: str) -> str:
 def test_metrics_are_those_of_stats_for_the_counts():
     variant = one(710, 30, 210, 50)
     assert variant.table == ContingencyTable(710, 30, 210, 50)
-    assert variant.metrics[:-1] == metrics(variant.table)
-    assert variant.index == variant.metrics[-2]
+    assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table)
+    assert variant.index == variant.metrics[len(METRIC_NAMES) - 1]
     assert codes(variant) == []
 
 
@@ -61,7 +61,7 @@ def test_level_and_penalty_are_passed_on_and_kept():
         table_of({REFUSED_WRONG: 7, REFUSED_RIGHT: 5, WRONG: 6, RIGHT: 9}), penalty=0.2, confidence_level=0.8
     )
     (variant,) = summary.variants
-    assert variant.metrics[:-1] == metrics(variant.table, penalty=0.2, confidence_level=0.8)
+    assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table, penalty=0.2, confidence_level=0.8)
     assert (summary.penalty, summary.confidence_level) == (0.2, 0.8)
 
 
@@ -197,7 +197,7 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
     document = json.loads(summary_to_json(summary))
     assert (document["price"], document["grader_price"]) == (None, {"input": 0.15, "output": 0.6})
     (variant,) = document["variants"]
-    assert list(variant["metrics"]) == [*METRIC_NAMES, "corrected_refusal_index"]
+    assert list(variant["metrics"]) == [*METRIC_NAMES, *BY_ANSWERABLE, "corrected_refusal_index"]
     for name in variant["metrics"]:
         estimate = summary.variants[0].metric(name)
         assert variant["metrics"][name]["estimate"] == estimate.estimate

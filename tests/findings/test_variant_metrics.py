@@ -1,19 +1,27 @@
 """The metrics of a first pass that nobody forced, some of whose questions have no right answer."""
 
+import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from refusal_index.data.imports import ReadOptions, read_first_passes, self_contained, to_outcomes
 from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
-from refusal_index.data.runs import read_runs
+from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE
+from refusal_index.data.runs import compared_runs, read_runs
 from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.gate import decide as gate
+from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import Summary, VariantSummary, summarise
-from refusal_index.render.summary import summary_table
+from refusal_index.render.blocks import to_text
+from refusal_index.render.first_screen import first_screen
+from refusal_index.render.summary import summary_blocks, summary_table
+from refusal_index.stats.intervals import normal_quantile, proportion
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
 SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, and so nothing was asked
@@ -111,3 +119,57 @@ def test_a_real_model_on_questions_with_and_without_an_answer(name: str, rate: f
     assert variant.metric("refusal_rate").estimate == pytest.approx(rate)
     check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
     check_unknown(variant, "correct_given_attempted f_score", "first_not_graded")
+    published = json.loads((REAL / "summary_n500.json").read_text())[name]
+    assert variant.metric("refused_unanswerable").estimate == pytest.approx(published["abstention_rate"])
+    assert variant.metric("refused_answerable").estimate == pytest.approx(1 - published["answer_attempt_rate"])
+
+
+def both_kinds(without: dict[Outcome, int], answerable: dict[Outcome, int]) -> pl.DataFrame:
+    """Make outcomes of questions without a right answer, and with one."""
+    asked = Identification("m", "d", "normal")
+    golds = [(gold, one) for gold, counts in ((None, without), ("a", answerable)) for one in counts]
+    rows = [(gold, one) for gold, one in golds for _ in range((without if gold is None else answerable)[one])]
+    return outcome_table((asked, Question(f"q{i}", "?", gold), one) for i, (gold, one) in enumerate(rows))
+
+
+@pytest.mark.parametrize("refused", [UNASKED, Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)])
+def test_refusals_are_split_by_whether_a_question_has_an_answer(refused: Outcome) -> None:
+    (variant,) = summarise(both_kinds({SETTLED: 6, WRONG: 2}, {refused: 3, RIGHT: 6, WRONG: 3})).variants
+    for name, part, whole in (("refused_unanswerable", 6, 8), ("refused_answerable", 3, 12)):
+        expected, found = proportion("", part, whole, normal_quantile(0.95), None), variant.metric(name)
+        assert (found.estimate, found.low, found.high) == (expected.estimate, expected.low, expected.high)
+        assert (found.name, found.status) == (name, "ok")
+
+
+@pytest.mark.parametrize("gold", [None, "a"])
+def test_without_questions_of_both_kinds_they_are_not_split(gold: str | None) -> None:
+    check_unknown(variant_of({SETTLED: 5, WRONG: 3}, gold), " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
+
+
+def test_a_gold_answer_that_is_not_filled_in_does_not_mark_a_question_without_an_answer() -> None:
+    (variant,) = summarise(both_kinds({SETTLED: 5, RIGHT: 1}, {RIGHT: 3})).variants
+    check_unknown(variant, " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
+
+
+def test_they_are_shown_where_the_dataset_has_both_kinds_only() -> None:
+    split = summarise(both_kinds({SETTLED: 6, WRONG: 2}, {RIGHT: 6, WRONG: 3}))
+    assert "refused unanswerable" in to_text(summary_blocks(split))
+    assert "refused unanswerable" not in to_text(summary_blocks(summary_of({SETTLED: 5, RIGHT: 3}, "a")))
+    assert "nanswerable" not in to_text(first_screen(split))
+
+
+def test_they_are_guards() -> None:
+    (base,) = compared_runs(Path("b.parquet"), both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 90, WRONG: 10}), {})
+    (worse,) = compared_runs(Path("w.parquet"), both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 90, WRONG: 10}), {})
+    margins = {"refused_unanswerable": 0.2, "refused_answerable": 0.1}
+    verdicts = {one.guard.name: one for one in gate(worse, base, Policy(margins=margins)).guards}
+    lost, kept = (verdicts[name] for name in margins)
+    assert (lost.test.verdict, lost.guard.estimate) == ("fail", pytest.approx(-0.7))
+    assert (kept.test.verdict, kept.guard.estimate) == ("pass", 0)
+    bounds = gate(worse, None, Policy(at_least={"refused_unanswerable": 0.5}, at_most={"refused_answerable": 0.1}))
+    assert [(one.candidate, one.test.verdict) for one in bounds.guards] == [(0.2, "fail"), (0, "pass")]
+    (alike,) = compared_runs(Path("a.parquet"), base.variants["normal"].with_columns(gold=pl.lit("a")), {})
+    bound = Policy(at_most={"refused_answerable": 1})
+    for found in (gate(alike, base, Policy(margins=margins)), gate(alike, None, bound)):
+        assert found.guards[-1].reason == ANSWERABLE_NOT_RECORDED
+        assert found.verdict == "inconclusive"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import refusal_index
+from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement
 from refusal_index.render.sections import report_sections
@@ -78,7 +79,7 @@ def test_every_title_is_of_a_statement():
 
 
 def test_every_metric_has_a_row_and_a_description():
-    assert set(METRICS) == set(sentences()["metric"]) == {*METRIC_NAMES, "corrected_refusal_index"}
+    assert set(METRICS) == set(sentences()["metric"]) == {*METRIC_NAMES, *BY_ANSWERABLE, "corrected_refusal_index"}
     assert all(description(name, Payoffs()) for name in METRICS)
 
 

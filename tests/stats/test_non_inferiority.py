@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from refusal_index.stats.non_inferiority import (
     constant_interval,
     judge_guards,
     pvalue_of_none,
+    times_if_equal,
     times_to_settle,
     verdict_of,
 )
@@ -131,6 +133,35 @@ def test_what_a_look_left_open_always_takes_more_questions(estimate):
     for n in (400, 800, 2000):
         tests = judge_guards([normal_guard(estimate, 0.05), *[normal_guard(0.0, 0.1)] * 3], look=AtLook(design, n))
         assert all(one.times > 1 for one in tests if one.verdict == "inconclusive")
+
+
+def test_so_many_questions_let_a_candidate_that_equals_its_baseline_pass_with_a_chance_of_80_percent():
+    errors = (0.05, 0.08, 0.02)
+    tests = judge_guards(
+        [normal_guard(estimate, error) for estimate, error in zip((-0.05, 0.0, 0.02), errors, strict=True)]
+    )
+    times = times_if_equal(tests, 0.05, 0.05)
+    missed = [norm.cdf(norm.ppf(0.95) - 0.1 / (error / math.sqrt(times))) for error in errors]
+    assert sum(missed) == pytest.approx(0.2, abs=1e-6)
+    (early,) = judge_guards([normal_guard(0.0, 0.05)], look=(look := AtLook(GroupSequential.planned(2000), 400)))
+    (alone,) = judge_guards([normal_guard(0.0, 0.05)])
+    assert times_if_equal([early], 0.05, look.level) == pytest.approx(times_if_equal([alone], 0.05, 0.05))
+
+
+def test_an_interval_of_what_never_varied_shrinks_with_the_questions():
+    def interval(level: float):
+        return constant_interval(0.0, 1.0, 20, level)
+
+    guard = Guard("x", 0.0, -0.1, True, interval, is_constant=True)
+    tests = judge_guards([guard])
+    assert times_if_equal(tests, 0.05, 0.05) == tests[0].times == pytest.approx((1 - 0.05 ** (1 / 20)) / 0.1)
+    both = judge_guards([guard, normal_guard(0.0, 0.2)])
+    assert times_if_equal(both, 0.05, 0.05) == times_if_equal(both[1:], 0.05, 0.05) > tests[0].times
+
+
+def test_a_candidate_that_is_shown_to_differ_does_not_equal_its_baseline():
+    for guard in (normal_guard(-0.16, 0.05), Guard("x", None, -0.1, True), replace(normal_guard(0.0, 0.05), limit=0)):
+        assert times_if_equal(judge_guards([guard]), 0.05, 0.05) is None
 
 
 def test_a_guard_beyond_its_limit_settles_it_alone_and_those_within_only_together():

@@ -21,6 +21,7 @@ from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
 from refusal_index.render.display import run_blocks
+from refusal_index.render.gate import baseline_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
 from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError
@@ -139,6 +140,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
         console.say()
         console.say(f"ended early: {run.ended}")
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
+    console.show(baseline_blocks(run.summary))
     console.say(how_to_show([run.path]))
     console.say(f"{run.path}: {', '.join(places)}")
     return run.is_complete

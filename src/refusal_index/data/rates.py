@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcomes
 from refusal_index.data.sampling import sampled_table
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
-from refusal_index.stats.baseline import Payoffs
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, rate_or_score, ratio_weights
 from refusal_index.stats.design import AnyTable
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
@@ -45,9 +46,25 @@ class PublishedRates:
     model: str
     dataset: str | None
     table: ContingencyTable  # in whole questions
-    # of the index, over all rates that are printed as these are; None where it is undefined throughout
-    low: float | None
-    high: float | None
+    possible: np.ndarray  # shares of the four cells of tables whose rates are printed alike, shape (m, 4)
+
+    @property
+    def range(self) -> tuple[float | None, float | None]:
+        """The smallest and the largest index of such tables; None where it is undefined throughout."""
+        defined = [float(index) for index in _indices(self.possible) if np.isfinite(index)]
+        return (min(defined), max(defined)) if defined else (None, None)
+
+    def metrics(self, worth: Payoffs, level: float) -> dict[str, Estimate]:
+        """Return every metric by name, each interval reaching over those of all tables whose rates are printed alike.
+
+        A metric is smallest and largest, and its interval ends, at one of a few such tables.
+        """
+        every = _metrics(self.table, worth, level)
+        edges = {place for one in every for place in _ends(self.possible, one.name, worth)}
+        shares = np.cumsum(self.possible[sorted(edges)], axis=1)
+        counts = np.diff(np.rint(self.table.n * shares / shares[:, -1:]), axis=1, prepend=0)
+        others = [_metrics(ContingencyTable(*cells), worth, level) for cells in counts.tolist()]
+        return {same[0].name: _reaching(*same) for same in zip(every, *others, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -118,8 +135,8 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
             table = ContingencyTable.from_rates(n=cells["n"], **{name: rate.value for name, rate in rates.items()})
         except ValueError as error:
             raise row.wrong(str(error)) from error
-        low, high = rounding_range(*rates.values(), attempted=given[0] == FIRST_PASS[1])
-        one = PublishedRates(cells["model"] or row.place, cells["dataset"], table, low, high)
+        possible = printed_alike(*rates.values(), attempted=given[0] == FIRST_PASS[1])
+        one = PublishedRates(cells["model"] or row.place, cells["dataset"], table, possible)
         if (one.model, one.dataset) in found:
             raise row.wrong(f"{shortened(one.model)} is there twice; give each row a model of its own")
         found[one.model, one.dataset] = one
@@ -141,8 +158,8 @@ def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
     return read_outcomes(pl.concat(rows)).select(list(SCHEMA))
 
 
-def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> tuple[float | None, float | None]:
-    """Return the smallest and the largest index of all rates that are printed as these are.
+def printed_alike(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> np.ndarray:
+    """Return the shares of the four cells of tables whose rates are printed as these are, shape (m, 4).
 
     - `first`: right answers of the first pass, over the questions `attempted` or over all.
     - `refused`, `forced`: the refusal rate and the accuracy under forced answering.
@@ -150,10 +167,28 @@ def rounding_range(first: Rate, refused: Rate, forced: Rate, *, attempted: bool)
     c, r, right = np.meshgrid(first.around(), refused.around(), forced.around(), indexing="ij")
     c = c * (1 - r) if attempted else c
     cells = np.stack([r - right + c, right - c, 1 - r - c, c]).reshape(4, -1)
-    possible = cells[:, (cells > -ROUNDING).all(axis=0)]
-    index = np.arcsin(tetrachoric(*np.maximum(possible, 0)) / 2) / math.asin(0.5)
-    defined = index[np.isfinite(index)]
-    return (float(defined.min()), float(defined.max())) if defined.size else (None, None)
+    return np.asarray(np.maximum(cells[:, (cells > -ROUNDING).all(axis=0)], 0).T)
+
+
+def _indices(cells: np.ndarray) -> np.ndarray:
+    return np.asarray(np.arcsin(tetrachoric(*cells.T) / 2) / math.asin(0.5))
+
+
+def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
+    """Return in which tables a metric is smallest and largest; none where it is undefined throughout."""
+    if metric == "refusal_index":
+        values = _indices(cells)
+    else:
+        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(metric, worth))
+        values = np.divide(top, bottom, out=np.full(len(cells), np.nan), where=bottom > 0)
+    return {int(np.nanargmin(values)), int(np.nanargmax(values))} if np.isfinite(values).any() else set()
+
+
+def _reaching(found: Estimate, *others: Estimate) -> Estimate:
+    """Return an estimate whose interval reaches over those of others."""
+    lows, highs = ([getattr(one, end) for one in (found, *others)] for end in ("low", "high"))
+    known = [[end for end in ends if end is not None] for ends in (lows, highs)]
+    return found if found.low is None else replace(found, low=min(known[0]), high=max(known[1]))
 
 
 ROUNDING = 1e-12
@@ -322,6 +357,45 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     found, rates = (_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals))
     pairs = zip(found, rates, strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
+
+
+BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
+    {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
+)
+"""The metrics of questions without a right answer and of those with one, as what each is of `by_answerable`."""
+
+ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
+"""Why they are undefined where the dataset does not mark questions of both kinds."""
+
+
+def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
+    """Mark as wrong the questions without a right answer, and no others; None unless the rows hold both kinds.
+
+    Such a question has no gold answer, and nothing that is right. Of a table in which a question without a gold answer
+    is right, the column is not filled in, and tells nothing.
+
+    >>> rows = pl.DataFrame({"refused": [True, False], "wrong": [True, None], "gold": [None, "a"]})
+    >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
+    ([True, False], None)
+    """
+    if "gold" not in rows.columns:
+        return None
+    without = pl.col("gold").is_null()
+    is_told = without.any() & ~without.all() & ~(without & ~_WRONG).any()
+    return rows.with_columns(wrong=without) if rows.select(is_told).item() else None
+
+
+def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Estimate, ...]:
+    """Return the metrics of `BY_ANSWERABLE` of one variant, a row a question."""
+    split = by_answerable(rows)
+    if split is None:
+        reason = ANSWERABLE_NOT_RECORDED
+        return tuple(Estimate(None, status="undefined", reason=reason, name=name) for name in BY_ANSWERABLE)
+    table = sampled_table(split) or contingency_table(split)
+    return tuple(
+        replace(rate_or_score(like, table, DEFAULT_PAYOFFS, confidence_level), name=name)
+        for name, like in BY_ANSWERABLE.items()
+    )
 
 
 def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, ...]:

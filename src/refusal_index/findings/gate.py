@@ -19,7 +19,7 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID, Asked, missing_share
-from refusal_index.data.rates import never_forced
+from refusal_index.data.rates import BY_ANSWERABLE, never_forced
 from refusal_index.data.run_json import Stop, is_deterministic
 from refusal_index.data.runs import ComparedRun, Match, differing_settings
 from refusal_index.data.sampling import OWN_COLUMNS, describe, design_of, first_draws
@@ -35,6 +35,7 @@ from refusal_index.findings.gate_guards import (
     margin_guards,
     most_changed,
     payoffs_of,
+    split_by_answerable,
 )
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.findings.matching import CompareOptions, settings_statements
@@ -43,7 +44,14 @@ from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
+from refusal_index.stats.non_inferiority import (
+    GuardTest,
+    Verdict,
+    judge_guards,
+    times_if_equal,
+    times_to_settle,
+    verdict_of,
+)
 
 RUNS = ("candidate", "baseline")
 
@@ -60,33 +68,23 @@ class GuardResult(NamedGuard):
     @property
     def limit(self) -> Statement:
         """What the guard allows."""
-        values = {"limit": self.guard.limit, "higher": self.guard.higher_is_better, "margin": self.against_baseline}
-        return Statement("guard_limit", "scope", values)
+        return Statement("guard_limit", "scope", {"limit": self.guard.limit, "higher": self.guard.higher_is_better})
 
     @property
     def statement(self) -> Statement:
-        """Whether it holds."""
-        estimate, worst, verdict = self.guard.estimate, self.test.worst, self.test.verdict
-        if verdict == "pass":
-            code = "guard_within"
-        elif estimate is None or (verdict == "inconclusive" and worst is None):
-            is_single = self.guard.name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
+        """Why it does not pass."""
+        name, estimate, verdict = self.guard.name, self.guard.estimate, self.test.verdict
+        if estimate is None or (verdict == "inconclusive" and self.test.worst is None):
+            is_single = name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
             undefined = "guard_undefined" if verdict == "fail" else "guard_unjudged"
             code = "guard_not_sampled_twice" if is_single else undefined
-        elif verdict == "fail":
+            values = {"metrics": [name], "reason": self.reason, "margin": self.against_baseline}
+            return Statement(code, "conclusion", values)
+        if verdict == "fail":
             code = "guard_beyond"
         else:
             code = "guard_looks_beyond" if self.guard.room(estimate) < 0 else "guard_may_be_beyond"
-        values = {
-            "metric": self.guard.name,
-            "margin": self.against_baseline,
-            "estimate": estimate,
-            "worst": worst,
-            "limit": self.limit,
-            "pvalue": self.test.pvalue_holm,
-            "reason": self.reason,
-        }
-        return Statement(code, "conclusion", values)
+        return Statement(code, "conclusion", {"metrics": [name]})
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON holds it, unrounded."""
@@ -168,11 +166,26 @@ class GateResult(Shown):
     def more_questions(self) -> int | None:
         """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
 
-        None where it is settled, where no number would, and where nothing can be decided.
+        None where it is settled, where the number is not known, and where nothing can be decided.
         """
-        is_open = self.verdict == "inconclusive" and self.obstacle is None
-        times = times_to_settle([guard.test for guard in self.guards]) if is_open else None
+        times = times_to_settle([guard.test for guard in self.guards]) if self._is_open else None
         return None if times is None else math.ceil((times - 1) * self.questions)
+
+    @property
+    def questions_if_equal(self) -> int | None:
+        """With how many questions in all a candidate that equals its baseline passes with a chance of 80 % or more.
+
+        None unless the verdict is open and the candidate may equal its baseline by every margin.
+        """
+        tests = [guard.test for guard in self.guards if guard.against_baseline]
+        level = self.alpha if self.look is None else self.look.level
+        times = times_if_equal(tests, self.alpha, level) if tests and self._is_open else None
+        return None if times is None else math.ceil(times * self.questions)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the guards, and nothing else, leave the verdict open."""
+        return self.verdict == "inconclusive" and bool(self.guards) and self.obstacle is None
 
     @property
     def level_at_look(self) -> float | None:
@@ -188,10 +201,19 @@ class GateResult(Shown):
         if self.obstacle is not None:
             return self.obstacle
         if self.verdict != "pass":
-            decisive = [guard.statement for guard in self.guards if guard.test.verdict == self.verdict]
-            return Statement("guards", "conclusion", {"guards": decisive})
-        nearest = min(self.guards, key=lambda guard: -(guard.test.pvalue_inside or 0.0))
-        return Statement("all_within", "conclusion", {"level": 1 - self.alpha, "nearest": nearest.statement})
+            return Statement("guards", "conclusion", {"guards": self._decisive()})
+        return Statement("all_within", "conclusion", {"level": 1 - self.alpha})
+
+    def _decisive(self) -> list[Statement]:
+        """State why the guards that decide do not pass, those for the same reason together."""
+        alike: dict[tuple[str, str | None], list[Statement]] = {}
+        for guard in self.guards:
+            if guard.test.verdict == self.verdict:
+                one = guard.statement
+                alike.setdefault((one.code, one.values.get("reason")), []).append(one)
+        names = [list(dict.fromkeys(one.values["metrics"][0] for one in same)) for same in alike.values()]
+        pairs = zip(alike.values(), names, strict=True)
+        return [replace(same[0], values={**same[0].values, "metrics": each}) for same, each in pairs]
 
     def _scope(self) -> Statement:
         """State what was compared with what."""
@@ -216,8 +238,9 @@ class GateResult(Shown):
         stop = None if self.baseline is None else Stop.read(self.baseline.about)
         if stop is not None:
             yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
-        if self.verdict == "inconclusive" and self.guards and self.obstacle is None:
-            yield Statement("more_questions", values={"more": self.more_questions})
+        if self._is_open:
+            needed = {"more": self.more_questions, "enough": self.questions_if_equal, "questions": self.questions}
+            yield Statement("more_questions", "scope", needed)
         missing = [(name, share) for name, share in self.missing.items() if share]
         if missing and not self._was_not_looked_at:
             yield Statement("missing", "grave", {"missing": missing})
@@ -264,6 +287,7 @@ class GateResult(Shown):
             "looked": None,
             "guards": [plain(one.to_document()) for one in self.guards],
             "more_questions": self.more_questions,
+            "questions_if_equal": self.questions_if_equal,
             "missing": dict(self.missing),
             "sampling": self.sampling,
             "changed": [asdict(one) for one in self.changed],
@@ -319,7 +343,8 @@ def decide(
     for key, share in _absent_shares(runs, rows, asked).items():
         missing[key] = max(missing[key], share)
     obstacle = _obstacle(within_look, missing, policy, is_unpaired=compared is not None and not is_paired)
-    margins = margin_guards(compared, policy) if compared is not None and is_paired else ()
+    split = split_by_answerable(list(rows.values())) if is_paired and policy.margins.keys() & BY_ANSWERABLE else None
+    margins = margin_guards(compared, policy, split) if compared is not None and is_paired else ()
     guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
     tests = judge_guards([named.guard for named in guards], policy.alpha, look) if guards else ()
     if obstacle is not None:

@@ -14,23 +14,29 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import contingency_table
+from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE, by_answerable, contingency_table
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, sampled_table
+from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, outcome_matrix, sampled_table
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.draws.noise import influence_range
-from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
+from refusal_index.stats.estimate import NO_INTERVAL
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none, questions_if_equal
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
+
+CONSTANT = "constant_difference"
+"""Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
 
 WEIGHED = (
     ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
@@ -51,21 +57,61 @@ class NamedGuard:
     reason: str | None  # why the number is undefined or at its boundary
 
 
-def margin_guards(compared: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
-    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline."""
+def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | None:
+    """Compare the refusals of a candidate and a baseline by whether a question has a right answer; None where unknown.
+
+    - `tables`: the outcomes of either run, of one variant.
+    """
+    split = [by_answerable(first_draws(rows)) for rows in tables]
+    if any(rows is None for rows in split):
+        return None
+    matrix = outcome_matrix([rows for rows in split if rows is not None])
+    matrix = matrix.of_questions(matrix.shared)
+    compared = stats.compare_metrics(*matrix.arrays, **matrix.design)
+    return VariantComparison("", Match(matrix, paired=True, left_out=(0, 0)), compared, None)
+
+
+def margin_guards(
+    compared: VariantComparison, policy: Policy, split: VariantComparison | None = None
+) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline.
+
+    - `split`: that by whether a question has a right answer, for margins of `BY_ANSWERABLE`.
+    """
     matrix = compared.match.matrix
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in policy.margins.items():
         higher = not METRICS[name].lower_is_better
         limit = -margin if higher else margin
-        difference = compared.differences().get(name)
-        if difference is None:  # the corrected index of runs that were sampled once
-            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, NO_REPEATED_QUESTIONS)
+        source, like = (split, BY_ANSWERABLE[name]) if name in BY_ANSWERABLE else (compared, name)
+        difference = None if source is None else source.differences().get(like)
+        if source is None or difference is None:  # the corrected index of runs that were sampled once
+            why = ANSWERABLE_NOT_RECORDED if name in BY_ANSWERABLE else NO_REPEATED_QUESTIONS
+            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, why)
             continue
         estimate = difference.estimate
         pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
-        guard = Guard(name, estimate, limit, higher, _interval(name, difference, compared.match), pvalue)
+        is_constant = difference.reason == CONSTANT
+        guard = Guard(name, estimate, limit, higher, _interval(like, difference, source.match), pvalue, is_constant)
         yield NamedGuard(guard, True, *both_numbers(difference), reason)
+
+
+def questions_for_margins(variant: VariantSummary, level: float, policy: Policy) -> int | None:
+    """Return with how many questions at most a candidate that equals this baseline passes with a chance of 80 %.
+
+    Its answers are taken to differ from the baseline's as those of other questions would: where they repeat, fewer are
+    enough. None where a number has no interval, or no margin.
+
+    - `variant`: of the baseline, whose intervals have the confidence level `level`.
+    """
+    deviations = []
+    for name, margin in policy.margins.items():
+        found = variant.metric(name)
+        if found.low is None or found.high is None or not margin:
+            return None
+        error = (found.high - found.low) / (2 * normal_quantile(level))
+        deviations.append(math.sqrt(2 * variant.table.n) * error / margin)
+    return math.ceil(questions_if_equal(deviations, policy.alpha))
 
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
@@ -116,7 +162,7 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
 
 def _interval(name: str, difference: Difference, match: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
-    if difference.reason != "constant_difference" or difference.estimate is None:
+    if difference.reason != CONSTANT or difference.estimate is None:
         return difference.confidence_interval
     if isinstance(difference, stats.CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
@@ -157,6 +203,12 @@ def _own_number(
         same = [is_deterministic(run.settings)]
         index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
         return index.estimate, index.reason, index_interval(index)
+
+    if name in BY_ANSWERABLE:
+        split = by_answerable(first_draws(rows))
+        if split is None:
+            return None, ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
+        name, table = BY_ANSWERABLE[name], sampled_table(split) or contingency_table(split)
 
     def interval(level: float) -> stats.ConfidenceInterval:
         at_level = rate_or_score(name, table, payoffs, level)

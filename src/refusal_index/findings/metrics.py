@@ -30,8 +30,8 @@ class Metric:
     digits: int = 3  # shown
     setting: Literal["penalty", "truthfulness_weights"] | None = None  # of the run, on which the range depends
     # the table of a summary in which it has a column: that of the indices and rates, that of wrong answers against
-    # refusals, or that of refusals as predictions of wrong answers
-    table: Literal["rates", "errors", "refusals"] = "rates"
+    # refusals, that of refusals as predictions of wrong answers, or that of questions with and without a right answer
+    table: Literal["rates", "errors", "refusals", "answerable"] = "rates"
 
     @property
     def column(self) -> str:
@@ -75,6 +75,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             Metric("refusal_precision", "Refusal precision", table="refusals"),
             Metric("refusal_recall", "Refusal recall", table="refusals"),
             Metric("over_refusal", "Over-refusal", lower_is_better=True, table="refusals"),
+            Metric("refused_unanswerable", "Refused unanswerable", table="answerable"),
+            Metric("refused_answerable", "Refused answerable", lower_is_better=True, table="answerable"),
             Metric(INDEX, "RI", -1, unit="correlation"),
             Metric(CORRECTED, "Corrected RI", -1, unit="correlation"),
         )

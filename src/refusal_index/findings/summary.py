@@ -6,7 +6,7 @@ The number over all variants is the joint estimate: they share their questions, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -17,13 +17,17 @@ from refusal_index.data.files import read_json
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.rates import (
+    ANSWERABLE_NOT_RECORDED,
     Completeness,
     ForcedRefusals,
+    PublishedRates,
     VariantGroup,
+    answerable_metrics,
     completeness,
     contingency_table,
     each_group,
     forced_refusals,
+    rates_outcomes,
     variant_metrics,
 )
 from refusal_index.data.run_json import UNPRICED, Prices
@@ -97,8 +101,9 @@ class VariantSummary:
     dataset: str | None
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
-    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, and the corrected index, which is
-    # undefined without repeated draws
+    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, those of `BY_ANSWERABLE`, which are
+    # undefined unless the dataset marks questions without an answer, and the corrected index, which is undefined
+    # without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
@@ -182,6 +187,10 @@ class Summary:
     def is_sampled(self) -> bool:
         """Whether its metrics allow for clusters or weights."""
         return any(variant.sampling is not None for variant in self.variants)
+
+    def records(self, name: str) -> bool:
+        """Whether its dataset has what a metric is made of."""
+        return any(variant.metric(name).reason != ANSWERABLE_NOT_RECORDED for variant in self.variants)
 
     def label(self, variant: VariantSummary) -> str:
         """Name a variant of it; with model and dataset, if there are several."""
@@ -269,6 +278,21 @@ def summarise(
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
 
 
+def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
+    """Summarise published rates, with intervals that reach over those of all rates that round to these.
+
+    - `settings`: as `summarise` takes them.
+    """
+    summary = summarise(rates_outcomes(rows), **settings)
+    worth = Payoffs(summary.penalty, summary.truthfulness_weights)
+    found = [row.metrics(worth, summary.confidence_level) for row in rows]
+    variants = (
+        replace(one, metrics=tuple(wider.get(metric.name, metric) for metric in one.metrics))
+        for one, wider in zip(summary.variants, found, strict=True)
+    )
+    return replace(summary, variants=tuple(variants))
+
+
 def is_complete(summary: Summary) -> bool:
     """Whether there are variants, none of which lacks more than the tolerated share of what was asked."""
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
@@ -296,7 +320,11 @@ def _variant_summary(
         dataset=group.dataset,
         variant=group.variant,
         table=table,
-        metrics=(*estimates, _corrected(index, draws, is_deterministic=is_deterministic)),
+        metrics=(
+            *estimates,
+            *answerable_metrics(rows, level),
+            _corrected(index, draws, is_deterministic=is_deterministic),
+        ),
         completeness=complete,
         forced_refusals=forced,
         warnings=(

@@ -1,4 +1,4 @@
-"""A gate's verdict as text: why in one sentence, every guard, what is missing, and what changed most."""
+"""A gate's verdict as text: why in one sentence, every guard, and caveats."""
 
 from __future__ import annotations
 
@@ -7,23 +7,39 @@ from typing import Any
 
 from refusal_index.data.errors import shortened
 from refusal_index.findings.gate import GateResult, GuardResult
+from refusal_index.findings.gate_guards import SHOWN, questions_for_margins
+from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import Summary
 from refusal_index.render.blocks import Block, Table, shows
-from refusal_index.render.format import UNDEFINED, number, percent, pvalue, signed
+from refusal_index.render.format import UNDEFINED, interval, number, percent, pvalue, signed
 from refusal_index.render.sentences import phrase, selected, sentence
 
 
 @shows(GateResult)
 def gate_blocks(result: GateResult) -> Iterator[Block]:
-    """Yield the verdict, the guards, what to do where it is open, and what changed most."""
-    why, judged, *notes = map(sentence, result.statements)
-    yield from (f"{result.verdict.upper()}: {why}", "", judged)
+    """Yield the verdict, what was judged, the guards, and what to know or to do; files have the rest."""
+    why, judged, *others = result.statements
+    yield from (f"{result.verdict.upper()}: {sentence(why)}", "", sentence(judged))
     if result.guards:
-        yield from ("", guard_table(result).without("difference", "p beyond, Holm"))
-    for line in notes:
-        yield from ("", line)
+        margins = any(guard.against_baseline for guard in result.guards)
+        left_out = () if margins else ("change",)
+        yield from ("", guard_table(result).without("baseline", "p beyond, Holm", *left_out), "")
+        yield sentence(Statement("guards_explained", "scope", {"margins": margins}))
+    for one in others:
+        if one.severity != "note":
+            yield from ("", f"{'Caution: ' if one.severity == 'grave' else ''}{sentence(one)}")
     if result.changed:
-        yield from ("", "Changed by more than sampling noise, most changed first:", changed_table(result))
+        yield from ("", sentence(Statement("changed", values={"count": len(result.changed), "most": SHOWN})))
+
+
+def baseline_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield how many questions a gate's default margins need of a run of one prompt, where that is known."""
+    if len(summary.variants) == 1:
+        questions = questions_for_margins(summary.variants[0], summary.confidence_level, Policy())
+        if questions is not None:
+            yield sentence(Statement("baseline_needs", "scope", {"questions": questions}))
 
 
 def gate_document(result: GateResult) -> dict[str, Any]:
@@ -35,17 +51,18 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 
 def guard_table(result: GateResult) -> Table:
     """Return every guard as a row."""
-    worst = f"worst ({percent(1 - result.alpha)})"
-    columns = ("guard", "baseline", "candidate", "difference", worst, "limit", "p beyond, Holm", "verdict")
+    level = f"{percent(1 - 2 * result.alpha)} interval"
+    columns = ("guard", "baseline", "candidate", "change", level, "limit", "p beyond, Holm", "verdict")
     return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
 
 
 def _cells(row: GuardResult) -> Iterator[str]:
     estimate, test = row.guard.estimate, row.test
     is_known = estimate is not None and test.pvalue_beyond is not None
+    low, high = (test.worst, test.best) if row.guard.higher_is_better else (test.best, test.worst)
     yield METRICS[row.guard.name].column
     yield from (number(row.baseline), number(row.candidate))
-    yield from ((signed(estimate), signed(test.worst)) if row.against_baseline else (UNDEFINED, number(test.worst)))
+    yield from (signed(estimate) if row.against_baseline else UNDEFINED, interval(low, high))
     yield from (sentence(row.limit), pvalue(test.pvalue_holm) if is_known else UNDEFINED, test.verdict)
 
 

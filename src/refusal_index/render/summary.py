@@ -154,7 +154,11 @@ RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and o
 
 INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
     heading: tuple(metric for metric in METRICS.values() if metric.table == table)
-    for heading, table in (("wrong or refused", "errors"), ("refusals as warnings", "refusals"))
+    for heading, table in (
+        ("wrong or refused", "errors"),
+        ("refusals as warnings", "refusals"),
+        ("by answerable", "answerable"),
+    )
 }
 """The metrics that stand in tables of their own, each with its interval, by the heading of the table."""
 
@@ -169,7 +173,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         yield from (sentence(lacks), "")
     yield summary_table(summary)
     for heading, metrics in INTERVAL_TABLES.items():
-        yield from ("", interval_table(summary, heading, metrics))
+        if summary.records(metrics[0].name):
+            yield from ("", interval_table(summary, heading, metrics))
     for statement in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
         yield from ("", sentence(statement))
     if any(variant.draws for variant in summary.variants):

@@ -23,7 +23,7 @@ References
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -65,6 +65,9 @@ class Guard:
         From a two-sided confidence level to the interval of the number; both ends NaN where there is none.
     pvalue_beyond : float or None
         Of a number that does not exist: how unlikely that is of a number that lies inside. Else None.
+    is_constant : bool
+        Whether the number was the same on every question: its interval then shrinks with the number of questions, and
+        not with the root of that.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Guard:
     higher_is_better: bool
     interval: Callable[[float], ConfidenceInterval] = lambda _: NO_INTERVAL
     pvalue_beyond: float | None = None
+    is_constant: bool = False
 
     def room(self, value: float) -> float:
         """Return how far inside the limit a value lies; negative where it is beyond."""
@@ -195,6 +199,51 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
     return None if None in within else max((one for one in within if one is not None), default=None)
 
 
+def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
+    """Return how many times the questions at hand let a candidate that equals its baseline pass with `POWER`.
+
+    None where a guard has no interval or no margin, or a difference of 0 lies outside its interval.
+
+    - `tests`: of differences from a baseline.
+    - `alpha`: level of each test with so many questions.
+    - `level`: that of the tests at hand.
+
+    >>> guard = Guard("correct_rate", -0.04, -0.05, True, lambda level: ConfidenceInterval(-0.1, 0.02))
+    >>> round(times_if_equal(judge_guards([guard]), 0.05, 0.05), 2)
+    3.29
+    """
+    deviations, least = [], 0.0
+    for test in tests:
+        guard, worst, best = test.guard, test.worst, test.best
+        if guard.estimate is None or worst is None or best is None or worst * best > 0 or guard.limit == 0:
+            return None
+        reach = abs(guard.estimate - worst) / abs(guard.limit)
+        if guard.is_constant:
+            least = max(least, reach)
+        else:
+            deviations.append(reach / -float(ndtri(level)))
+    return max(least, questions_if_equal(deviations, alpha))
+
+
+def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
+    """Return from how many questions on a candidate that equals its baseline passes all guards with at least `POWER`.
+
+    The chances of missing each guard are added up, since they may depend on each other in any way.
+
+    - `deviations`: of each difference, the standard deviation of one question's contribution, over the margin.
+    """
+    each = [one for one in deviations if one > 0]
+    if not each:
+        return 0.0
+    quantile = -float(ndtri(alpha))
+
+    def spare(n: float) -> float:
+        return 1 - POWER - sum(float(ndtr(quantile - math.sqrt(n) / one)) for one in each)
+
+    most = (max(each) * (quantile - float(ndtri((1 - POWER) / len(each))))) ** 2
+    return float(brentq(spare, 0.0, most * (1 + 1e-9), rtol=1e-9))
+
+
 def constant_interval(estimate: float, influence_range: float, n: int, confidence_level: float) -> ConfidenceInterval:
     """Interval of a difference that is the same on every question, so that its standard error is 0.
 
@@ -267,12 +316,16 @@ def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) ->
     guard, end = test.guard, test.best if _is_beyond(test.guard) else test.worst
     if guard.estimate is None or end is None or guard.estimate in {guard.limit, end}:
         return None
+    distance = abs(guard.room(guard.estimate))
+    if guard.is_constant:
+        times = abs(guard.estimate - end) / distance
+        return times if times < MOST_TIMES else None
     error = abs(guard.estimate - end) / -float(ndtri(alpha))
     spare, n_tests = float(ndtri(POWER)), n_guards if _is_beyond(guard) else 1
     if look is not None:
-        times = look.times(abs(guard.room(guard.estimate)) / error, spare, n_tests)
+        times = look.times(distance / error, spare, n_tests)
     else:
-        times = ((-float(ndtri(alpha / n_tests)) + spare) * error / abs(guard.room(guard.estimate))) ** 2
+        times = ((-float(ndtri(alpha / n_tests)) + spare) * error / distance) ** 2
     return times if times < MOST_TIMES else None
 
 

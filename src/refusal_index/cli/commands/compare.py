@@ -46,6 +46,7 @@ def compare(
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
+    from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.data.run_json import TruthfulnessWeights
     from refusal_index.data.sampling import Sampling
     from refusal_index.findings.comparison import compare_pair
@@ -57,7 +58,7 @@ def compare(
 
     options = CompareOptions(
         variant=variant,
-        metric=one_of("--metric", metric, list(METRICS)),
+        metric=one_of("--metric", metric, [name for name in METRICS if name not in BY_ANSWERABLE]),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),

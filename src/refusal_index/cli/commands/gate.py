@@ -192,6 +192,9 @@ def _print(found: GateResult, *, as_json: bool) -> None:
             console.document(gate_document(found))
         else:
             console.show(gate_blocks(found))
+            if found.guards:
+                console.say()
+                console.say("all numbers and changed questions: add --report FILE.html or --markdown FILE.md")
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # the last is how Rich says the first
         console.print_no_more()

@@ -71,25 +71,26 @@ def score(
 
 
 def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
-    from refusal_index.data.rates import rates_outcomes, read_rates
-    from refusal_index.findings.summary import summarise
+    from refusal_index.data.rates import read_rates
+    from refusal_index.findings.summary import summarise_rates
+    from refusal_index.render.first_screen import first_screen
     from refusal_index.render.format import span
-    from refusal_index.render.sections import with_sections
-    from refusal_index.render.summary import summary_blocks, summary_document
+    from refusal_index.render.summary import summary_document
 
     rows = read_rates(path)
-    outcomes = rates_outcomes(rows)
-    summary = with_sections(summarise(outcomes, **worth, confidence_level=confidence_level), outcomes)
+    summary = summarise_rates(rows, **worth, confidence_level=confidence_level)
     if as_json:
-        ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
+        ends = [dict(zip(("low", "high"), row.range, strict=True)) for row in rows]
+        ranges = [{"model": row.model, "dataset": row.dataset, **end} for row, end in zip(rows, ends, strict=True)]
         console.document(summary_document(summary) | {"rounding": ranges})
         return
-    console.show(summary_blocks(summary))
+    console.show(first_screen(summary))
     console.say()
-    console.prose("Made of published rates, in whole questions. Rates that are printed as these are leave RI at:")
+    console.prose("From published rates; intervals allow for their rounding. RI of all rates that round to these:")
     for row in rows:
         cells = ", ".join(f"{count:,}" for count in row.table.counts)
-        console.say(f"  {row.model}: {span(row.low, row.high)} (cells {cells})")
+        console.say(f"  {row.model}: {span(*row.range)} (cells {cells})")
+    console.say("all metrics: add --json")
 
 
 def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool) -> bool:

@@ -101,7 +101,8 @@ def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """Put the metrics of all variants side by side."""
     has_corrected = any(variant.corrected is not None for variant in run.variants)
     payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
-    return tuple(_metric_row(run, name, payoffs) for name in ORDER if name != CORRECTED or has_corrected)
+    shown = (name for name in ORDER if run.summary.records(name) and (name != CORRECTED or has_corrected))
+    return tuple(_metric_row(run, name, payoffs) for name in shown)
 
 
 def _metric_row(run: ReportRun, name: str, payoffs: Payoffs) -> MetricRow:
