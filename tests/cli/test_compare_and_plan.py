@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,14 @@ import pytest
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
+from refusal_index.data.runs import read_runs
+from refusal_index.findings.planning import scenarios_of
 from refusal_index.stats import (
     PlanningScenario,
     expected_half_width,
     power_to_tell_apart,
     questions_for_half_width,
+    questions_to_tell_apart,
     repeats_half_width,
     split_budget,
 )
@@ -36,7 +40,7 @@ def table_of(model: str, rho: float, variants=("low", "high"), ids=range(N)) -> 
         (
             Identification(model, "d", variant),
             Question(f"q{question}", f"question {question}", "!"),
-            Outcome(bool(refusal[i] > THRESHOLDS[variant]), bool(error[i] > -0.3)),
+            Outcome(bool(refusal[i] > THRESHOLDS.get(variant, 0)), bool(error[i] > -0.3)),
         )
         for variant in variants
         for i, question in enumerate(ids)
@@ -267,7 +271,7 @@ def test_the_power_of_a_given_number_of_questions(command):
     rates = ("--refusal-rate", ".5", "--error-rate", ".7", "--refusal-index", ".4")
     said = command("plan", *rates, "-n", "300", "--difference", ".2").stdout
     expected = power_to_tell_apart(PlanningScenario(0.5, 0.7, 0.4), PlanningScenario(0.5, 0.7, 0.2), 300)
-    assert f"with 300 questions each the chance is {expected.power:.0%}" in said
+    assert f"With 300 questions each the chance is {100 * expected.power:.0f} %" in said
 
 
 def test_a_plan_from_rates_is_that_of_stats(command):
@@ -282,9 +286,13 @@ def test_a_plan_from_rates_is_that_of_stats(command):
 
 
 def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
-    done = command("plan", "fair.parquet", "--difference", "0.2")
-    assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
-    assert done.stdout.count("to tell it apart from a model with RI") == 2
+    done = command("plan", "fair.parquet", "--difference", "0.2", "--full")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line in THRESHOLDS] == ["low", "high"]
+    for name, scenario in scenarios_of(read_runs([Path("fair.parquet")])[0]).items():
+        lower = replace(scenario, refusal_index=scenario.refusal_index - 0.2)
+        (row,) = (line.split() for line in lines if line.startswith(f"{name} "))
+        assert row[-1] == f"{questions_to_tell_apart(scenario, lower).n:,}"
 
 
 def test_a_plan_says_what_its_run_lacks(command, tmp_path):
@@ -296,21 +304,58 @@ def test_a_plan_says_what_its_run_lacks(command, tmp_path):
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
-    done = command("plan", "good.parquet", "fair.parquet", "--variants", "low", "-n", "500")
-    row = next(line for line in done.stdout.splitlines() if line.startswith("low"))
-    correlation = float(row.split()[6])
-    assert -1 < correlation < 1
-    assert "% with 500" in row
+    arguments = ("plan", "good.parquet", "fair.parquet", "--variants", "low")
+    row, with_500 = (
+        next(line.split() for line in command(*arguments, *more).stdout.splitlines() if line.startswith("low"))
+        for more in ((), ("-n", "500"))
+    )
+    assert -1 < float(row[4]) < 1
+    assert with_500[4:6] == ["100", "%"]
 
 
 def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
     done = command("plan", "good.parquet", "fair.parquet", "--variants", "low")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
-    low, high = float(row[4].strip("[,")), float(row[5].strip("],"))
-    assert low < float(row[3]) < high
-    fewest, needed = (int(row[place].replace(",", "")) for place in (8, 7))
-    assert fewest == pytest.approx(needed * (float(row[3]) / max(abs(low), abs(high))) ** 2, rel=0.02)
+    low, high = float(row[2].strip("[,")), float(row[3].strip("],"))
+    assert low < float(row[1]) < high
+    fewest, needed = (int(row[place].replace(",", "")) for place in (6, 5))
+    assert fewest == pytest.approx(needed * (float(row[1]) / max(abs(low), abs(high))) ** 2, rel=0.05)
     assert "post-hoc power" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["four.parquet"],
+        ["four.parquet", "--difference", ".1", "-n", "400"],
+        ["four.parquet", "--corrected"],
+        ["four.parquet", "--corrected", "--budget-requests", "3000", "--request-cost", ".01"],
+        ["four.parquet", "other.parquet", "-n", "400"],
+    ],
+)
+def test_the_first_screen_of_a_plan_fits_80_columns_and_20_lines(command, runs, monkeypatch, arguments):
+    monkeypatch.setenv("COLUMNS", "200")
+    variants = ("low", "normal", "high", "a variant with a long name")
+    for seed, name in enumerate(("four", "other")):
+        write_outcomes(table_of(name, 0.2 + 0.5 * seed, variants=variants), Path(f"{name}.parquet"))
+    lines = command("plan", *arguments).stdout.splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("a va... name ") for line in lines)
+
+
+def test_the_first_sentence_of_a_plan_holds_for_every_prompt_and_counts_what_it_sends(command, runs):
+    scenarios = scenarios_of(read_runs([Path("fair.parquet")])[0]).values()
+    needed = [questions_for_half_width(scenario, 0.1).n for scenario in scenarios]
+    n = max(needed)
+    requests = sum(n * (1 + scenario.refusal_rate) for scenario in scenarios)
+    said = command("plan", "fair.parquet", "--request-cost", ".5").stdout
+    assert said.startswith(f"{n:,} questions measure RI to within +-0.100")
+    assert f"at most {requests:,.0f} requests for all 2 prompts" in said
+    assert f"${requests / 2:,.2f}" in said
+    for name, questions in zip(("low", "high"), needed, strict=True):
+        (row,) = (line.split() for line in said.splitlines() if line.startswith(f"{name} "))
+        assert row[-2] == f"{questions:,}"
 
 
 RATES = ("--refusal-rate", ".4", "--error-rate", ".6", "--refusal-index", ".5")
@@ -324,18 +369,20 @@ def row_of(plan: str) -> list[str]:
 
 
 def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the_corrected_index(command, runs):
-    of_ri = command("plan", *RATES, "--budget-requests", "4000").stdout
+    of_ri = command("plan", *RATES, "--budget-requests", "4000", "--full").stdout
     n = int(4000 / 1.4)
     assert [f"{n:,}", f"{expected_half_width(SCENARIO, n).half_width:.3f}"] == row_of(of_ri)[:2]
-    slopes = ("--corrected", "--refusal-slope", "3")
+    slopes = ("--corrected", "--refusal-slope", "3", "--full")
     plan = split_budget(SCENARIO, 4000, refusal_slope=3)
     by_requests = command("plan", *RATES, "--budget-requests", "4000", *slopes).stdout
     shown = [f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", f"{plan.half_width:.3f}"]
     assert row_of(by_requests) == shown
-    assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated} asks as" in by_requests
-    assert command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout == by_requests
-    from_run = command("plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected")
-    assert "with 3,000 requests under one prompt" in from_run.stdout
+    assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}" in " ".join(by_requests.split())
+    by_cost = command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout
+    assert row_of(by_cost) == shown
+    assert "$8.00" in by_cost
+    from_run = command("plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected", "--full")
+    assert "With 3,000 requests, " in from_run.stdout
     noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
     assert "raise --refusal-slope or --error-slope" in noisy.stderr
@@ -343,10 +390,10 @@ def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the
 
 def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
     plan = repeats_half_width(SCENARIO, 700, 700, refusal_slope=2, error_slope=2)
-    said = command("plan", *RATES, "--corrected", "-n", "700").stdout
+    said = command("plan", *RATES, "--corrected", "-n", "700", "--full").stdout
     assert row_of(said) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
-    assert "run --limit 700 --draws 2 asks as" in said
-    narrow = row_of(command("plan", *RATES, "--corrected", "--half-width", ".1").stdout)
+    assert "run --limit 700 --draws 2" in said
+    narrow = row_of(command("plan", *RATES, "--corrected", "--half-width", ".1", "--full").stdout)
     assert float(narrow[-1]) == pytest.approx(0.1, abs=0.0006)
 
 
@@ -360,7 +407,7 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
     ("arguments", "says"),
     [
         ([], "expected a run to plan from, or --refusal-rate"),
-        (["good.parquet", "--budget-cost", "3"], "--budget-cost and --request-cost belong together"),
+        (["good.parquet", "--budget-cost", "3"], "--budget-cost needs --request-cost"),
         (["good.parquet", "--budget-requests", "3", "--budget-cost", "3", "--request-cost", "1"], "got both"),
         (["good.parquet", "--budget-requests", "-3"], "--budget-requests: expected a number above 0"),
         (["good.parquet", "--corrected", "--error-slope", "0"], "--error-slope: expected a number above 0"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
@@ -18,6 +17,8 @@ from refusal_index.findings.statement import Statement
 from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
+USUAL_HALF_WIDTH = 0.1
+"""What the first sentence of a plan is about if neither a half-width nor a number of questions is given."""
 SIZES = (200, 500, 1000, 2000, 4326)
 # Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
 TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
@@ -38,6 +39,7 @@ class PlanOptions:
     confidence_level: float = 0.95  # of every interval
     # budget: requests to spend
     budget: float | None = None
+    request_cost: float | None = None  # of each request, grading included
     # refusal_slope, error_slope: how constant the model is, as for `split_budget`; None for what the pilot shows
     refusal_slope: float | None = None
     error_slope: float | None = None
@@ -71,41 +73,27 @@ class RunPlan:
     apart: stats.PowerPlan | None = None
     chance: stats.PowerPlan | None = None  # of telling them apart with the given number of questions
 
-    def statements(self, name: str, options: PlanOptions) -> Iterator[Statement]:
-        """State what is expected of a model of this name, and what a run of so many questions gives."""
-        scenario, first, last = self.scenario, self.sizes[0], self.sizes[-1]
-        values: dict[str, Any] = {"name": name, "index": scenario.refusal_index}
-        values |= {"refusal_rate": scenario.refusal_rate, "error_rate": scenario.error_rate}
-        if self.slopes is None:
-            yield Statement("expected", "scope", values)
-        else:
-            values |= dict(zip(("refusal_slope", "error_slope"), self.slopes, strict=True))
-            yield Statement("corrected_expected", "scope", values)
+    def size_for(self, half_width: float) -> stats.SamplePlan | stats.RepeatPlan | None:
+        """Return the fewest questions that are expected to give this half-width."""
+        fits = (size for size in self.sizes if size.half_width is not None and size.half_width <= half_width + 1e-9)
+        return next(fits, None)
+
+    def chosen_size(self) -> stats.SamplePlan | stats.RepeatPlan | None:
+        """Return the number of questions that was asked for, else that of the usual half-width; None without a plan."""
+        if len(self.sizes) > 1:
+            return self.size_for(USUAL_HALF_WIDTH)
+        return self.sizes[0] if self.sizes[0].half_width is not None else None
+
+    def gaps(self, options: PlanOptions) -> Iterator[Statement]:
+        """State why something that was asked for has no number."""
+        first = self.sizes[0]
         if first.half_width is None:
             status = first.status if isinstance(first, stats.SamplePlan) else None
             yield Statement("no_plan", "grave", {"status": status, "reason": first.reason})
-            return
-        budget = None if self.slopes is None else options.budget
-        yield Statement("half_widths", "scope", {"level": options.confidence_level, "budget": budget})
-        if isinstance(last, stats.RepeatPlan):
-            repeated = None if last.repeated == last.n else last.repeated
-            yield Statement("run_as_planned", values={"questions": last.n, "repeated": repeated})
-        elif last.n is not None:
-            widths = {"questions": last.n, "widths": list(self.other_metrics.items())}
-            yield Statement("other_half_widths", values=widths)
-        yield from self._apart(options)
-
-    def _apart(self, options: PlanOptions) -> Iterator[Statement]:
-        index, difference = self.scenario.refusal_index, options.difference
-        if self.slopes is not None or index is None or difference is None:
-            return
-        if self.apart is None:
-            yield Statement("no_lower_index", values={"difference": difference})
-            return
-        values = {"index": index - difference, "power": options.power, "questions": self.apart.n}
-        yield Statement("told_apart", values={**values, "reason": self.apart.reason})
-        if self.apart.n is not None and self.chance is not None and self.chance.power is not None:
-            yield Statement("chance_with", values={"questions": options.questions, "power": self.chance.power})
+        elif options.difference is not None and self.apart is None:
+            yield Statement("no_lower_index", values={"difference": options.difference})
+        elif self.apart is not None and self.apart.n is None:
+            yield Statement("no_plan", "grave", {"status": None, "reason": self.apart.reason})
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
@@ -138,6 +126,61 @@ def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> Run
     n = options.questions
     chance = stats.power_to_tell_apart(scenario, lower, n, confidence_level=level) if n else None
     return replace(plan, apart=needed, chance=chance)
+
+
+def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Statement]:
+    """State what to run so that RI is measured as wanted under every prompt, and what that costs.
+
+    Prompts for which there is no plan follow with the reason.
+    """
+    chosen = [(plan, size) for plan in plans.values() if (size := plan.chosen_size()) is not None]
+    sizes = [size for _, size in chosen]
+    some = {"prompts": len(plans), "planned": len(sizes)}
+    if sizes:
+        corrected = chosen[0][0].slopes is not None
+        pick = max if options.budget is None else min
+        n = pick(size.n for size in sizes if size.n is not None)
+        repeated = pick(size.repeated or 0 for size in sizes if isinstance(size, stats.RepeatPlan)) if corrected else 0
+        if options.budget is None:
+            rates = [plan.scenario.refusal_rate for plan in plans.values()]
+            requests = sum((n - repeated) * (1 + rate) + 4 * repeated for rate in rates)
+        else:
+            requests = sum(size.requests or 0 for size in sizes)
+        cost = None if options.request_cost is None else requests * options.request_cost
+        values = {
+            **some,
+            "corrected": corrected,
+            "questions": n,
+            "repeated": repeated,
+            "half_width": max(size.half_width for size in sizes if size.half_width is not None),
+            "level": options.confidence_level,
+            "budget": options.budget,
+        }
+        yield Statement("questions_needed", "conclusion", values)
+        yield Statement("questions_cost", values={**values, "requests": requests, "cost": cost})
+    apart = [plan.apart.n for plan in plans.values() if plan.apart is not None and plan.apart.n is not None]
+    if apart:
+        values = {"questions": max(apart), "difference": options.difference, "power": options.power}
+        yield Statement("questions_apart", "conclusion", {**values, "prompts": len(plans), "planned": len(apart)})
+    chances = [plan.chance.power for plan in plans.values() if plan.chance and plan.chance.power is not None]
+    if chances:
+        yield Statement("chance_with", values={"questions": options.questions, "power": min(chances)})
+    if any(size.reason for size in sizes):
+        yield Statement("few_expected", "grave")
+
+
+def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statement | None:
+    """State how many questions tell two models apart under every prompt; None where there is no plan for any."""
+    planned = [plan for plan in plans.values() if plan.needed.n is not None]
+    chances = [plan.chance.power for plan in planned if plan.chance and plan.chance.power is not None]
+    values = {
+        "questions": max((plan.needed.n or 0 for plan in planned), default=None),
+        "power": options.power,
+        "given": options.questions,
+        "chance": min(chances, default=None),
+    }
+    values |= {"prompts": len(plans), "planned": len(planned)}
+    return Statement("pair_needs", "conclusion", values) if planned else None
 
 
 def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:

@@ -1,18 +1,28 @@
-"""Plans, and the results of other decisions, as text."""
+"""Plans, as a first screen of 80 columns and in full, and the results of other decisions, as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
-from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.planning import PairPlan, PlanOptions, RunPlan
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.planning import (
+    HALF_WIDTHS,
+    PairPlan,
+    PlanOptions,
+    RunPlan,
+    pair_answer,
+    plan_answers,
+)
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
 from refusal_index.findings.statement import Statement
 from refusal_index.render.blocks import Block, Table
+from refusal_index.render.comparison import LONGEST_NAME
 from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
+    abbreviated,
+    count,
     interval,
     interval_of,
     number,
@@ -25,17 +35,52 @@ from refusal_index.render.sentences import phrase, sentence
 from refusal_index.stats import MisgradingRange, RepeatPlan, SamplePlan
 
 
-def plan_blocks(name: str, plan: RunPlan, options: PlanOptions) -> Iterator[Block]:
-    """Yield what a run of one model takes: what is expected, and set in below it the sizes and all else."""
-    columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
-    if plan.slopes is None:
-        columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
-    rows = (_size_row(size) for size in plan.sizes if size.half_width is not None)
-    for place, statement in enumerate(plan.statements(name, options)):
-        yield f"{'  ' if place else ''}{sentence(statement)}"
-        if statement.code == "half_widths":
-            yield Table.of(columns, rows, left=("",))
-    yield ""
+def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
+    """Yield how many questions it takes and what they cost, and a row for each prompt."""
+    for answer in plan_answers(plans, options):
+        yield f"{'Caution: ' if answer.severity == 'grave' else ''}{sentence(answer)}"
+    by_width = any(len(plan.sizes) > 1 for plan in plans.values())
+    widths = [f"+-{width:.2f}" for width in HALF_WIDTHS] if by_width else ["questions", "+-", "requests"]
+    slopes = list(dict.fromkeys(plan.slopes for plan in plans.values() if plan.slopes))
+    index = METRICS[CORRECTED if slopes else INDEX].column
+    columns = ["prompt", index, "refused", "wrong", *widths, *(["apart"] if options.difference is not None else [])]
+    rows = (_plan_row(name, plan, options, by_width=by_width) for name, plan in plans.items())
+    yield from ("", Table.of(columns, rows, left=("prompt",)), "")
+    explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
+    yield sentence(Statement("plan_explained", "scope", explained))
+    for name, plan in plans.items():
+        for gap in plan.gaps(options):
+            yield f"{name}: {sentence(gap)}"
+
+
+def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool) -> Iterator[str]:
+    scenario, size = plan.scenario, plan.chosen_size()
+    yield from (abbreviated(name, LONGEST_NAME), number(scenario.refusal_index, 2))
+    yield from (percent(scenario.refusal_rate, 0), percent(scenario.error_rate, 0))
+    if by_width:
+        yield from (count(found.n) if (found := plan.size_for(width)) else UNDEFINED for width in HALF_WIDTHS)
+    elif size is None:
+        yield from (UNDEFINED, UNDEFINED, UNDEFINED)
+    else:
+        yield from (count(size.n), number(size.half_width), count(size.requests))
+    if options.difference is not None:
+        yield count(plan.apart.n) if plan.apart else UNDEFINED
+
+
+def plan_blocks(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
+    """Yield the first screen, and further numbers of questions and other metrics for each prompt."""
+    yield from plan_screen(plans, options)
+    for name, plan in plans.items():
+        sizes = [size for size in plan.sizes if size.half_width is not None]
+        if not sizes:
+            continue
+        columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
+        if plan.slopes is None:
+            columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
+        yield from ("", name, Table.of(columns, map(_size_row, sizes), left=("",)))
+        if plan.other_metrics:
+            values = {"questions": sizes[-1].n, "widths": list(plan.other_metrics.items())}
+            yield sentence(Statement("other_half_widths", values=values))
 
 
 def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
@@ -43,33 +88,39 @@ def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
     if isinstance(size, RepeatPlan):
         yield from (f"{size.repeated:,}", f"{size.requests:,.0f}", number(size.half_width))
     else:
-        yield from (number(size.half_width), f"{size.forced_requests:,.0f}", number(size.smallest_expected_cell, 1))
+        yield from (number(size.half_width), count(size.forced_requests), number(size.smallest_expected_cell, 1))
         yield sentence(Statement("few_expected", "grave")) if size.reason else ""
 
 
-def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
-    """Yield what it takes to tell two models apart that were asked the same questions."""
-    power = ("power",) if options.questions else ()
-    level = percent(options.confidence_level)
-    yield sentence(Statement("pair_planned", "scope", {"labels": labels, "power": options.power}))
-    columns = ("variant", "RI of either", "difference", f"{level} interval", "correlation", "questions", "over it")
-    rows = (_apart_row(name, plan) for name, plan in plans.items())
-    yield from ("", Table.of((*columns, *power), rows, left=("variant",)), "")
+def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
+    """Yield how many questions tell two models apart, and a row for each prompt."""
+    if (answer := pair_answer(plans, options)) is not None:
+        yield from (sentence(answer), "")
+    level = f"{percent(options.confidence_level)} interval"
+    given = f"with {options.questions:,}" if options.questions else "correlation"
+    rows = (
+        (
+            abbreviated(name, LONGEST_NAME),
+            number(plan.needed.difference, 2),
+            interval(*plan.seen.or_none(), 2),
+            percent(plan.chance.power, 0) if plan.chance else number(plan.needed.correlation, 2),
+            count(plan.needed.n),
+            _over_interval(plan),
+        )
+        for name, plan in plans.items()
+    )
+    columns = ("prompt", "difference", level, given, "questions", "over interval")
+    yield from (Table.of(columns, rows, left=("prompt",)), "")
+    for name, plan in plans.items():
+        if plan.needed.n is None:
+            yield f"{name}: {sentence(Statement('no_plan', 'grave', {'status': None, 'reason': plan.needed.reason}))}"
     yield sentence(Statement("post_hoc_power", "grave"))
 
 
-def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
-    needed = plan.needed
-    yield variant
-    yield " ".join(number(one.refusal_index) for one in (needed.first, needed.second))
-    yield number(needed.difference)
-    yield interval(*plan.seen.or_none())
-    yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({reason_text(needed.reason)})"
-    most = "any number" if plan.most is None else f"{plan.most:,}"
-    yield UNDEFINED if plan.fewest is None else f"{plan.fewest:,} to {most}"
-    if plan.chance is not None:
-        yield UNDEFINED if plan.chance.power is None else f"{plan.chance.power:.0%} with {plan.chance.n:,}"
+def _over_interval(plan: PairPlan) -> str:
+    if plan.fewest is None:
+        return UNDEFINED
+    return f"{plan.fewest:,} or more" if plan.most is None else f"{plan.fewest:,} to {plan.most:,}"
 
 
 SEED = 0

@@ -260,6 +260,11 @@ class SamplePlan:
         """Refused questions to be expected, each of which takes a second, forced request."""
         return None if self.n is None else self.n * self.scenario.refusal_rate
 
+    @property
+    def requests(self) -> float | None:
+        """Requests to be expected for both passes."""
+        return None if self.n is None else self.n * (1 + self.scenario.refusal_rate)
+
 
 def questions_for_half_width(
     scenario: PlanningScenario,

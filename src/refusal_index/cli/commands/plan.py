@@ -35,6 +35,7 @@ def plan(
     corrected: bool = False,
     variants: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
+    full: bool = False,
 ) -> None:
     """Estimate how many questions you need for RI, or for corrected RI.
 
@@ -60,6 +61,7 @@ def plan(
     - `error_slope`: The same for the probability of being wrong.
     - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
     - `variants` NAME: Prompt variant of the pilot. [default: each]
+    - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
     from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.planning import (
@@ -71,11 +73,11 @@ def plan(
         slopes_shown,
     )
     from refusal_index.render.comparison import missing_lines
-    from refusal_index.render.planning import apart_blocks, plan_blocks
+    from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
-    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, *slopes)
+    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, request_cost, *slopes)
     _check(options)
     if variants and not pilot:
         raise OptionError("--variants: expected a run with prompt variants, got expected rates; leave it out")
@@ -91,18 +93,22 @@ def plan(
     runs = _pilots(pilot, options) if pilot else ()
     console.show(missing_lines(runs))
     if len(runs) == 2:
-        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variants, options), options))
+        console.show(apart_screen(plan_apart(runs, variants, options), options))
         return
     expected = scenarios_of(runs[0], variants) if runs else _expected(refusal_rate, error_rate, refusal_index)
-    for name, scenario in expected.items():
-        if corrected:
-            if runs and is_deterministic(runs[0].settings):
-                raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
-            shown = slopes_shown(runs[0], variants).get(name) if runs else None
-            found = plan_corrected(scenario, options, shown, from_run=bool(runs))
-            console.show(plan_blocks(name, found, options))
-            continue
-        console.show(plan_blocks(name, plan_scenario(scenario, options), options))
+    if not corrected:
+        plans = {name: plan_scenario(scenario, options) for name, scenario in expected.items()}
+    else:
+        if runs and is_deterministic(runs[0].settings):
+            raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
+        shown = slopes_shown(runs[0], variants) if runs else {}
+        plans = {
+            name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
+            for name, scenario in expected.items()
+        }
+    console.show((plan_blocks if full else plan_screen)(plans, options))
+    if not full:
+        console.show(["", "More sample sizes and other metrics: add --full"])
 
 
 def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:
@@ -110,12 +116,10 @@ def _budget(requests: float | None, cost: float | None, each: float | None) -> f
     for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", each)):
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"{name}: expected a number above 0, got {value:g}")
-    if requests is not None and (cost, each) != (None, None):
+    if requests is not None and cost is not None:
         raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
-    if (cost is None) != (each is None):
-        raise OptionError(
-            "plan: --budget-cost and --request-cost belong together; 'refusal-index run --dry-run' estimates the cost"
-        )
+    if cost is not None and each is None:
+        raise OptionError("plan: --budget-cost needs --request-cost; 'refusal-index run --dry-run' estimates the cost")
     return cost / each if cost is not None and each is not None else requests
 
 
