@@ -381,7 +381,9 @@ def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the
     by_cost = command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout
     assert row_of(by_cost) == shown
     assert "$8.00" in by_cost
-    from_run = command("plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected", "--full")
+    from_run = command(
+        "plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected", "--full"
+    )
     assert "With 3,000 requests, " in from_run.stdout
     noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2

@@ -57,7 +57,7 @@ def commands_over(name: str) -> list[list[str]]:
         ["sensitivity", first],
         ["compare", *files[:2]],
         ["compare", *files],
-        ["plan", first],
+        ["plan", first, "--full"],
         ["plan", *files[:2]],
     ]
 
