@@ -75,8 +75,8 @@ plugins.studies.study.WritingError
 plugins.trackers.results.ExportError
 plugins.trackers.results.TrackerError
 plugins.training.watch.TemplateError
-plugins.wiki.builder.BuildStoppedError
 plugins.wiki.build.BuildError
+plugins.wiki.builder.BuildStoppedError
 protocol.graders.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError
