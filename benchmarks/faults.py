@@ -3,7 +3,7 @@
     python -m benchmarks.faults
     python -m benchmarks.faults --fast
     python -m benchmarks.faults --only 'kill -9' --engine functions
-    python -m benchmarks.faults --write docs/what-happens-when.md
+    python -m benchmarks.faults --write benchmarks/faults.md
     python -m benchmarks.faults --soak 100000
 
 Each scenario starts the command in a process of its own against a server on loopback, and compares its outcome table

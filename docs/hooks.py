@@ -30,6 +30,7 @@ BROUGHT_IN = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
     "benchmarks/README.md": "benchmarks.md",
+    "benchmarks/faults.md": "fault-tests.md",
     "src/refusal_index/plugins/almanac/models/README.md": "embedded-models.md",
 }
 """Files of the repository by the page that they are on the site; the README's own place is the home page."""

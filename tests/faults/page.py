@@ -9,7 +9,7 @@ from tests.faults.soak import Soaked
 
 COLUMNS = ("fault", "engine", "outcome equal", "requests paid", "repeated", "exit status", "message")
 
-BELOW = "<!-- From here on: `python -m benchmarks.faults --write docs/what-happens-when.md` -->"
+BELOW = "<!-- From here on: `python -m benchmarks.faults --write benchmarks/faults.md` -->"
 """Parts what is written by hand from what came out."""
 
 
@@ -47,7 +47,7 @@ def page(document: str, scenarios: Sequence[Scenario], rows: Sequence[Row], soak
     for group in dict.fromkeys(one.group for one in scenarios):
         names = dict.fromkeys(one.name for one in scenarios if one.group == group)
         lines = [_summed_up(name, [row for row in rows if row.scenario.name == name]) for name in names]
-        parts += [f"## {group}", "", *_lines(("what happens", "outcome", "asked again", "exit status"), lines), ""]
+        parts += [f"## {group}", "", *_lines(("scenario", "outcome", "requested again", "exit status"), lines), ""]
     if soaked:
         parts += ["## Many requests", "", *(f"- {_soak_line(one)}" for one in soaked), ""]
     return "\n".join(parts)
@@ -56,12 +56,12 @@ def page(document: str, scenarios: Sequence[Scenario], rows: Sequence[Row], soak
 def _summed_up(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return one line for a fault in several passes and with several engines; where they differ, it says of which."""
     if not rows:
-        return name, "not played where this page was written", "", ""
+        return name, "not run on this machine", "", ""
     again = max(row.repeated for row in rows)
     return (
         name,
         _said_of(rows, [_outcome(row) for row in rows]),
-        "nothing" if again == 0 else "those in flight",
+        "nothing" if again == 0 else "in flight",
         _said_of(rows, [_status(row.status) for row in rows]),
     )
 

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.text import Text
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
@@ -14,6 +15,7 @@ from tests.studies.made import cells, made_run, rates
 from refusal_index.plugins.studies import accuracy_refusal_plane, iso_refusal_index, results_table
 from refusal_index.plugins.studies.scores import COMPARED
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec
+from refusal_index.plugins.studies.style import house_style
 from refusal_index.stats import ContingencyTable, metrics
 
 OPTIONS = StudyOptions()
@@ -71,11 +73,31 @@ def test_bootstrap_intervals_of_all_six_metrics_are_those_of_resampled_questions
         low, high = np.quantile(draws, [0.025, 0.975])
         assert row["bootstrap_low"] == pytest.approx(low, abs=0.35 * draws.std())
         assert row["bootstrap_high"] == pytest.approx(high, abs=0.35 * draws.std())
-    printed = study.printed(study.frame).filter(Model=name, Variant=variant)
-    assert printed["Intervals"].to_list() == ["analytic", "bootstrap"]
-    index = rows.filter(metric="refusal_index").row(0, named=True)
-    assert printed["RI"][1] == f"{index['estimate']:.3f} [{index['bootstrap_low']:.3f}, {index['bootstrap_high']:.3f}]"
     assert study.frame.filter(variant="joint")["bootstrap_low"].null_count() == len(runs)
+
+
+def test_the_printed_table_has_each_row_once(runs):
+    study = results_table.make(runs, OPTIONS)
+    printed = study.printed(study.frame)
+    assert printed.select("Model", "Dataset", "Variant").is_duplicated().sum() == 0
+    assert printed.height == sum(len(run.variants) + 1 for run in runs)  # the joint index too
+    index = study.frame.filter(model="a", variant="low", metric="refusal_index").row(0, named=True)
+    shown = printed.filter(Model="a", Variant="low")["RI"].item()
+    assert shown == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
+
+
+def test_labels_of_prompts_are_beside_their_points(runs):
+    study = iso_refusal_index.make(runs, OPTIONS)
+    figure = study.figure()
+    with house_style():
+        figure.draw_without_rendering()
+    axes, points = figure.axes[0], study.frame.filter(kind="point", panel="a")
+    labels = {text.get_text(): text for text in axes.texts if text.get_text() in points["variant"]}
+    for x, y, variant in points["refusal_rate", "correct_rate", "variant"].rows():
+        box = Text.get_window_extent(labels[variant])  # without the line to its point
+        place = axes.transData.transform((x, y))
+        distance = np.hypot(*(np.clip(place, (box.x0, box.y0), (box.x1, box.y1)) - place)) * 72 / figure.dpi
+        assert distance < 14, variant
 
 
 def test_the_joint_row_stands_once_a_run(runs):

@@ -73,11 +73,14 @@ def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
     return mean_of(variant_scores(run, options), "error_rate")
 
 
-def draw_contours(axes: Axes, contours: pl.DataFrame, label_at: Any = None, unlabelled: Collection[float] = ()) -> None:
+def draw_contours(
+    axes: Axes, contours: pl.DataFrame, label_at: Any = None, unlabelled: Collection[float] = ()
+) -> list[tuple[float, float]]:
     """Draw contours with their levels on them, at a refusal rate or, where none is given, where they come into view.
 
-    Call it when the axes have their limits.
+    Call it when the axes have their limits. Returns where the levels stand.
     """
+    labelled = []
     top = axes.get_ylim()[1]
     box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
     look: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
@@ -89,6 +92,8 @@ def draw_contours(axes: Axes, contours: pl.DataFrame, label_at: Any = None, unla
             place = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
             text = style.short_number(float(str(level)))
             axes.text(rates[place], correct[place], text, clip_on=True, zorder=1.5, **look)
+            labelled.append((float(rates[place]), float(correct[place])))
+    return labelled
 
 
 def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:

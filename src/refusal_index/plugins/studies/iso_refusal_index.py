@@ -70,7 +70,7 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     # The contours are furthest apart where refusing all that is wrong would end.
     bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
     hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
-    accuracy_refusal_plane.draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
+    levels = accuracy_refusal_plane.draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
     accuracy_refusal_plane.draw_curve(axes, curve, style.INK)
     points = frame.filter(pl.col("kind") == "point")
     colours = style.variant_colours(points["variant"].to_list())
@@ -83,5 +83,9 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     if named:
         labels = [style.safe_text(variant, 16) for variant in points["variant"]]
         places = points.select("refusal_rate", "correct_rate").rows()
-        avoid = frame.filter(pl.col("kind") != "point").select("refusal_rate", "correct_rate").rows()
+        # The curve, the ends of the intervals and the levels; labels may cover the pale contours.
+        ends = [("refusal_rate", f"correct_{end}") for end in ("low", "high")]
+        ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
+        avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
+        avoid += [place for columns in ends for place in points.select(columns).rows()]
         label_points(axes, places, labels, size=6.5, avoid=avoid)

@@ -83,30 +83,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the table out as the paper does: one row a run and variant, one column a metric; the bootstrap below.
-
-    The paper's own rows, whose intervals are of the bootstrap, and the joint index have no second row.
-    """
-    own = frame.with_columns(
-        pl.when(pl.col("source") == RUN).then(pl.lit("analytic")).otherwise(pl.lit(BOOTSTRAP)).alias("intervals")
-    )
-    resampled = own.filter(pl.col("bootstrap_low").is_not_null().any().over(_LINE)).with_columns(
-        pl.lit(BOOTSTRAP).alias("intervals"),
-        pl.col("bootstrap_low").alias("low"),
-        pl.col("bootstrap_high").alias("high"),
-    )
-    rows = pl.concat([own, resampled])
-    cells = [with_interval(*row) for row in rows.select("estimate", "low", "high", "reason").iter_rows()]
-    named = rows.with_columns(
+    """Lay the table out as the paper does: one row a run and variant, one column a metric."""
+    cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
+    named = frame.with_columns(
         pl.Series("cell", cells),
         pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("heading"),
     )
-    wide = widened(named, [*_LINE[:3], "n", "intervals"], "heading", "cell")
-    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant", "intervals": "Intervals"})
-
-
-_LINE = ["model", "dataset", "variant", "source"]
-BOOTSTRAP = "bootstrap"
+    wide = widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
+    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
 
 
 def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
