@@ -193,5 +193,5 @@ def test_a_key_that_is_missing_is_named(monkeypatch):
 
 @pytest.mark.parametrize("model", ["google/gemini-2.5-flash", "mistral/mistral-large-2411", "grok/grok-4"])
 def test_a_provider_whose_batches_are_not_supported_is_named_with_what_to_do_instead(model):
-    with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch, .* one request at a time"):
+    with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch, .* one at a time"):
         evaluate(model, limit=2)
