@@ -47,7 +47,7 @@ BIASED = " What is missing is rarely a fair sample, and every number here may be
 
 
 class NotPossibleError(RefusalIndexError, ValueError):
-    """The runs do not allow a study; the message says which runs it needs, and what was found.
+    """Runs that lack what a study needs; the message says what it needs and what was found.
 
     - `brief`: what it needs, as a sentence.
     - `notes`: what was left out and why, a sentence each.
@@ -349,7 +349,7 @@ _ACTIVE = "active_parameters_billion"
 
 
 class ModelTableError(RefusalIndexError, ValueError):
-    """A table of models cannot be used as it is."""
+    """A table of models that a study cannot use."""
 
 
 @cache
@@ -529,7 +529,7 @@ FORMATS = ("csv", "tex", "svg", "pdf", "png")
 
 
 class WritingError(RefusalIndexError, ValueError):
-    """The files of a study cannot be written where they should be."""
+    """Files of a study that cannot be written."""
 
 
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
