@@ -563,7 +563,7 @@ def test_what_a_provider_takes_no_word_of_is_said(wide):
     arguments = ["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE]
     wide(*arguments, "--out", "r")
     done = wide("requests", "r", "--out", "w.jsonl")
-    assert "anthropic's format takes no temperature, top_p, seed" in done.stderr
+    assert "anthropic format does not support temperature, top_p, seed" in done.stderr
     assert "openai" not in done.stderr
 
 

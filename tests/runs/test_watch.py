@@ -182,7 +182,7 @@ def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp
     checkpoint(place / "base", "base")
     prepare_watch(place, "almanac/{name}", VALUES)  # trainers save the last one around the others
     watched(tmp_path / "checkpoints", tmp_path / "panel")
-    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder that the training writes"):
+    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder"):
         prepare_watch(tmp_path / "panel", "almanac/{name}", VALUES)
 
 

@@ -212,7 +212,7 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         return response
 
     with serving(losing) as server:
-        with pytest.raises(RunFailedError, match=r"whether a batch arrived is not known .*404"):
+        with pytest.raises(RunFailedError, match=r"not known whether a batch arrived .*404"):
             evaluate()
         with pytest.raises(
             ModelError, match=r"may be in flight, and the list at http://\S+ does not settle it .*forget=ri-"
