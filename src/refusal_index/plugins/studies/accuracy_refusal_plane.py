@@ -15,16 +15,10 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.curves import ScoreName, iso_score
-from refusal_index.plugins.studies.scores import INDEX, caption, mean_of, of_one_dataset, run_index, variant_scores
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    paper_context,
-    printed_table,
-)
+from refusal_index.plugins.studies.models import paper_context
+from refusal_index.plugins.studies.runs import INDEX, data_values, mean_of, of_one_dataset, run_index, variant_scores
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, printed_table
 from refusal_index.render.format import number, with_interval
 from refusal_index.stats import Estimate, iso_refusal_index
 
@@ -123,8 +117,6 @@ def _end(index: Estimate, end: float | None, error_rate: float) -> list[float | 
     return [float(value) for value in iso_refusal_index(RATES, end, error_rate)]
 
 
-NAME, TITLE, NEEDS = described("accuracy_refusal_plane")
-
 SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -132,18 +124,20 @@ MOST_IN_PANEL = 4
 """So many models are named in the corner where no model can be, more of them below the panels."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:
-        raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
+        raise NotPossibleError("; no answer of these has a grade")
     curves = [row for run in chosen for row in curve_rows(run, options, INDEX)]
     shown = pl.DataFrame([*points, *_context_rows(chosen), *curves], schema=PLANE_SCHEMA, orient="row")
     contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
-    text = caption(NAME, options, chosen, several=len(chosen) > 1, paper=frame["kind"].eq("context").any())
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    paper = frame["kind"].eq("context").any()
+    values = {**data_values(chosen), "several": len(chosen) > 1, "paper": paper}
+    return Study(frame, draw, printed, notes, values)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:

@@ -17,18 +17,19 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import DrawnOutcomes, drawn_outcomes
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL, caption, display_names
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, fixed, ranged
+from refusal_index.plugins.studies.runs import ALL, display_names
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import fixed, ranged
 from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
 
-NAME, TITLE, NEEDS = described("attenuation")
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEW_DRAWS = 3
 """Up to so many there is nothing to see in how the index changes with them."""
 SINGLE, CROSSED, CORRECTED = "one_sample", "crossed_samples", "corrected"
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has repeated draws."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -44,10 +45,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             if found[-1]["estimate"] is None:
                 notes.append(f"{name}, {variant or ALL}: the corrected index is undefined ({found[-1]['reason']}).")
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    text = caption(NAME, options, most=max(frame["draws"]), left_out=_left_out(frame))
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    return Study(frame, draw, printed, notes, {"most": max(frame["draws"]), "left_out": _left_out(frame)})
 
 
 def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -28,8 +28,9 @@ from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import scores, style
 from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
+from refusal_index.plugins.studies.runs import ALL, display_names, model_name
 from refusal_index.plugins.studies.scores import label
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
@@ -235,7 +236,6 @@ def _by_method(curves: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield str(method), part
 
 
-NAME, TITLE, NEEDS = described("calibrator_comparison")
 N_BINS = 10
 FEW_VALUES = 10
 SCHEMA = {
@@ -251,7 +251,8 @@ SCHEMA = {
 """`part` is ``reliability``, ``roc`` or ``index``: of the last `method` is the index, and `y` its estimate."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores with right and wrong answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -262,22 +263,21 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             rows += [*found, *_index_rows(scored, options)]
             coarse += _coarse(scored)
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     if coarse:
         notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
     curves = frame.filter(pl.col("part") != "index")
-    text = scores.caption(NAME, options, bins=N_BINS, **scores.score_texts(curves, "variant"))
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    return Study(frame, draw, printed, notes, {"bins": N_BINS, **scores.score_texts(curves, "variant")})
 
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
     """Yield every run with scores and, of each other model and dataset, the run with the most draws."""
-    names = scores.display_names(runs)
-    has_scores = {(scores.model_name(run), run.dataset) for run in runs if run.confidence is not None}
+    names = display_names(runs)
+    has_scores = {(model_name(run), run.dataset) for run in runs if run.confidence is not None}
     drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
-        key = scores.model_name(run), run.dataset
+        key = model_name(run), run.dataset
         if run.confidence is not None:
             scored, said = scores.scored_run(run, name)
             notes += said
@@ -299,7 +299,11 @@ def _method_rows(
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
-        notes.append(study_text(NAME, "undefined", name=scored.name, method=label(one.method), reason=area.reason))
+        notes.append(
+            study_text(
+                "calibrator_comparison", "undefined", name=scored.name, method=label(one.method), reason=area.reason
+            )
+        )
         return
     where = {**_where(scored), "method": one.method, "variant": one.variant, "trained": one.is_trained}
     for row in curve_rows(one.score, one.right, options):
@@ -367,7 +371,7 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
                 **_where(scored),
                 "part": "index",
                 "method": method,
-                "variant": variant or scores.ALL,
+                "variant": variant or ALL,
                 "questions": table.n,
                 "left_out": scored.left_out,
                 "y": index.estimate,

@@ -21,21 +21,11 @@ from refusal_index.findings.confidence_record import MethodRecord, recorded_meth
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import caption, display_names, label, reference_variant
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    counts,
-    described,
-    fixed,
-    printed_table,
-    study_text,
-)
+from refusal_index.plugins.studies.runs import display_names, reference_variant
+from refusal_index.plugins.studies.scores import label
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import Cell, counts, fixed, printed_table
 from refusal_index.render.format import UNDEFINED, abridged
-
-NAME, TITLE, NEEDS = described("calibrator_cost")
 
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
 """What a score is an estimate of."""
@@ -57,7 +47,8 @@ ROW = 0.19
 """Inches of a line."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     """Add up what the scores of each run took; raises NotPossibleError if that was measured of none."""
     rows: list[dict[str, Any]] = []
     unmeasured: list[str] = []
@@ -72,10 +63,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             rows.append({**where, "method": method, "variant": variant, **(_method_row(record) if record else {})})
             unmeasured += [] if record else [f"{name}, {label(method)}"]
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.")
+        raise NotPossibleError
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
-    note = study_text(NAME, "unmeasured", methods=abridged(unmeasured))
-    return Study(NAME, TITLE, caption(NAME, options), frame, draw, (note,) if unmeasured else (), printed)
+    note = study_text("calibrator_cost", "unmeasured", methods=abridged(unmeasured))
+    return Study(frame, draw, printed, (note,) if unmeasured else ())
 
 
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:

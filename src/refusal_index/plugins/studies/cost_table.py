@@ -13,20 +13,10 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.summary import recorded_usage
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL, caption
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    counts,
-    described,
-    fixed,
-    printed_table,
-)
+from refusal_index.plugins.studies.runs import ALL
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, counts, fixed, printed_table
 from refusal_index.render.format import abridged
-
-NAME, TITLE, NEEDS = described("cost_table")
 
 SAMPLES = 100
 """Answers to each question that P(Answering) takes in the paper."""
@@ -42,16 +32,16 @@ SCHEMA = {
 _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     """Add up what each run took; raises NotPossibleError if there are no runs."""
     if not runs:
-        raise NotPossibleError(f"It needs {NEEDS}.")
+        raise NotPossibleError
     rows = [row for run in runs for row in _run_rows(run)]
     frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
     note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
-    text = caption(NAME, options, samples=SAMPLES)
-    return Study(NAME, TITLE, text, frame, draw, (note,) if unmeasured else (), printed)
+    return Study(frame, draw, printed, (note,) if unmeasured else (), {"samples": SAMPLES})
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:

@@ -22,10 +22,11 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.plugins.studies import stability, style
+from refusal_index.plugins.studies.runs import dataset_name, run_index
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors
-from refusal_index.plugins.studies.scores import caption, dataset_name, run_index
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text, widened
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.intervals import normal_quantile
 
@@ -83,7 +84,7 @@ def contrast_note(frame: pl.DataFrame) -> tuple[str, ...]:
     found = frame.filter(pl.col("statistic") == AVERAGE_CONTRAST)
     return tuple(
         study_text(
-            NAME,
+            "hallucination_table",
             "contrast",
             difference=with_interval(row["estimate"], row["low"], row["high"]),
             models=row["variants"],
@@ -93,8 +94,6 @@ def contrast_note(frame: pl.DataFrame) -> tuple[str, ...]:
         for row in found.iter_rows(named=True)
     )
 
-
-NAME, TITLE, NEEDS = described("hallucination_table")
 
 INDEX, AVERAGE = "refusal_index", "average"
 CEILING = "kendall_w_ceiling"
@@ -109,23 +108,22 @@ SCHEMA = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate the index of every model on every dataset.
 
     Raises NotPossibleError if there are runs on fewer than two datasets.
     """
     chosen, notes = _once_each(runs)
     if len({run.dataset for run in chosen}) < 2:
-        raise NotPossibleError(f"It needs {NEEDS}.")
+        raise NotPossibleError
     rows = [_run_row(run, options) for run in chosen]
     names, level = [(row[1], row[2]) for row in rows], options.confidence_level
     errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"), errors, level, options.seed)
     notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
-    text = caption(
-        NAME, options, contrast=CONTRAST in frame["statistic"], mixed=frame["within_source"].is_not_null().any()
-    )
-    return Study(NAME, TITLE, text, frame, draw, notes, printed, _groups(frame))
+    values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
+    return Study(frame, draw, printed, notes, values, _groups(frame))
 
 
 def with_agreement(
@@ -285,8 +283,8 @@ def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
         return (f"The agreement of the datasets' rankings is undefined ({str(reason).replace('_', ' ')}).",)
     ceilings = frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True)
     return (
-        study_text(NAME, "agreement", **{name: value for name, (value, _) in found.items()}),
-        *(study_text(NAME, "ceiling", **row) for row in ceilings),
+        study_text("hallucination_table", "agreement", **{name: value for name, (value, _) in found.items()}),
+        *(study_text("hallucination_table", "ceiling", **row) for row in ceilings),
     )
 
 

@@ -11,23 +11,13 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import sampling_error, scatter
+from refusal_index.plugins.studies.models import PAPER
+from refusal_index.plugins.studies.runs import INDEX, data_values, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.sampling_error import RESAMPLES
-from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.stability import disattenuated_correlation
-from refusal_index.plugins.studies.study import (
-    PAPER,
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    printed_table,
-    ranged,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import abridged, with_interval
-
-NAME, TITLE, NEEDS = described("index_and_accuracy")
 
 AXIS_LABELS = {
     "correct_rate": "Correct answer rate",
@@ -44,7 +34,8 @@ POINT_SCHEMA = {
 SCHEMA = {**POINT_SCHEMA, **scatter.REGRESSION_SCHEMA, "above_line": pl.Boolean}
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on two measures of accuracy, and on the refusal rate.
 
     Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
@@ -56,11 +47,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         notes = (*notes, f"Left out, since the index or the accuracy is undefined: {abridged(undefined)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA)
     if not rows or frame["model"].n_unique() < scatter.FEWEST:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     frame = regressed(frame, options.confidence_level, sampling_error.RunErrors(chosen, options))
     notes = (*notes, *_regression_notes(frame))
-    text = caption(NAME, options, chosen, resamples=f"{RESAMPLES:,}", **scatter.scatter_texts(frame))
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    values = {**data_values(chosen), "resamples": f"{RESAMPLES:,}", **scatter.scatter_texts(frame)}
+    return Study(frame, draw, printed, notes, values)
 
 
 def regressed(frame: pl.DataFrame, confidence_level: float, errors: sampling_error.RunErrors) -> pl.DataFrame:

@@ -11,22 +11,13 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import scatter, style
+from refusal_index.plugins.studies.models import PAPER
+from refusal_index.plugins.studies.runs import INDEX, data_values, of_one_dataset
 from refusal_index.plugins.studies.sampling_error import RunErrors, noise_columns, printed_errors
-from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset
 from refusal_index.plugins.studies.stability import disattenuated_correlation
-from refusal_index.plugins.studies.study import (
-    PAPER,
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    printed_table,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table
 from refusal_index.render.format import abridged, with_interval
-
-NAME, TITLE, NEEDS = described("index_and_size")
 
 SIZE = "parameters_billion"
 POINT_SCHEMA = {
@@ -45,7 +36,8 @@ WIDEST = 0.25
 """Shares of the logarithmic axis: between two models of one size, and at most between the first and the last."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on the logarithm of the number of parameters.
 
     Raises NotPossibleError if fewer than two models of known size have an index.
@@ -59,12 +51,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     paper = (row for row in scatter.paper_model_rows(chosen) if row[SIZE] is not None)
     frame = pl.DataFrame([*paper, *rows], schema=POINT_SCHEMA)
     if not rows or frame.height < 2:
-        of_these = f"Known here: {abridged(names) or 'none'}, of {len(chosen)} models."
-        raise NotPossibleError(f"It needs {NEEDS}. {of_these}")
+        raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
     frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
     notes = (*notes, *_regression_notes(frame))
-    text = caption(NAME, options, chosen, alike=frame[SIZE].is_duplicated().any(), **scatter.scatter_texts(frame))
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    values = {**data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter.scatter_texts(frame)}
+    return Study(frame, draw, printed, notes, values)
 
 
 def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:

@@ -11,29 +11,28 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import accuracy_refusal_plane, style
-from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import caption, of_one_dataset
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
+from refusal_index.plugins.studies.runs import data_values, of_one_dataset
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.style import label_points
 from refusal_index.render.format import number
-from refusal_index.stats import iso_refusal_index
-
-NAME, TITLE, NEEDS = described("iso_refusal_index")
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 COLUMNS = 3
 _COVERED = 0.15  # a contour's label this near to the run's own index would be covered by its curve
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     rows = [row for run in chosen for row in _panel_rows(run, options)]
     frame = pl.DataFrame(rows, schema=accuracy_refusal_plane.PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
-        raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
-    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, accuracy_refusal_plane.printed)
+        raise NotPossibleError("; no answer of these has a grade")
+    return Study(frame, draw, accuracy_refusal_plane.printed, notes, data_values(chosen))
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -57,7 +56,7 @@ def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, 
     yield from accuracy_refusal_plane.curve_rows(run, options, run.label)
     if error_rate is not None:
         for level in LEVELS:
-            curve = np.asarray(iso_refusal_index(accuracy_refusal_plane.RATES, level, error_rate))
+            curve = np.asarray(stats.iso_refusal_index(accuracy_refusal_plane.RATES, level, error_rate))
             yield from accuracy_refusal_plane.contour_rows(run.label, run.label, level, curve)
 
 

@@ -20,11 +20,10 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import curves, style
 from refusal_index.plugins.studies.curves import remaining_gap
-from refusal_index.plugins.studies.scores import ALL, caption, chosen_runs, defined_tables, table_of, with_ends
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, ranged
+from refusal_index.plugins.studies.runs import ALL, chosen_runs, defined_tables, table_of, with_ends
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import ranged
 from refusal_index.render.format import number
-
-NAME, TITLE, NEEDS = described("operating_point")
 
 PENALTIES = (1.0, 3.0, 9.0)
 _PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
@@ -38,7 +37,8 @@ _METRIC_LABELS = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen, only_reference=True)
@@ -51,8 +51,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
                 point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
                 rows.append({**one.where, "variant": other or ALL, **point})
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
-    return Study(NAME, TITLE, caption(NAME, options), pl.DataFrame(rows, schema=_SCHEMA), draw, notes, printed)
+        raise NotPossibleError(notes=notes)
+    return Study(pl.DataFrame(rows, schema=_SCHEMA), draw, printed, notes)
 
 
 _SCHEMA = {

@@ -15,12 +15,11 @@ from matplotlib.patches import Rectangle
 from refusal_index.data.outcome import Grade
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import ALL, caption, of_one_dataset
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, widened
+from refusal_index.plugins.studies.runs import ALL, data_values, of_one_dataset
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import with_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
-
-NAME, TITLE, NEEDS = described("prompt_agreement")
 
 FORCED = "forced"
 COLUMNS = 2
@@ -35,7 +34,8 @@ SCHEMA = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Compare the prompts of each run pair by pair.
 
     Raises NotPossibleError if no two prompts of a run have answered a question in common.
@@ -45,8 +45,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     columns = [name for name in SCHEMA if name != "kappa_ceiling"]
     frame = with_ceiling(pl.DataFrame(rows, schema={name: SCHEMA[name] for name in columns}, orient="row"))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
-        raise NotPossibleError(f"It needs {NEEDS}; no two prompts of these answered a question in common.")
-    return Study(NAME, TITLE, caption(NAME, options, chosen), frame, draw, notes, printed)
+        raise NotPossibleError("; no two prompts of these answered a question in common")
+    return Study(frame, draw, printed, notes, data_values(chosen))
 
 
 def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:

@@ -21,14 +21,12 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import stability
+from refusal_index.plugins.studies.runs import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.plugins.studies.sampling_error import RunErrors
-from refusal_index.plugins.studies.scores import ALL, COMPARED, caption, chosen_runs, model_name, table_of
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
 from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 from refusal_index.render.format import UNDEFINED, abridged, number
-
-NAME, TITLE, NEEDS = described("ranking_stability")
 
 REMOVED_LABELS: Mapping[str, str] = {
     "nothing": "Default",
@@ -57,20 +55,19 @@ class Grid:
     notes: tuple[str, ...]  # what was left out
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
     frame = with_ceiling(stability_frame(grid.scores, options.seed), grid, options)
-    text = caption(
-        NAME,
-        options,
-        settings=grid.settings,
-        models=grid.models,
-        shown_settings=abridged(grid.settings),
-        shown_models=abridged(grid.models),
-        shuffles=N_RESAMPLES,
-    )
-    return Study(NAME, TITLE, text, frame, draw, grid.notes, paper_layout)
+    values = {
+        "settings": grid.settings,
+        "models": grid.models,
+        "shown_settings": abridged(grid.settings),
+        "shown_models": abridged(grid.models),
+        "shuffles": N_RESAMPLES,
+    }
+    return Study(frame, draw, paper_layout, grid.notes, values)
 
 
 def setting_name(setting: Setting) -> str:
@@ -129,7 +126,7 @@ def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 def _why_not_possible(models: Sequence[str], settings: Iterable[str]) -> str:
     found = f"{len(models)} ({abridged(models)}) and the settings that they share {abridged(list(settings)) or 'none'}"
-    return f"It needs {NEEDS}; the models are {found}."
+    return f"; the models are {found}"
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:

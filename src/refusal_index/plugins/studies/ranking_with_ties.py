@@ -18,26 +18,18 @@ from refusal_index.data.runs import ComparedRun, shared_variants
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scores import caption, chosen_runs, dataset_name, model_name
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    printed_table,
-    ranged,
-)
+from refusal_index.plugins.studies.runs import chosen_runs, dataset_name, model_name
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, printed_table, ranged
 from refusal_index.render.format import UNDEFINED, reason_text
 from refusal_index.stats import PairwiseDifference, RankedRun
-
-NAME, TITLE, NEEDS = described("ranking_with_ties")
 
 MOST_PAIRS = 15
 """Up to so many pairs are all drawn; of more only those with the model that comes first."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
     chosen, notes = chosen_runs(runs)
     by_dataset: dict[str | None, list[ComparedRun]] = {}
@@ -53,14 +45,14 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         frames.append(frame)
         notes = (*notes, *said)
     if not frames:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     frame = pl.concat(frames)
     data = "; ".join(
         f"{dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, variants {part['variants'][0]}"
         for part in frames
     )
-    text = caption(NAME, options, data=data, all_drawn=frame["drawn"].all(), most_pairs=MOST_PAIRS)
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    values = {"data": data, "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
+    return Study(frame, draw, printed, notes, values)
 
 
 def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -12,22 +12,12 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.models import PAPER, RUN, SIMPLEQA, paper_context
+from refusal_index.plugins.studies.runs import COMPARED, INDEX, data_values, run_index, variant_scores
 from refusal_index.plugins.studies.sampling_error import RESAMPLES, metric_draws, percentile_interval, resampled_tables
-from refusal_index.plugins.studies.scores import COMPARED, INDEX, caption, run_index, variant_scores
-from refusal_index.plugins.studies.study import (
-    PAPER,
-    RUN,
-    SIMPLEQA,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    paper_context,
-    widened,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import with_interval
-
-NAME, TITLE, NEEDS = described("results_table")
 
 JOINT = "joint"
 """In the column `variant`: the index over all variants of a run."""
@@ -46,22 +36,21 @@ SCHEMA = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
-        raise NotPossibleError(f"It needs {NEEDS}.")
+        raise NotPossibleError
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
     frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=SCHEMA, orient="row")
-    text = caption(
-        NAME,
-        options,
-        runs,
-        runs=len(runs),
-        resamples=f"{RESAMPLES:,}",
-        joint=JOINT in frame["variant"],
-        paper=PAPER in frame["source"],
-    )
-    return Study(NAME, TITLE, text, frame, draw, printed=printed)
+    values = {
+        **data_values(runs),
+        "runs": len(runs),
+        "resamples": f"{RESAMPLES:,}",
+        "joint": JOINT in frame["variant"],
+        "paper": PAPER in frame["source"],
+    }
+    return Study(frame, draw, printed, values=values)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:

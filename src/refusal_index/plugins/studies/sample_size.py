@@ -22,14 +22,20 @@ from scipy.stats import chi2
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.studies import scores, style
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.runs import (
+    ALL,
+    DefinedTable,
+    chosen_runs,
+    display_names,
+    reference_variant,
+    table_of,
+)
 from refusal_index.plugins.studies.sampling_error import metrics_of_counts
-from refusal_index.plugins.studies.scores import ALL
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text, widened
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import abridged, number
 from refusal_index.stats.intervals import normal_quantile
-
-NAME, TITLE, NEEDS = described("sample_size")
 
 SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
@@ -41,14 +47,15 @@ _PANELS_A_ROW = 3
 FloatArray = NDArray[np.float64]
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
-    chosen, notes = scores.chosen_runs(runs)
-    sources: list[scores.DefinedTable] = []
+    chosen, notes = chosen_runs(runs)
+    sources: list[DefinedTable] = []
     near_zero: list[str] = []
-    for run, name in zip(chosen, scores.display_names(chosen), strict=True):
-        variant = scores.reference_variant(run)
-        source = scores.DefinedTable(run, name, variant, scores.table_of(run, variant))
+    for run, name in zip(chosen, display_names(chosen), strict=True):
+        variant = reference_variant(run)
+        source = DefinedTable(run, name, variant, table_of(run, variant))
         problem = _why_not(source.table)
         if problem:
             notes = (*notes, f"{name}, {variant or ALL} is left out: {problem}.")
@@ -58,26 +65,21 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         if low <= 0 <= high:
             near_zero.append(name)
     if not sources:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     if near_zero:
-        notes = (*notes, study_text(NAME, "near_zero", models=abridged(near_zero)))
+        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
     frames = []
     for source in sources:
         whose = (pl.lit(value, pl.String).alias(name) for name, value in source.where.items())
         own = spread_frame(source.table, options)
         frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
     frame = pl.concat(frames)
-    text = scores.caption(
-        NAME,
-        options,
-        subsets=N_SUBSETS,
-        wanted=f"{CV_WANTED:g}",
-        needed=abridged([_needed(source) for source in sources]),
-    )
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    needed = abridged([_needed(source) for source in sources])
+    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": needed}
+    return Study(frame, draw, printed, notes, values)
 
 
-def _needed(source: scores.DefinedTable) -> str:
+def _needed(source: DefinedTable) -> str:
     """Say how many questions the wanted coefficient of variation takes."""
     scenario = stats.PlanningScenario.from_table(source.table)
     plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}

@@ -10,122 +10,25 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA, is_sparse
-from refusal_index.plugins.studies.scores import mean_of, run_index, variant_scores
-from refusal_index.plugins.studies.study import (
+from refusal_index.plugins.studies.models import (
     PAPER,
     RUN,
-    StudyOptions,
     family_of,
     find_model,
     known_models,
     name_in_tables,
     paper_context,
-    study_text,
 )
-from refusal_index.plugins.studies.style import GREY, INK, FloatArray
+from refusal_index.plugins.studies.runs import mean_of, run_index, variant_scores
+from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA, is_sparse
+from refusal_index.plugins.studies.study import StudyOptions, study_text
 from refusal_index.render.format import number
-
-
-def label_points(
-    axes: Axes,
-    points: Sequence[tuple[float, float]],
-    labels: Sequence[str],
-    colours: Sequence[str] | None = None,
-    *,
-    size: float = 7.0,
-    avoid: Sequence[tuple[float, float]] = (),
-) -> None:
-    """Write a label beside every point where it covers neither another label nor a point; the last thing to draw.
-
-    - `axes`: with their final limits.
-    - `points`, `labels`, `colours`: in data coordinates; labels are shown as they are, so pass those of others through
-      `safe_text` before.
-    - `size`: of the text, in points.
-    - `avoid`: further points that no label should cover.
-    """
-    figure = axes.figure.figure
-    figure.draw_without_rendering()
-    pixels = figure.dpi / 72
-    marks = axes.transData.transform(np.array([*points, *avoid], float).reshape(-1, 2))
-    taken = np.hstack([marks - 3 * pixels, marks + 3 * pixels])
-    frame = np.asarray(axes.bbox.extents, float)
-    colours = [INK] * len(labels) if colours is None else colours
-    for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
-        places, distances = _places(marks[index], _text_size(axes, label, size), pixels)
-        others = np.delete(marks[: len(points)], index, axis=0)
-        costs = distances / 100 + _covered(places, taken) + 3 * _outside(places, frame)
-        best = int(np.argmin(costs + 0.2 * _close_to(places, others, 6 * pixels)))
-        taken = np.vstack([taken, places[best]])
-        shift = (places[best, :2] - marks[index]) / pixels
-        axes.annotate(
-            label,
-            point,
-            xytext=(float(shift[0]), float(shift[1])),
-            textcoords="offset points",
-            fontsize=size,
-            color=colour,
-            arrowprops=_LEADER if distances[best] >= _FAR else None,
-            annotation_clip=False,
-            path_effects=[withStroke(linewidth=1.5, foreground=style.PAPER)],
-        ).set_in_layout(False)
-
-
-_DISTANCES = (5.0, 9.0, 15.0, 22.0, 30.0)
-_FAR = 15.0
-_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-_LEADER = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 3.0, "relpos": (0.5, 0.5)}
-
-
-def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
-    """Measure a label: width and height in pixels."""
-    text = axes.text(0, 0, label, fontsize=size)
-    box = text.get_window_extent()
-    text.remove()
-    return np.array([box.width, box.height])
-
-
-def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
-    """Return boxes for a label around its mark, shape (m, 4), and their distances in points, the nearest first."""
-    sides, distances = np.tile(_SIDES, (len(_DISTANCES), 1)), np.repeat(_DISTANCES, len(_SIDES))
-    # To the left of a mark, or below, a box ends at its distance; in line with the mark it is centred.
-    corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
-    return np.hstack([corner, corner + box]), distances
-
-
-def _shared_areas(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the areas that boxes share with others, shape (m, k); boxes are (left, low, right, high)."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
-    return np.asarray(np.prod(np.clip(high - low, 0, None), axis=-1))
-
-
-def _areas(boxes: FloatArray) -> FloatArray:
-    return np.asarray(np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
-
-
-def _covered(boxes: FloatArray, taken: FloatArray) -> FloatArray:
-    """Return what share of each box covers what is there already; more than 1 where that overlaps itself."""
-    return np.asarray(_shared_areas(boxes, taken).sum(axis=1) / _areas(boxes))
-
-
-def _outside(boxes: FloatArray, frame: FloatArray) -> FloatArray:
-    """Return what share of each box lies outside a frame."""
-    return np.asarray(1 - _shared_areas(boxes, np.reshape(frame, (1, 4)))[:, 0] / _areas(boxes))
-
-
-def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
-    """Count the marks so close to each box that its label could be taken for theirs."""
-    inside = (marks >= boxes[:, np.newaxis, :2] - reach) & (marks <= boxes[:, np.newaxis, 2:] + reach)
-    return np.asarray(inside.all(axis=-1).sum(axis=1))
-
 
 FEWEST = 3
 """Points: two always lie on a line."""
@@ -336,7 +239,7 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
     for axes, rows in drawn:
         order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
         whose = order.select("source", "model").rows()
-        label_points(
+        style.label_points(
             axes,
             order.select(at or x, "refusal_index").rows(),
             [texts[one] for one in whose],
@@ -381,7 +284,7 @@ SIZES = ("parameters_billion", "active_parameters_billion")
 
 def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
     """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
-    known = known_models(options)
+    known = known_models(options.models)
     for run in runs:
         scores, overall, name = variant_scores(run, options), run_index(run, options), name_in_tables(run, known)
         index, sizes = overall.index, find_model(name, known) or {}

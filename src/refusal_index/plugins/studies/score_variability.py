@@ -22,6 +22,15 @@ from matplotlib.figure import Figure
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.models import PAPER_PENALTY
+from refusal_index.plugins.studies.runs import (
+    COMPARED,
+    INDEX,
+    VariantScores,
+    data_values,
+    of_one_dataset,
+    variant_scores,
+)
 from refusal_index.plugins.studies.sampling_error import (
     RESAMPLES,
     USABLE,
@@ -31,17 +40,9 @@ from refusal_index.plugins.studies.sampling_error import (
     resampled_metrics,
     resampled_together,
 )
-from refusal_index.plugins.studies.scores import COMPARED, INDEX, VariantScores, caption, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
-from refusal_index.plugins.studies.study import (
-    PAPER_PENALTY,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    study_text,
-    widened,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import abridged, number, signed
 from refusal_index.stats import weighted_score
 
@@ -105,7 +106,7 @@ def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     said = [f"{_label(row['metric'])} {_shown(row)}" for row in frame.filter(model=RATIO).iter_rows(named=True)]
     if not said:
         return ()
-    return (study_text(NAME, "ratio", ratios="; ".join(said)),)
+    return (study_text("score_variability", "ratio", ratios="; ".join(said)),)
 
 
 def _shown(row: Mapping[str, Any]) -> str:
@@ -117,8 +118,6 @@ def _shown(row: Mapping[str, Any]) -> str:
 def _label(metric: str) -> str:
     return "the three together" if metric == ALL_HEURISTIC else METRICS[metric].label
 
-
-NAME, TITLE, NEEDS = described("score_variability")
 
 AVERAGE = "Average"
 PENALTIES = (1.0, 0.2)
@@ -140,7 +139,8 @@ NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
 _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Measure the variability of every metric over the variants of each run, and average over the runs.
 
     Raises NotPossibleError if no run has two variants.
@@ -148,7 +148,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     chosen, notes = of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]
     if not several:
-        raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
+        raise NotPossibleError("; each of these has one variant")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
         notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
@@ -156,7 +156,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA))
     notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    return Study(NAME, TITLE, caption(NAME, options, several, resamples=f"{RESAMPLES:,}"), frame, draw, notes, printed)
+    return Study(frame, draw, printed, notes, {**data_values(several), "resamples": f"{RESAMPLES:,}"})
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
@@ -360,7 +360,7 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            study_text(NAME, "near_zero", metric=_named(metric, penalty), models=abridged(models))
+            study_text("score_variability", "near_zero", metric=_named(metric, penalty), models=abridged(models))
             for metric, penalty, models in near
         ),
         *(
