@@ -24,17 +24,9 @@ from scipy.stats import pearsonr, rankdata
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import (
-    ALL,
-    COMPARED,
-    INDEX,
-    VariantScores,
-    chosen_runs,
-    model_name,
-    variant_scores,
-)
+from refusal_index.plugins.studies.runs import ALL, COMPARED, VariantScores, chosen_runs, model_name, variant_scores
 from refusal_index.plugins.studies.sampling_error import FloatArray, is_sparse, without_noise
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text

@@ -13,11 +13,12 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import INDEX
 from refusal_index.plugins.studies import style
 from refusal_index.plugins.studies.models import PAPER, RUN
-from refusal_index.plugins.studies.runs import INDEX, data_values, of_one_dataset
+from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
+from refusal_index.plugins.studies.runs import data_values, of_one_dataset
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, printed_errors
-from refusal_index.plugins.studies.scatter import model_rows, paper_model_rows
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
 from refusal_index.plugins.studies.tables import Cell, fixed, labelled, printed_table

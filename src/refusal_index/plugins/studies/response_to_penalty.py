@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
-from refusal_index.plugins.studies import penalty_response, style
+from refusal_index.plugins.studies import curves, style
 from refusal_index.plugins.studies.runs import chosen_runs, dataset_name, display_names, model_name, with_ends
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
@@ -97,7 +97,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
-    found = penalty_response.response_to_penalty(
+    found = curves.response_to_penalty(
         refused, wrong, stated, scored, confidence_level=level, rng=options.seed
     )
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}

@@ -13,12 +13,11 @@ from refusal_index.data.rates import contingency_table, variant_metrics
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import joint_index
+from refusal_index.findings.metrics import INDEX
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
 from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from refusal_index.stats.baseline import Payoffs
-
-INDEX = "refusal_index"
 
 COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
 """The metrics of the paper's tables, in their order."""

@@ -11,9 +11,9 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun, shared_variants
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import COMPARED, INDEX, dataset_name, mean_of, run_index, variant_scores
+from refusal_index.plugins.studies.runs import COMPARED, dataset_name, mean_of, run_index, variant_scores
 from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
 from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
