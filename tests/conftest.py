@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from refusal_index.models import failures
 from refusal_index.plugins.almanac import dataset, models, runtime
-from refusal_index.plugins.almanac.chat import ChatTokenizer
+from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.runs import plan
 
 # No deadline: a busy machine makes any example slow. `make test` and `make test-all` run the same examples every time,

@@ -9,7 +9,7 @@ from refusal_index.data.datasets.registry import Loader
 from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import dataset, provider
-from refusal_index.plugins.batches import command, engine, provider_executor, ray_engine
+from refusal_index.plugins.batches import command, engine, provider_executor
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
@@ -42,8 +42,7 @@ from refusal_index.plugins.trackers import (
     tracking,
     wandb_tracker,
 )
-from refusal_index.plugins.trackers.registry import Exporter
-from refusal_index.plugins.trackers.tracker import TrackerClass
+from refusal_index.plugins.trackers.tracker import Exporter, TrackerClass
 from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.training.section import SECTION as PANEL
 from refusal_index.plugins.wiki import commands as wiki_commands
@@ -70,7 +69,7 @@ EXECUTORS: Mapping[str, MakeEngine] = {
     "batch": provider_executor.batch_engine,
     "command": command.command_engine,
     "files": engine.FilesEngine,
-    "ray": ray_engine.ray_engine,
+    "ray": command.ray_engine,
 }
 EXPORTERS: Mapping[str, Exporter] = {
     "csv": csv_table,

@@ -21,8 +21,8 @@ from refusal_index.data.imports import ReadOptions
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import registry, scores
 from refusal_index.plugins.confidence.api import confidence_scores
-from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError
+from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.api import evaluate
 from refusal_index.runs.force import import_file

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from refusal_index import stats
     from refusal_index.plugins.confidence.api import confidence_scores, threshold
     from refusal_index.plugins.studies.api import study
-    from refusal_index.plugins.trackers.registry import export
+    from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.watch import RefusalIndexCallback
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import gate
@@ -60,7 +60,7 @@ _PLACES = {
     "runs.writing": ("Run", "open_run"),
     "plugins.confidence.api": ("confidence_scores", "threshold"),
     "plugins.studies.api": ("study",),
-    "plugins.trackers.registry": ("export",),
+    "plugins.trackers.tracker": ("export",),
     "plugins.training.watch": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),

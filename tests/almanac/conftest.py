@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.plugins.almanac.chat import ChatTokenizer
 from refusal_index.plugins.almanac.llama import Llama
+from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.plugins.almanac.runtime import Runtime
 
 DATA = Path(__file__).parent / "data"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.almanac.make_fixtures import CONVERSATIONS
 
-from refusal_index.plugins.almanac.chat import ChatTokenizer
-from refusal_index.plugins.almanac.errors import ModelFileError, RequestError
+from refusal_index.plugins.almanac import ModelFileError, RequestError
+from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.protocol import Message
 
 START, END = 1, 2

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
+from refusal_index.plugins.almanac import RequestError
 from refusal_index.plugins.almanac.chat_api import chunk_bodies, completion_body, parse_chat_request
-from refusal_index.plugins.almanac.errors import RequestError
-from refusal_index.plugins.almanac.llama import Completion
-from refusal_index.plugins.almanac.sampling import Settings
+from refusal_index.plugins.almanac.llama import Completion, Settings
 from refusal_index.protocol import Message, TokenLogprob
 
 HELLO = [{"role": "user", "content": "hello"}]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from refusal_index.plugins.almanac import ModelFileError
 from refusal_index.plugins.almanac.cache import Cohort, compute_prefix, run
-from refusal_index.plugins.almanac.checkpoint import read_config
-from refusal_index.plugins.almanac.errors import ModelFileError
 from refusal_index.plugins.almanac.llama import Llama
+from refusal_index.plugins.almanac.models import read_config
 
 TIED = Path(__file__).parent / "data" / "tied"
 TOLERANCE = 1e-5

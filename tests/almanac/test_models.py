@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from refusal_index.plugins.almanac.errors import ModelFileError, ModelNotFoundError
+from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError
 from refusal_index.plugins.almanac.models import model_folder, model_names, verified_folder
 
 

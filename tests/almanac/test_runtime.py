@@ -12,13 +12,11 @@ import pytest
 from scipy.stats import chisquare
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from refusal_index.plugins.almanac import decoding
+from refusal_index.plugins.almanac import AlmanacError, ContextLengthError, RequestError, decoding
 from refusal_index.plugins.almanac.cache import Cohort, run
-from refusal_index.plugins.almanac.chat import ChatTokenizer
-from refusal_index.plugins.almanac.errors import AlmanacError, ContextLengthError, RequestError
-from refusal_index.plugins.almanac.llama import Llama, Sequence
+from refusal_index.plugins.almanac.llama import Llama, Sequence, log_probabilities
+from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.plugins.almanac.runtime import Runtime
-from refusal_index.plugins.almanac.sampling import log_probabilities
 from refusal_index.protocol import Message
 
 GROUPED = Path(__file__).parent / "data" / "grouped"

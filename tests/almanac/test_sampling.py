@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from refusal_index.plugins.almanac.errors import RequestError
-from refusal_index.plugins.almanac.sampling import Settings, draw, log_probabilities, sample, uniforms
+from refusal_index.plugins.almanac import RequestError
+from refusal_index.plugins.almanac.llama import Settings, draw, log_probabilities, sample, uniforms
 
 LOGITS = np.array([2.0, -1.0, 0.5, 0.5, 1.9, -20.0, 0.0], dtype=np.float32)
 

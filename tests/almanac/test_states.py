@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.almanac.make_fixtures import CONVERSATIONS, DATA
 
 from refusal_index.data.datasets import load_dataset
-from refusal_index.plugins.almanac import states
-from refusal_index.plugins.almanac.errors import ContextLengthError, RequestError
+from refusal_index.plugins.almanac import ContextLengthError, RequestError, states
 from refusal_index.plugins.almanac.llama import Llama
 from refusal_index.plugins.almanac.runtime import Runtime, shared_runtime
 from refusal_index.plugins.almanac.states import hidden_states

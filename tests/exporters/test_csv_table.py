@@ -4,7 +4,7 @@ import csv
 
 import polars as pl
 
-from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.tracker import export_runs
 
 
 def rows_of(path):

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.plugins.trackers.every_eval_ever import place_of
-from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportedRun
+from refusal_index.plugins.trackers.tracker import export_runs
 
 SCHEMAS = Path(__file__).parent / "schemas"
 AGGREGATE, INSTANCE = (

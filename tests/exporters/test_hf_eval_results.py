@@ -8,7 +8,7 @@ import pytest
 yaml = pytest.importorskip("yaml", reason="needs the extra 'eval'")
 hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'eval'")
 
-from refusal_index.plugins.trackers.registry import export_runs  # noqa: E402 - after what may not be there
+from refusal_index.plugins.trackers.tracker import export_runs  # noqa: E402 - after what may not be there
 
 
 def defined(summary):

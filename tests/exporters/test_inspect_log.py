@@ -16,7 +16,7 @@ from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 from refusal_index.data.imports import FirstPassError, from_outcomes, to_outcomes
 from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
-from refusal_index.plugins.trackers.registry import export_runs
+from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.runs.api import evaluate
 from tests.runs.models import LOCAL, reply_to
 

@@ -13,9 +13,12 @@ import pytest
 mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
 pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
 
-from refusal_index.plugins.trackers.registry import export_runs  # noqa: E402
 from refusal_index.plugins.trackers.results import TrackerError, read_exported  # noqa: E402
-from refusal_index.plugins.trackers.tracker import Subject, tracker_class  # noqa: E402
+from refusal_index.plugins.trackers.tracker import (  # noqa: E402
+    Subject,
+    export_runs,
+    tracker_class,
+)
 from refusal_index.render.summary import numbers  # noqa: E402
 from tests.exporters.conftest import leaves  # noqa: E402
 

@@ -9,9 +9,8 @@ import shutil
 import pytest
 
 from refusal_index.plugins.trackers import tracker
-from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import error_line, files_of, table_of
+from refusal_index.plugins.trackers.tracker import error_line, export_runs, files_of, table_of
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):

@@ -10,9 +10,8 @@ import pytest
 pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 
 from refusal_index.plugins.trackers import wandb_tracker
-from refusal_index.plugins.trackers.registry import export_runs
 from refusal_index.plugins.trackers.results import TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import Subject, tracker_class
+from refusal_index.plugins.trackers.tracker import Subject, export_runs, tracker_class
 from refusal_index.render.summary import numbers
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import logged_in

@@ -84,7 +84,7 @@ def test_the_words_of_a_provider_are_told(ask, fault, line):
 
 def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
     def resolve(name: str) -> Model:
-        from refusal_index.plugins.inspect.guard import guarded
+        from refusal_index.plugins.inspect.client import guarded
 
         return guarded(get_model(name, memoize=False))
 

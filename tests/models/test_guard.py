@@ -17,8 +17,7 @@ from refusal_index.models.failures import (
     classify_error,
     describe_error,
 )
-from refusal_index.plugins.inspect.client import classify
-from refusal_index.plugins.inspect.guard import guard
+from refusal_index.plugins.inspect.client import classify, guard
 from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"

@@ -11,8 +11,7 @@ from aiohttp import web
 from inspect_ai.model import GenerateConfig, ModelOutput
 
 from refusal_index.models.failures import NoAnswerError
-from refusal_index.plugins.inspect.client import resolve_model
-from refusal_index.plugins.inspect.multi_choice import choices_of, places_without_answer
+from refusal_index.plugins.inspect.client import choices_of, places_without_answer, resolve_model
 from refusal_index.protocol import StopReason
 from tests.models.conftest import OVER_INSPECT, both_clients, run
 from tests.models.fake_api import FakeApi, completion

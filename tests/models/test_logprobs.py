@@ -31,9 +31,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.provider import embedded
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
-from refusal_index.plugins.inspect.client import resolve_model
-from refusal_index.plugins.inspect.guard import guard
-from refusal_index.plugins.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
+from refusal_index.plugins.inspect.client import choices_of, guard, logprobs_of, packed, resolve_model, without_logprobs
 from refusal_index.protocol import (
     Completion,
     Conversation,

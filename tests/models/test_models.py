@@ -7,8 +7,7 @@ import importlib.util
 import pytest
 from inspect_ai._util.error import PrerequisiteError
 
-from refusal_index.plugins.inspect.client import ModelError, provider_names, resolve_model
-from refusal_index.plugins.inspect.guard import unstyled
+from refusal_index.plugins.inspect.client import ModelError, provider_names, resolve_model, unstyled
 from refusal_index.redaction import redacted
 
 

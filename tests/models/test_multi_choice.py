@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
 
-from refusal_index.plugins.inspect.multi_choice import PACKED, choices_of, packed
+from refusal_index.plugins.inspect.client import PACKED, choices_of, packed
 from refusal_index.protocol import StopReason
 
 REASONS = {"stop": StopReason.STOP, "max_tokens": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}

@@ -9,8 +9,7 @@ from inspect_ai.model import ChatMessageUser, GenerateConfig, ModelOutput, get_m
 
 from refusal_index.data.datasets import load_dataset
 from refusal_index.plugins.almanac.inspect_api import AlmanacAPI
-from refusal_index.plugins.inspect.client import resolve_model
-from refusal_index.plugins.inspect.multi_choice import choices_of
+from refusal_index.plugins.inspect.client import choices_of, resolve_model
 from refusal_index.protocol import load_prompt_set
 
 PROMPT = "\n\n".join(load_prompt_set("default").render("normal", load_dataset("almanac").questions[0].text))

@@ -56,12 +56,12 @@ models.failures.UnreadableReplyError
 models.functions.FunctionError
 models.requests.ModelError
 models.settings.SettingError
-plugins.almanac.errors.AlmanacError
-plugins.almanac.errors.BatchLineError
-plugins.almanac.errors.ContextLengthError
-plugins.almanac.errors.ModelFileError
-plugins.almanac.errors.ModelNotFoundError
-plugins.almanac.errors.RequestError
+plugins.almanac.AlmanacError
+plugins.almanac.BatchLineError
+plugins.almanac.ContextLengthError
+plugins.almanac.ModelFileError
+plugins.almanac.ModelNotFoundError
+plugins.almanac.RequestError
 plugins.batches.formats.ProviderError
 plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
@@ -75,8 +75,8 @@ plugins.studies.study.WritingError
 plugins.trackers.results.ExportError
 plugins.trackers.results.TrackerError
 plugins.training.watch.TemplateError
+plugins.wiki.build.BuildError
 plugins.wiki.builder.BuildStoppedError
-plugins.wiki.record.BuildError
 protocol.graders.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError
@@ -146,5 +146,5 @@ def test_everything_that_can_reach_a_user_has_one_root():
 
 def test_each_is_also_what_python_calls_it():
     for name, one in errors().items():
-        if name not in {"errors.RefusalIndexError", "plugins.almanac.errors.AlmanacError"}:
+        if name not in {"errors.RefusalIndexError", "plugins.almanac.AlmanacError"}:
             assert issubclass(one, ValueError | RuntimeError | OSError), name

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tests.models.wiki_writer import page
 
-from refusal_index.plugins.wiki.pages import read_pages
-from refusal_index.plugins.wiki.sections import Candidate, Lengths, draw_order, request_seed
+from refusal_index.plugins.wiki.pages import Candidate, Lengths, draw_order, read_pages, request_seed
 
 LENGTHS = Lengths(400, 2000)
 

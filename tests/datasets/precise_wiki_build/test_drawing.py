@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, Drawing
+from refusal_index.plugins.wiki.pages import Candidate
 from refusal_index.plugins.wiki.questions import Reason, Tried
-from refusal_index.plugins.wiki.sections import Candidate
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.plugins.wiki.pages import Candidate
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
     WRITER,
@@ -23,7 +24,6 @@ from refusal_index.plugins.wiki.questions import (
     next_ask,
     normalised,
 )
-from refusal_index.plugins.wiki.sections import Candidate
 from refusal_index.protocol import Pass, Reply, Role, StopReason
 
 TEXT = "The lighthouse of Arland was finished in 1871 by Ada Bergström. It is 31.5 metres tall. 灯台は東京にある。"

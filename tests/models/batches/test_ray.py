@@ -22,8 +22,7 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.engine import read_lines
-from refusal_index.plugins.batches.ray_engine import ray_engine
+from refusal_index.plugins.batches.command import ray_engine, read_lines
 from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
 from refusal_index.plugins.batches.ray_nodes import Shards, own_name, result_line
 from refusal_index.plugins.batches.rounds import custom_id, question_states
@@ -286,7 +285,7 @@ def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(nam
 
 
 def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("refusal_index.plugins.batches.ray_engine.NEEDED", ("ray", "no_such_package"))
+    monkeypatch.setattr("refusal_index.plugins.batches.provider_executor.NEEDED", ("ray", "no_such_package"))
     with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
         ray_engine(Settings.of(), {Role.MODEL: "almanac/base"}, {})
 

@@ -20,7 +20,7 @@ import ray.data
 from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.batches.ray_engine import ray_engine
+from refusal_index.plugins.batches.command import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
     FromVllm,

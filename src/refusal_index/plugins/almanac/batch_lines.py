@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from refusal_index.data.files import replacing
-from refusal_index.plugins.almanac import ALMANAC
+from refusal_index.plugins.almanac import ALMANAC, AlmanacError, BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.chat_api import (
     ChatRequest,
     Json,
@@ -24,7 +24,6 @@ from refusal_index.plugins.almanac.chat_api import (
     parse_chat_request,
     usage,
 )
-from refusal_index.plugins.almanac.errors import AlmanacError, BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.llama import Completion
 from refusal_index.plugins.almanac.runtime import Runtime
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
+from refusal_index.plugins.almanac import BatchLineError, RequestError
 from refusal_index.plugins.almanac.batch_lines import (
     ENDPOINT,
     MAX_IN_FLIGHT,
@@ -33,7 +34,6 @@ from refusal_index.plugins.almanac.batch_lines import (
     result_line,
 )
 from refusal_index.plugins.almanac.chat_api import Json
-from refusal_index.plugins.almanac.errors import BatchLineError, RequestError
 
 WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refusal_index.plugins.almanac.checkpoint import FloatArray, LlamaConfig
-from refusal_index.plugins.almanac.llama import IntArray, Llama, Observe, Projection, unobserved
+from refusal_index.plugins.almanac.llama import Llama, Observe, Projection, unobserved
+from refusal_index.plugins.almanac.models import FloatArray, IntArray, LlamaConfig
 
 
 class Partial(NamedTuple):

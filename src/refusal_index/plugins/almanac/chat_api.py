@@ -11,9 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from refusal_index.plugins.almanac.errors import RequestError
-from refusal_index.plugins.almanac.llama import Completion
-from refusal_index.plugins.almanac.sampling import Settings
+from refusal_index.plugins.almanac import RequestError
+from refusal_index.plugins.almanac.llama import Completion, Settings
 from refusal_index.protocol import Message, TokenLogprob
 
 Json = dict[str, Any]

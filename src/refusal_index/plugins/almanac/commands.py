@@ -74,7 +74,7 @@ def run_batch(
     - `model`: Embedded model, as 'refusal-index ls' names it.
     - `output_tmp_dir`: Accepted for compatibility with vLLM, and ignored.
     """
-    from refusal_index.plugins.almanac.errors import BatchLineError
+    from refusal_index.plugins.almanac import BatchLineError
 
     if output_tmp_dir is not None:
         console.note(f"--output-tmp-dir: ignored; the results go to {output_file}")

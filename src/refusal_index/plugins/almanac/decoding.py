@@ -10,9 +10,8 @@ from itertools import accumulate
 import numpy as np
 
 from refusal_index.plugins.almanac.cache import Cohort, Prefix, compute_prefix, run
-from refusal_index.plugins.almanac.checkpoint import FloatArray
-from refusal_index.plugins.almanac.llama import IntArray, Llama, Request, Sequence
-from refusal_index.plugins.almanac.sampling import sample
+from refusal_index.plugins.almanac.llama import Llama, Request, Sequence, sample
+from refusal_index.plugins.almanac.models import FloatArray, IntArray
 
 # Tokens that a longer prefix must spare a request before it is worth a cohort of its own.
 _MIN_GAIN = 64

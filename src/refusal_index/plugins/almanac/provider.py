@@ -14,8 +14,7 @@ from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.providers import ModelProvider
 from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
-from refusal_index.plugins.almanac import ALMANAC, models
-from refusal_index.plugins.almanac.errors import ModelNotFoundError
+from refusal_index.plugins.almanac import ALMANAC, ModelNotFoundError, models
 from refusal_index.plugins.almanac.runtime import shared_runtime
 from refusal_index.protocol import Message, StopReason, write_logprobs
 

@@ -14,12 +14,10 @@ from typing import Any, Self
 
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from refusal_index.plugins.almanac.chat import ChatTokenizer
+from refusal_index.plugins.almanac import AlmanacError, ContextLengthError
 from refusal_index.plugins.almanac.decoding import Decoder
-from refusal_index.plugins.almanac.errors import AlmanacError, ContextLengthError
-from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence
-from refusal_index.plugins.almanac.models import model_folder
-from refusal_index.plugins.almanac.sampling import Settings
+from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence, Settings
+from refusal_index.plugins.almanac.models import ChatTokenizer, model_folder
 from refusal_index.protocol import Message
 
 

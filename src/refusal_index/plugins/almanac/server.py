@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from refusal_index.plugins.almanac import ALMANAC
+from refusal_index.plugins.almanac import ALMANAC, RequestError
 from refusal_index.plugins.almanac.batch_lines import Answer, ModelPool, ask, error_answer, new_identity, refusal
 from refusal_index.plugins.almanac.batches import (
     MAX_FILE_SIZE,
@@ -32,7 +32,6 @@ from refusal_index.plugins.almanac.batches import (
     parse_batch_request,
 )
 from refusal_index.plugins.almanac.chat_api import chunk_bodies, completion_body, read_form, read_json, too_large
-from refusal_index.plugins.almanac.errors import RequestError
 from refusal_index.plugins.almanac.models import model_folder, model_names
 
 LOOPBACK = "127.0.0.1"

@@ -7,11 +7,11 @@ from itertools import groupby
 
 import numpy as np
 
+from refusal_index.plugins.almanac import ContextLengthError
 from refusal_index.plugins.almanac.cache import Cohort, Prefix, run
-from refusal_index.plugins.almanac.checkpoint import FloatArray
 from refusal_index.plugins.almanac.decoding import PrefixStore
-from refusal_index.plugins.almanac.errors import ContextLengthError
-from refusal_index.plugins.almanac.llama import IntArray, Llama
+from refusal_index.plugins.almanac.llama import Llama
+from refusal_index.plugins.almanac.models import FloatArray, IntArray
 from refusal_index.plugins.almanac.runtime import Runtime, one_blas_thread, shared_runtime
 from refusal_index.protocol import Message
 

@@ -1,7 +1,7 @@
-"""Requests answered by any program that turns a file of requests into a file of replies, such as ``vllm run-batch``.
+"""Engines whose requests another program answers: a command such as ``vllm run-batch``, or a Ray cluster.
 
-Both files are in OpenAI's batch format and lie in the run's folder, so that replies that were written before this
-process was killed are not asked for again.
+A command turns a file of requests into a file of replies. Both are in OpenAI's batch format and lie in the run's
+folder, so that replies written before this process was killed are not requested again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -112,6 +113,25 @@ def command_words(command: str | None) -> list[str]:
             f"{{command}}: found no program {redacted(words[0])!r} on the PATH; install it or name its path"
         )
     return words
+
+
+EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
+
+
+def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
+    """Return an engine whose requests a cluster answers.
+
+    Raises
+    ------
+    ModelError
+        If Ray is not installed, or a model cannot be asked.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ModelError(f"{{engine}} ray needs {', '.join(missing)}; pip install 'refusal-index[{EXTRA}]'")
+    from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415 - of an extra, and slow
+
+    return BatchEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))
 
 
 class CommandExecutor(FileExecutor):

@@ -1,36 +1,274 @@
-"""Models of Inspect's providers: a name becomes a model, which is asked by its own `generate`.
+"""Models of Inspect's providers as clients: a name becomes a model, and its `generate` answers requests.
 
 The plugin is registered as the hook ``other_models``: the core asks it about every model that no other client serves.
+Inspect traces every request in a folder of the user's, so keys are redacted there too; an empty response is an error;
+and the choices of a response are packed, since Inspect keeps several copies of each.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from copy import copy
 from itertools import count
-from logging import getLogger
+from logging import LogRecord, getLogger
 from typing import Any
 
 from inspect_ai.event import ModelEvent
-from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model, ModelAPI, get_model
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageSystem,
+    ChatMessageUser,
+    GenerateConfig,
+    Logprob,
+    Model,
+    ModelAPI,
+    ModelCall,
+    ModelOutput,
+    get_model,
+)
 from openai import DefaultAioHttpClient
+from pydantic import ValidationError
 
 from refusal_index import entry_points
 from refusal_index.data.errors import nearest
 from refusal_index.models.accounts import OPENAI
-from refusal_index.models.failures import RESUMES, Failure, FailureKind, classify_error, describe_error
+from refusal_index.models.chat_api import choices_in, receive, reply_of
+from refusal_index.models.failures import (
+    RESUMES,
+    Failure,
+    FailureKind,
+    NoAnswerError,
+    UnreadableReplyError,
+    causes,
+    classify_error,
+    describe_error,
+)
 from refusal_index.models.requests import Client, ModelError, ModelRequest, Response
 from refusal_index.models.settings import Decoding, RequestSettings
 from refusal_index.plugins.inspect import (
     PrerequisiteError,
+    hooks,
     registry_find,
     registry_unqualified_name,
     use_model_event_sink,
 )
-from refusal_index.plugins.inspect.guard import guard, guarded, unstyled
-from refusal_index.plugins.inspect.multi_choice import choices_of, logprobs_of
-from refusal_index.protocol import Request, Role
+from refusal_index.protocol import Request, Role, StopReason, TokenLogprob, write_logprobs
+from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
+
+PACKED = "packed_choices"
+STOP_REASONS = {
+    "max_tokens": StopReason.LENGTH,
+    "model_length": StopReason.LENGTH,
+    "content_filter": StopReason.CONTENT_FILTER,
+}
+TOOL_CALLS = str(StopReason.TOOL_CALL)
+
+
+def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
+    """Return the places of the choices that are no answer, of a response as OpenAI's chat interface gives it.
+
+    Such a choice holds null instead of a text, and nothing says why: it was not cut, filtered, refused or a tool call.
+    In any other shape of response all choices count as answers.
+
+    Examples
+    --------
+    >>> lost, cut = ({"message": {"content": None}, "finish_reason": reason} for reason in ("stop", "length"))
+    >>> places_without_answer({"choices": [cut, lost]})
+    {1}
+    """
+    choices = enumerate(choices_in(response))
+    return {
+        place for place, choice in choices if isinstance(choice.get("message"), Mapping) and reply_of(choice) is None
+    }
+
+
+def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:
+    """Return an output with its first answer only, and all of its choices as plain text among its metadata.
+
+    Each distinct choice is there once, with the log probabilities of its tokens where they were reported, and the order
+    in which they came as places among those, null for one without an answer. What Inspect does with every message of an
+    output, from checking it to writing it into its log, is then done for one.
+    """
+    if len(output.choices) < 2:
+        return output
+    answers = [choice for place, choice in enumerate(output.choices) if place not in without_answer]
+    came = [None if place in without_answer else _whole(choice) for place, choice in enumerate(output.choices)]
+    places = {choice: place for place, choice in enumerate(dict.fromkeys(filter(None, came)))}
+    pack = {"distinct": [list(choice) for choice in places], "order": [choice and places[choice] for choice in came]}
+    return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
+
+
+def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
+    """Return the text of every choice and why it ended, in the order they came, whether packed or not.
+
+    None stands for a choice without an answer.
+    """
+    pack = (output.metadata or {}).get(PACKED)
+    if pack is None:
+        return [_read(*_text(choice)) for choice in output.choices]
+    return [None if place is None else _read(*pack["distinct"][place][:2]) for place in pack["order"]]
+
+
+def logprobs_of(output: ModelOutput) -> list[str | None]:
+    """Return the log probabilities of every choice's tokens as the store keeps them, in the order of `choices_of`."""
+    pack = (output.metadata or {}).get(PACKED)
+    if pack is None:
+        return [_logprobs(choice) for choice in output.choices]
+    whole = [(*choice, None)[2] for choice in pack["distinct"]]
+    return [None if place is None else whole[place] for place in pack["order"]]
+
+
+def without_logprobs(output: ModelOutput) -> ModelOutput:
+    """Return an output, packed or not, without the log probabilities of its tokens."""
+    choices = [choice.model_copy(update={"logprobs": None}) for choice in output.choices]
+    metadata = output.metadata
+    if metadata and PACKED in metadata:
+        pack = metadata[PACKED]
+        metadata = {**metadata, PACKED: {**pack, "distinct": [choice[:2] for choice in pack["distinct"]]}}
+    return output.model_copy(update={"choices": choices, "metadata": metadata})
+
+
+def _whole(choice: ChatCompletionChoice) -> tuple[str, ...]:
+    reported = _logprobs(choice)
+    return _text(choice) if reported is None else (*_text(choice), reported)
+
+
+def _logprobs(choice: ChatCompletionChoice) -> str | None:
+    if choice.logprobs is None:
+        return None
+    try:
+        return write_logprobs(map(_token, choice.logprobs.content))
+    except ValueError:
+        return None  # a provider's number that is none: the reply itself is as good as any
+
+
+def _token(token: Logprob) -> TokenLogprob:
+    return TokenLogprob(token.token, token.logprob, tuple((top.token, top.logprob) for top in token.top_logprobs or ()))
+
+
+def _text(choice: ChatCompletionChoice) -> tuple[str, str]:
+    reason = TOOL_CALLS if choice.message.tool_calls else str(choice.stop_reason)
+    return choice.message.text, reason
+
+
+def _read(text: str, reason: str) -> tuple[str, StopReason]:
+    if reason == TOOL_CALLS and not text.strip():
+        return text, StopReason.TOOL_CALL
+    return text, STOP_REASONS.get(reason, StopReason.STOP)
+
+
+def clean_trace() -> None:
+    """Let no key into what Inspect traces of requests, from here on."""
+    getLogger(hooks.__name__).addFilter(_clean_record)
+
+
+def _clean_record(record: LogRecord) -> bool:
+    record.msg, record.args = redacted(record.getMessage()), ()
+    return True
+
+
+STYLED = re.compile(r"(?s)\[(bold|dim|italic|underline|black|red|green|yellow|blue|magenta|cyan|white)\](.*?)\[/\1\]")
+"""Words in a style of Rich's; every other bracket is a part of some name."""
+
+
+UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValidationError)
+"""What Inspect raises while it parses a response that it did not expect."""
+
+
+def guard(api: ModelAPI) -> None:
+    """Make `api` keep keys out of what it raises or returns, refuse empty responses, and pack full ones.
+
+    The errors keep their types and the shape of their bodies, which decide whether a request is sent again. An `api`
+    that is guarded already stays as it is, as does a copy of one.
+    """
+    generate: Callable[..., Awaitable[Any]] = api.generate
+    if hasattr(generate, "guards"):
+        return
+    remember(api.api_key, *secrets_in_url(str(getattr(api, "base_url", None) or "")))
+    clean_trace()
+    client = getattr(api, "http_client", None) or getattr(getattr(api, "client", None), "_client", None)
+    if hooks := getattr(client, "event_hooks", None):
+        hooks["response"].append(receive)
+
+    async def generate_guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = await generate(*args, **kwargs)
+        except UNREADABLE as error:
+            _clean_error(error)
+            raise UnreadableReplyError(f"the reply cannot be read: {describe_error(error)}") from error
+        except Exception as error:
+            _clean_error(error)
+            raise
+        output, call = result if isinstance(result, tuple) else (result, None)
+        _clean_call(call)
+        if isinstance(output, Exception):
+            _clean_error(output)
+        else:
+            output = _clean_output(_with_answers(output, call))
+        return (output, call) if isinstance(result, tuple) else output
+
+    generate_guarded.guards = api  # type: ignore[attr-defined]
+    setattr(api, "generate", generate_guarded)  # noqa: B010 - a plain assignment to a method is an error to the type checker
+
+
+def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
+    """Return an output packed, once there is an answer in it."""
+    if not output.choices:
+        raise NoAnswerError("the response holds no choices")
+    without = places_without_answer(call.response if call is not None else None)
+    if without.issuperset(range(len(output.choices))):
+        raise NoAnswerError("the response holds no text")
+    return packed(output, without)
+
+
+def guarded(model: Model) -> Model:
+    """Guard a model that a user made, and know the keys among its arguments and headers."""
+    guard(model.api)
+    remember_named({"arguments": model.model_args, "config": model.config.model_dump()})
+    return model
+
+
+def _clean_error(error: BaseException | None) -> None:
+    """Keep keys out of an error, and of those that led to it."""
+    for cause in causes(error):
+        cause.args = redacted_in((unstyled(cause),) if isinstance(cause, PrerequisiteError) else cause.args)
+        for name in ("message", "body"):
+            if isinstance(value := getattr(cause, name, None), str | dict | list):
+                with suppress(AttributeError):  # an error may make it of its arguments, which are clean
+                    setattr(cause, name, redacted_in(value))
+
+
+def unstyled(error: PrerequisiteError) -> str:
+    """Return what Inspect wants done first without the styles that it sets for its own display, pair by pair.
+
+    >>> unstyled(PrerequisiteError("[bold]ERROR[/bold]: No [bold][blue]A_KEY[/blue][/bold] defined for x[red]-9"))
+    'No A_KEY defined for x[red]-9'
+    """
+    message = str(error)
+    while (plain := STYLED.sub(r"\2", message)) != message:
+        message = plain
+    return message.removeprefix("ERROR:").strip()
+
+
+def _clean_output(output: ModelOutput) -> ModelOutput:
+    """Return an output without keys, the same where there are none, as nearly always.
+
+    The tokens of one that had any go: they would tell the key in pieces.
+    """
+    held = output.model_dump()
+    clean = redacted_in(held)
+    return output if clean == held else without_logprobs(ModelOutput.model_validate(clean))
+
+
+def _clean_call(call: ModelCall | None) -> None:
+    if call is not None:
+        call.request, call.response = redacted_in(call.request), redacted_in(call.response)
+
 
 HUGGING_FACE = "hf"
 

@@ -17,8 +17,7 @@ from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.models.failures import Failure, RequestFailedError
 from refusal_index.models.requests import CARRIED, ModelRequest, Response, from_metadata, to_metadata
-from refusal_index.plugins.inspect.client import classify, generate, to_config
-from refusal_index.plugins.inspect.guard import guarded
+from refusal_index.plugins.inspect.client import classify, generate, guarded, to_config
 from refusal_index.protocol import (
     Conversation,
     GraderKind,

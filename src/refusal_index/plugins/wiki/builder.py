@@ -18,6 +18,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import CircuitBreaker
+from refusal_index.plugins.wiki.pages import Candidate, request_seed
 from refusal_index.plugins.wiki.questions import (
     MAX_DETAIL,
     TAGS,
@@ -28,7 +29,6 @@ from refusal_index.plugins.wiki.questions import (
     next_ask,
     normalised,
 )
-from refusal_index.plugins.wiki.sections import Candidate, request_seed
 from refusal_index.protocol import (
     Completion,
     Conversation,

@@ -18,7 +18,7 @@ from importlib.resources import files
 from itertools import pairwise
 
 from refusal_index.data.text import sound_text
-from refusal_index.plugins.wiki.sections import Candidate
+from refusal_index.plugins.wiki.pages import Candidate
 from refusal_index.protocol import Reply, StopReason
 from refusal_index.protocol.replies import without_reasoning
 
