@@ -97,9 +97,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
-    found = curves.response_to_penalty(
-        refused, wrong, stated, scored, confidence_level=level, rng=options.seed
-    )
+    found = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
     for name, point in zip(names, found.points, strict=True):
         yield {
