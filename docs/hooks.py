@@ -6,6 +6,7 @@ links lead to files beside them, and what lies outside of `docs/` is brought in 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -36,6 +37,7 @@ BROUGHT_IN = {
 """Files of the repository by the page that they are on the site; the README's own place is the home page."""
 
 COMMAND_LINE = "reference/command-line.md"
+ERRORS = "reference/errors.md"
 
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(r"^(`{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -61,6 +63,8 @@ def on_page_markdown(markdown: str, page: Page, **_kwargs: Any) -> str:
     """Point links to files of the repository at their pages, and names of the package at the reference."""
     source = next((PurePosixPath(s) for s, p in BROUGHT_IN.items() if p == page.file.src_uri), None)
     place = source or PurePosixPath("docs") / page.file.src_uri
+    if page.file.src_uri == ERRORS:
+        markdown = markdown.replace("<!-- errors -->", errors())
     linked = _LINK.sub(lambda link: _on_site(link, place, page.file.src_uri), markdown)
     return _outside_code(linked, _with_names) if page.file.src_uri in NAMES_LINKED else linked
 
@@ -107,6 +111,18 @@ def _with_names(markdown: str) -> str:
     listed = re.findall(r"^::: (refusal_index\.(?:stats|plugins\.studies)\.\S+)$", pages, re.MULTILINE)
     known = {path.rpartition(".")[2]: path for path in listed}
     return _NAME.sub(lambda name: f"[{name[0]}][{known[name[1]]}]" if name[1] in known else name[0], markdown)
+
+
+def errors() -> str:
+    """Return the table of the package's errors, made of their docstrings."""
+    rows = ["| error | is also | cause |", "|---|---|---|"]
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for one in ast.parse(path.read_text()).body:
+            if isinstance(one, ast.ClassDef) and one.name.endswith("Error") and one.name != "RefusalIndexError":
+                bases = [base.id for base in one.bases if isinstance(base, ast.Name) and base.id != "RefusalIndexError"]
+                cause = re.sub(r"; the message.*|\.$", "", (ast.get_docstring(one) or "").splitlines()[0])
+                rows.append(f"| `{one.name}` | {', '.join(f'`{base}`' for base in bases)} | {_escaped(cause)} |")
+    return "\n".join(rows)
 
 
 def command_line() -> str:

@@ -23,7 +23,7 @@ OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
 
 
 class PluginError(RefusalIndexError, RuntimeError):
-    """A plugin that cannot be loaded; the message names its distribution and says what to do."""
+    """A plugin that cannot be loaded, or is not registered; the message says what to do."""
 
 
 @cache

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 
 class RefusalIndexError(Exception):
-    """Something that a user can mend: the message says what was expected, what came and what to do."""
+    """An error that a user can fix: the message says what was expected, what was found and what to do."""

@@ -17,7 +17,6 @@ from refusal_index.data.imports.first_pass import NOT_GRADED
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED
-from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.studies.study import study_specs
@@ -28,7 +27,6 @@ from refusal_index.render.sections import with_sections
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT
-from tests.runs.test_package import errors
 
 NOT_THERE = ("__version__", "stats")
 PYTHON = ROOT / "docs/reference/python"
@@ -50,17 +48,6 @@ def test_every_public_name_is_in_the_python_reference_once():
     for path in paths:
         module, _, name = path.rpartition(".")
         assert hasattr(importlib.import_module(module), name), path
-
-
-def test_errors_are_those_of_the_package():
-    page = (ROOT / "docs/reference/errors.md").read_text().partition("<!-- errors -->")[2]
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
-    told = {name: re.findall(r"`(\w+)`", also) for name, also in rows}
-    found = {error.__name__: error.__bases__ for error in errors().values() if error is not RefusalIndexError}
-    assert told == {
-        name: [base.__name__ for base in bases if base is not RefusalIndexError or len(bases) == 1]
-        for name, bases in found.items()
-    }
 
 
 def test_the_tables_of_the_store_are_those_of_the_code():

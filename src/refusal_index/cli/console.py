@@ -161,7 +161,7 @@ def option(name: str) -> str:
 
 
 class OptionError(RefusalIndexError, ValueError):
-    """An option that cannot be used as given."""
+    """A command-line option that cannot be used."""
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> str:

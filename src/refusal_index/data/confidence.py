@@ -44,7 +44,7 @@ PASSES = (*GRADE_OF, "probe")
 
 
 class ConfidenceError(OutcomeTableError):
-    """A confidence table that cannot be used; the message names the place."""
+    """A confidence table that cannot be used, or an unknown method."""
 
 
 def check_scores(table: pl.DataFrame, source: str) -> None:

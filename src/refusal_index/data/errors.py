@@ -22,7 +22,7 @@ from refusal_index.errors import RefusalIndexError
 
 
 class TableError(RefusalIndexError, ValueError):
-    """A table that a user handed in cannot be used as it is."""
+    """A table that cannot be used as it is; the message names the line and column."""
 
     # line, column: the first row that is wrong, and the column where there is one in particular; 0 and None for the
     # whole table
@@ -31,15 +31,15 @@ class TableError(RefusalIndexError, ValueError):
 
 
 class OutcomeTableError(TableError):
-    """An outcome table, or the file that should hold one, cannot be used as it is."""
+    """An outcome table that cannot be used, or a file that should be one."""
 
 
 class RunFolderError(RefusalIndexError, ValueError):
-    """The folder of a run cannot be used for what was asked."""
+    """A folder that cannot be used: it has another run, is in use, is not a run, or has no results."""
 
 
 class NotWrittenError(RefusalIndexError, OSError):
-    """A file that cannot be written, as when the disk is full; what was there before stays."""
+    """A file that cannot be written, for example on a full disk; the old file is kept."""
 
     def __init__(self, path: Path, error: OSError, advice: str = "make room, or choose another place") -> None:
         super().__init__(error.errno, error.strerror or str(error), str(path))

@@ -35,7 +35,7 @@ MOST_BYTES = 1 << 20
 
 
 class PolicyError(RefusalIndexError, ValueError):
-    """What a gate should demand cannot be used as given."""
+    """A gate's policy that cannot be used; the message names the key."""
 
 
 @dataclass(frozen=True)

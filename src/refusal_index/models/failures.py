@@ -83,7 +83,7 @@ class Failure:
 
 
 class RequestFailedError(RefusalIndexError, RuntimeError):
-    """A request that failed for good, as often as it was to be sent."""
+    """A request that failed after all retries; the run continues."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -91,15 +91,15 @@ class RequestFailedError(RefusalIndexError, RuntimeError):
 
 
 class EndedError(RefusalIndexError, RuntimeError):
-    """The run has ended: nothing further is sent."""
+    """The run has ended, and no further request is sent; caught within the package."""
 
 
 class NoAnswerError(RefusalIndexError, RuntimeError):
-    """A response in which there is nothing that could be an answer."""
+    """A response without an answer; it is retried."""
 
 
 class UnreadableReplyError(RefusalIndexError, RuntimeError):
-    """A reply that was paid for and cannot be read; asked for again, it would be paid for again."""
+    """A reply that is too large or cannot be parsed; it is not retried, since it was paid for."""
 
 
 def classify_error(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:

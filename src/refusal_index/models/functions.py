@@ -44,7 +44,7 @@ FIX = "fix the function; an edited function starts a new run"
 
 
 class FunctionError(RefusalIndexError, RuntimeError):
-    """A function that was asked and raised, or returned something else than it should; the message names it."""
+    """A model or grader function that raised, or returned the wrong type; the message names it."""
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name} {what}")

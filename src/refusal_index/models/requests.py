@@ -219,7 +219,7 @@ def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, varian
 
 
 class ModelError(SettingError):
-    """A model that cannot be asked; the message says what is missing and what to do."""
+    """A model or grader that is unavailable; the message says what is missing and what to do."""
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ SHOWN = 5
 
 
 class GraderError(RefusalIndexError, ValueError):
-    """A grader that cannot grade some of the questions; the message names them."""
+    """Questions that lack what the grader needs; the message names them."""
 
 
 class GraderKind(StrEnum):

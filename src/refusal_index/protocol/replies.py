@@ -264,7 +264,7 @@ SHOWN = 5
 
 
 class PromptLengthError(RefusalIndexError, ValueError):
-    """Questions whose prompts are longer than the model takes; the message names them."""
+    """Prompts that exceed the model's context; the message names the questions."""
 
 
 def whole_prompt(question: Question, prompts: PromptSet, variant: str) -> str:

@@ -155,7 +155,7 @@ class RunFailedError(RefusalIndexError, RuntimeError):
 
 
 class WaitingError(RunFailedError):
-    """A run that ended as planned before it had results; the same command continues it."""
+    """A run that stopped as requested before it had results; the same command continues it."""
 
 
 @dataclass(frozen=True)

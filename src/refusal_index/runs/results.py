@@ -254,7 +254,7 @@ Asking = tuple[Conversation, list[Completion], str | None]
 
 
 class UnfinishedError(RefusalIndexError, ValueError):
-    """A run of which nothing was answered yet, so that it has no results."""
+    """A run that has no replies yet."""
 
 
 @dataclass(frozen=True)

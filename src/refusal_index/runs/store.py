@@ -261,7 +261,7 @@ READ_SIZE = 200
 
 
 class StoreGoneError(StoreError):
-    """A store whose file was taken away while it is open."""
+    """A store whose file was removed or replaced while it was open."""
 
 
 class ReplyStore:

@@ -60,7 +60,7 @@ ADVICE = "restore the file from a copy, or choose another folder"
 
 
 class StoreError(RefusalIndexError, ValueError):
-    """A store of replies that cannot be read or written; the message names the file."""
+    """A store of replies that is unreadable, damaged or of another version; the message names the file."""
 
 
 def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:

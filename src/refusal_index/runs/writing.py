@@ -313,7 +313,7 @@ BEFORE = "before.parquet"
 
 
 class ComparabilityError(RefusalIndexError, ValueError):
-    """A folder whose results were made by rules that are not those of this release."""
+    """A run that was graded under the rules of another release."""
 
 
 def write_results(

@@ -24,7 +24,7 @@ GraderName = Literal["exact", "choice", "model"]
 
 
 class DatasetError(TableError):
-    """A dataset cannot be used as asked; the message names the file and line, what was expected and what to do."""
+    """A dataset or a file of questions that cannot be used; the message names the file and line."""
 
 
 @dataclass(frozen=True, repr=False)

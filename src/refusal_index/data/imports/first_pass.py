@@ -27,7 +27,7 @@ NOT_KNOWN = ""
 
 
 class FirstPassError(DatasetError):
-    """A file of first passes that cannot be used as it is; the message names the file and the line."""
+    """A file of first passes that cannot be used; the message names the file and the line."""
 
 
 @dataclass(frozen=True)

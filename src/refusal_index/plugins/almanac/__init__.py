@@ -15,7 +15,7 @@ ALMANAC = "almanac"
 
 
 class AlmanacError(RefusalIndexError):
-    """Root of the almanac's errors."""
+    """Any error of the embedded models."""
 
 
 class ModelNotFoundError(AlmanacError, ValueError):
@@ -23,11 +23,11 @@ class ModelNotFoundError(AlmanacError, ValueError):
 
 
 class ModelFileError(AlmanacError, ValueError):
-    """A model's file is missing, damaged or of a kind that this runtime cannot run."""
+    """A model file that is missing, damaged or of another kind."""
 
 
 class RequestError(AlmanacError, ValueError):
-    """A request that cannot be answered as it stands.
+    """A request that an embedded model cannot answer.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class ContextLengthError(RequestError):
 
 
 class BatchLineError(RequestError):
-    """A line of a batch's file that holds no request which the batch can take.
+    """A line of a batch file without a valid request.
 
     Attributes
     ----------

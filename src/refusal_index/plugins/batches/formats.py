@@ -45,7 +45,7 @@ CODE = re.compile(r"[\w.:-]{1,80}", re.ASCII)
 
 
 class ResultError(RefusalIndexError, ValueError):
-    """A result that cannot be read; the message says what is wrong with it."""
+    """An invalid line in a file of results; it is skipped and named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def in_batch(result: Result) -> Result:
 
 
 class ProviderError(RefusalIndexError, RuntimeError):
-    """An error that a provider reports in a result, with the attributes of the errors of clients."""
+    """An error that a provider reports in a result; caught within the package."""
 
     def __init__(self, message: str, status: int | None, code: str, body: Any) -> None:
         super().__init__(message)

@@ -40,7 +40,7 @@ MAX_REQUESTS = 10_000_000  # of one batch
 
 
 class JournalError(RefusalIndexError, ValueError):
-    """A journal that cannot be used; the message names the file and the line."""
+    """A journal of batches that is unreadable or has an invalid line; the message names it."""
 
 
 @dataclass(frozen=True)

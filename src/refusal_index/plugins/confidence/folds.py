@@ -31,7 +31,7 @@ Predictor = Callable[[IntArray, IntArray], FloatArray]
 
 
 class TrainingError(RefusalIndexError, ValueError):
-    """Answers that nothing can be trained on; the message counts them, and says how many are needed."""
+    """Too few right or wrong answers to train a confidence method; the message counts them."""
 
 
 def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:

@@ -22,7 +22,7 @@ __all__ = [
 
 
 class IncompatibleError(RefusalIndexError, RuntimeError):
-    """A release of Inspect that this package cannot work with."""
+    """An installed release of Inspect that is not supported."""
 
 
 try:

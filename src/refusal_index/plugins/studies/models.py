@@ -36,7 +36,7 @@ _ACTIVE = "active_parameters_billion"
 
 
 class ModelTableError(RefusalIndexError, ValueError):
-    """A table of models cannot be used as it is."""
+    """A table of models that a study cannot use."""
 
 
 @cache

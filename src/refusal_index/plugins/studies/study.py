@@ -41,7 +41,7 @@ BIASED = " What is missing is rarely a fair sample, and every number here may be
 
 
 class NotPossibleError(RefusalIndexError, ValueError):
-    """The runs do not allow a study; the message says which runs it needs, and what was found.
+    """Runs that lack what a study needs; the message says what it needs and what was found.
 
     - `brief`: a sentence that begins with "It needs". The function that makes a study gives only what is to follow
       the study's needs in it, as in ``"; 2 of these have an index"``.
@@ -258,7 +258,7 @@ FORMATS = ("csv", "tex", "svg", "pdf", "png")
 
 
 class WritingError(RefusalIndexError, ValueError):
-    """The files of a study cannot be written where they should be."""
+    """Files of a study that cannot be written."""
 
 
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:

@@ -28,7 +28,7 @@ JOINT = ("refusal_index", "corrected_refusal_index")
 
 
 class ExportError(RefusalIndexError, ValueError):
-    """An argument of an export that cannot be used as given; `message` does not name it."""
+    """An argument of an export that cannot be used as given; the message does not name it."""
 
     def __init__(self, argument: str, message: str) -> None:
         super().__init__(f"{argument}: {message}")
@@ -36,7 +36,7 @@ class ExportError(RefusalIndexError, ValueError):
 
 
 class TrackerError(RefusalIndexError, RuntimeError):
-    """A tracker that did not take a run; the run's own results are where they were."""
+    """A tracker that did not accept a run; the run's results are unchanged."""
 
 
 @dataclass(frozen=True)

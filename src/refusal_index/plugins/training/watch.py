@@ -355,7 +355,7 @@ Watched = Callable[[Plan], AbstractContextManager[Progress]]
 
 
 class TemplateError(RefusalIndexError, ValueError):
-    """A template that does not make another name of each checkpoint."""
+    """A template of models that gives two checkpoints the same name."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ BUILD_FORMAT = 1
 
 
 class BuildError(RefusalIndexError, ValueError):
-    """A build that cannot be begun or resumed as asked; the message names the file and what to do."""
+    """A build that cannot be started or resumed; the message names the file and what to do."""
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ class SingleMessage:
 
 
 class BuildStoppedError(RunFailedError):
-    """The models do not do what a build needs; what was answered is kept, and the same command resumes."""
+    """A build whose models do not follow its instructions; replies are kept, and the same command resumes it."""
 
 
 def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
