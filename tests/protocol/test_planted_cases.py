@@ -1,4 +1,6 @@
-"""Evidence for every grader's path: planted replies, run through the protocol, are the table of docs/graders.md.
+"""Evidence for every grader's path: planted replies, run through the protocol, are the tables of planted_cases.md.
+
+Some of them are examples in docs/graders.md.
 
 Where a model grades, its verdict is scripted: what a grader says that follows its instructions, and in the last rows
 what two graders may differ over, or what cannot be read.
@@ -6,6 +8,7 @@ what two graders may differ over, or what cannot be read.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +17,8 @@ import pytest
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import GraderKind, Pass, Reply, Role, Step, StopReason, next_step
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "graders.md"
+DOCUMENT = Path(__file__).parent / "planted_cases.md"
+PAGE = Path(__file__).parents[2] / "docs" / "graders.md"
 
 OPEN = Question("q", "What is the capital of Peru?", "Lima", pattern="(the city of )?Lima")
 LETTERED = replace(OPEN, choices=("Cuzco", "Lima", "Quito"))
@@ -129,6 +133,18 @@ def test_the_tables_of_the_document_are_what_the_protocol_does(name):
     document = DOCUMENT.read_text(encoding="utf-8")
     shown = document.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0].strip()
     assert shown == table(*TABLES[name]), f"put this between the marks:\n\n{table(*TABLES[name])}"
+
+
+@pytest.mark.parametrize(("name", "rules"), [("planted cases", ("exact", "regex")), ("planted choices", ("choice",))])
+def test_the_examples_of_the_page_are_what_the_protocol_does(name, rules):
+    cases, columns = TABLES[name]
+    by_reply = {case.reply: case for case in reversed(cases.values())}
+    text = PAGE.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n\n")[2].partition("\n\n")[0]
+    examples = re.findall(r"^\| `(.+)` \| ([^|`]+) \| ([^|`]+) \|$", text, re.MULTILINE)
+    assert examples
+    for reply, by_rule, by_model in examples:
+        assert {by_rule} == {told(by_reply[reply], *columns[rule]) for rule in rules}
+        assert by_model == told(by_reply[reply], *columns["model"])
 
 
 def test_choice_and_exact_are_the_same_where_there_are_choices():
