@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 from benchmarks.coverage.row import Row, share
 
-from refusal_index.plugins.studies.score_variability import HEURISTIC, ratio_rows
+from refusal_index.plugins.studies.prompts import HEURISTIC, ratio_rows
 from refusal_index.plugins.studies.stability import disattenuated_correlation, kendall_w, kendall_w_ceiling
 
 PROMPTS = np.array([-1.2, -0.4, 0.3, 1.3]) / np.std([-1.2, -0.4, 0.3, 1.3])

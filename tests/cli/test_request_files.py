@@ -332,7 +332,7 @@ def test_results_of_another_run_are_named_and_left_out(begun, wide):
     wide("requests", "other", "--out", "theirs.jsonl")
     done = wide("replies", "r", write("res.jsonl", results_of("theirs.jsonl")))
     assert done.exit_code == 1
-    assert "left out: 6 are of no request of this run" in done.stderr
+    assert "left out: 6 belong to no request of this run" in done.stderr
     assert id_in(lines_in("theirs.jsonl")[0]) in done.stderr
     assert "and 1 more" in done.stderr
     assert not stored("r")
@@ -357,7 +357,7 @@ def test_a_result_that_differs_from_what_is_kept_is_named_and_left_out(begun, wi
     others = results_of(begun, answer=lambda _: "<answer>another</answer>")[:2]
     done = wide("replies", "r", write("others.jsonl", others))
     assert done.exit_code == 1
-    assert "left out: 2 are another reply than the stored one" in done.stderr
+    assert "left out: 2 differ from the stored reply" in done.stderr
     assert id_in(others[0]) in done.stderr
     assert stored("r") == kept
 
@@ -563,7 +563,7 @@ def test_what_a_provider_takes_no_word_of_is_said(wide):
     arguments = ["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE]
     wide(*arguments, "--out", "r")
     done = wide("requests", "r", "--out", "w.jsonl")
-    assert "anthropic's format takes no temperature, top_p, seed" in done.stderr
+    assert "anthropic format does not support temperature, top_p, seed" in done.stderr
     assert "openai" not in done.stderr
 
 
@@ -585,7 +585,7 @@ def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wi
     wide("requests", "r", "--out", "w.jsonl")
     done = wide("replies", "r", "w.jsonl")
     assert done.exit_code == 2
-    assert "w.jsonl: expected results, got requests: have this file answered" in done.stderr
+    assert "w.jsonl: expected results, got requests: run this file as a batch" in done.stderr
     Path("e.jsonl").touch()
     done = wide("replies", "r", "e.jsonl")
     assert done.exit_code == 1

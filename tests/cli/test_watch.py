@@ -50,7 +50,7 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     result = command(*WATCH, *QUICK, "--once")
     assert result.exit_code == 1
     assert "checkpoints/huge: model 'almanac/huge'" in result.stderr
-    assert "checkpoints/base is left out: model.safetensors is not complete" in result.stderr
+    assert "checkpoints/base is skipped: model.safetensors is not complete" in result.stderr
     assert "small on almanac" in result.stderr
     assert "small on almanac " in result.stdout
     assert "1 of 2 checkpoints are not complete:\n  huge: failed, see above" in result.stdout
@@ -92,9 +92,9 @@ def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder that a training writes"),
+        (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder that the training writes"),
         (("watch", ".", "--model-template", "hf/model"), "expected one of {path}, {name}, {step} in it"),
-        (("watch", ".", "--model-template", "hf/{path}", "--once", "--until-idle", "3"), "--once: expected alone"),
+        (("watch", ".", "--model-template", "hf/{path}", "--once", "--until-idle", "3"), "--once: cannot be combined"),
         (("watch", ".", "--model-template", "hf/{path}", "--dataset", "simpel"), "simpel"),
     ],
 )

@@ -104,8 +104,8 @@ def test_a_run_that_is_given_twice_is_taken_once_and_told(run, drawn, tmp_path):
     again = run.path.parent / ".." / run.path.parent.name / run.path.name
     *_, first, second = export_runs([run.path, again, drawn.path, run.path], "csv", tmp_path / "metrics.csv")
     assert (first, second) == (
-        f"{again}: the same run as {run.path}, taken once",
-        f"{run.path}: the same run as {run.path}, taken once",
+        f"{again}: the same run as {run.path}, counted once",
+        f"{run.path}: the same run as {run.path}, counted once",
     )
     with (tmp_path / "metrics.csv").open(newline="") as file:
         rows = [(row["run"], row["variant"], row["metric"]) for row in csv.DictReader(file)]

@@ -171,7 +171,7 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
     )
     half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
     (panel,) = panel_values(on_page([first, half, third]))
-    assert panel["lacking"] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
+    assert panel["lacking"] == ("Incomplete; do not rely on these numbers: step 1,000 (70 of 100 questions scored).")
     assert [row.lacks for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
     page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]

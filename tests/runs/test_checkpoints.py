@@ -105,7 +105,7 @@ def test_a_folder_of_something_else_is_none(tmp_path: Path):
 
 
 def test_no_folder_is_told(tmp_path: Path):
-    with pytest.raises(RunFolderError, match="expected the folder that a training writes checkpoints into"):
+    with pytest.raises(RunFolderError, match="expected the folder that the training writes checkpoints to"):
         checkpoints_in(tmp_path / "gone")
 
 

@@ -69,7 +69,7 @@ plugins.batches.request_files.ResultFileError
 plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
 plugins.inspect.IncompatibleError
-plugins.studies.study.ModelTableError
+plugins.studies.models.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
 plugins.trackers.results.ExportError

@@ -180,8 +180,8 @@ def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatc
     run = run_with(events)
     assert run.is_complete
     waited, gave_up = notes_of(events)
-    assert waited == "wandb: it is waited for; the results lie in run already"
-    assert gave_up.startswith("wandb: it did not take the results in 0.2 seconds; the results are not lost")
+    assert waited == "wandb: waiting for it; the results are already in run"
+    assert gave_up.startswith("wandb: it did not accept the results within 0.2 seconds; the results are not lost")
 
 
 def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
@@ -192,7 +192,7 @@ def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_ther
 
     def tell(event):
         events.append(event)
-        if isinstance(event, Underway) and "waited for; the results lie" in event.note:
+        if isinstance(event, Underway) and "the results are already in" in event.note:
             threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 
     began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
@@ -202,7 +202,7 @@ def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_ther
     released.set()
     assert signal.getsignal(signal.SIGINT) is before
     assert (tmp_path / "run" / "summary.json").exists()
-    assert notes_of(events)[-1].startswith("wandb: it was waited for no longer; the results are not lost: 'refusal-in")
+    assert notes_of(events)[-1].startswith("wandb: it took too long; the results are not lost: 'refusal-in")
 
 
 def test_a_tracker_that_is_named_twice_follows_once(recorder):

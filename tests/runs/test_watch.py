@@ -177,14 +177,12 @@ def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path, monkeypatch
 
 def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
-    with pytest.raises(
-        RunFolderError, match=f"is a checkpoint itself; name the folder that it lies in, {place.parent}"
-    ):
+    with pytest.raises(RunFolderError, match=f"is a checkpoint itself; name its parent folder, {place.parent}"):
         prepare_watch(place, "almanac/{name}", VALUES)
     checkpoint(place / "base", "base")
     prepare_watch(place, "almanac/{name}", VALUES)  # trainers save the last one around the others
     watched(tmp_path / "checkpoints", tmp_path / "panel")
-    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder that a training writes"):
+    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder"):
         prepare_watch(tmp_path / "panel", "almanac/{name}", VALUES)
 
 
@@ -234,7 +232,7 @@ def test_a_template_that_makes_no_name_is_told_what_it_may_hold(tmp_path: Path, 
 def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_path: Path):
     with pytest.raises(SettingError, match="limt"):
         prepare_watch(tmp_path, "almanac/{name}", {"limt": 3})
-    with pytest.raises(RunFolderError, match="expected the folder that a training writes"):
+    with pytest.raises(RunFolderError, match="expected the folder that the training writes"):
         prepare_watch(tmp_path / "gone", "almanac/{name}", VALUES)
     checkpoint(tmp_path / "small")
     with pytest.raises(TemplateError, match="expected a number in the name of"):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from refusal_index.plugins.studies import grading_sensitivity, ranking_stability, sampling_error
+from refusal_index.plugins.studies import grading_sensitivity, rankings, sampling_error
 
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling_error, "RESAMPLES", 200)
     monkeypatch.setattr(grading_sensitivity, "_RESAMPLES", 200)
-    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 5)
+    monkeypatch.setattr(rankings, "N_RESAMPLES", 5)

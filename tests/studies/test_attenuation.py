@@ -10,7 +10,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
 from refusal_index.data.sampling import draw_matrix
-from refusal_index.plugins.studies.attenuation import CORRECTED, CROSSED, SINGLE, make
+from refusal_index.plugins.studies.precision import CORRECTED, CROSSED, SINGLE, attenuation
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import attenuated_refusal_index, corrected_refusal_index, refusal_index
 
@@ -27,7 +27,7 @@ def run():
 
 @pytest.fixture(scope="module")
 def frame(run):
-    return make([run], OPTIONS).frame
+    return attenuation.make([run], OPTIONS).frame
 
 
 def test_crossed_draws_show_the_attenuated_index_and_the_correction_the_true_one(frame):
@@ -63,23 +63,25 @@ def test_what_cannot_be_corrected_is_undefined_with_its_reason():
     # Of every question the second draw does the opposite: the reliability is negative.
     refused, wrong = np.arange(300) % 2 == 0, np.arange(300) % 3 == 0
     rows = pl.concat([table_rows(refused, wrong), table_rows(~refused, wrong, draw=1)])
-    study = make([run_of({"normal": rows})], OPTIONS)
+    study = attenuation.make([run_of({"normal": rows})], OPTIONS)
     row = study.frame.filter(kind=CORRECTED).row(0, named=True)
     assert (row["estimate"], row["status"], row["reason"]) == (None, "undefined", "refusal_reliability_not_positive")
     assert any("undefined" in note for note in study.notes)
     silent = pl.concat([table_rows(np.zeros(30), np.arange(30) % 2, draw=draw) for draw in range(2)])
-    study = make([run_of({"normal": silent})], OPTIONS)
+    study = attenuation.make([run_of({"normal": silent})], OPTIONS)
     assert set(study.frame["estimate"]) == {None}
     assert any("nobody_refused" in note for note in study.notes)
     check_files(study)
 
 
 def test_variants_drawn_once_are_said(run):
-    study = make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
+    study = attenuation.make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
     assert any(note.startswith("b, low is left out") for note in study.notes)
     with pytest.raises(NotPossibleError, match="two draws or more"):
-        make([make_run("b", n=60)], OPTIONS)
+        attenuation.make([make_run("b", n=60)], OPTIONS)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere():
-    check_files(make([make_run(HOSTILE, n=80, draws=2, seed=1), make_run("b", n=80, draws=5, seed=2)], OPTIONS))
+    check_files(
+        attenuation.make([make_run(HOSTILE, n=80, draws=2, seed=1), make_run("b", n=80, draws=5, seed=2)], OPTIONS)
+    )

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run
 
-from refusal_index.plugins.studies.auroc_correlation import correlation, make
+from refusal_index.plugins.studies.auroc_correlation import auroc_correlation, correlation
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -23,7 +23,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def study(models):
-    return make(models, OPTIONS)
+    return auroc_correlation.make(models, OPTIONS)
 
 
 def area_of(run, variant="normal") -> float:
@@ -60,7 +60,7 @@ def test_correlations_are_those_of_the_points_with_an_interval_over_models(study
 
 def test_points_of_few_models_get_an_interval_that_is_marked_as_too_narrow():
     runs = [make_run(f"m{i}", rho=0.3 * i, n=150, draws=2, seed=i, variants=("low", "high")) for i in range(3)]
-    study = make(runs, OPTIONS)
+    study = auroc_correlation.make(runs, OPTIONS)
     assert set(study.frame["interval_over"]) == {"points"}
     assert "too narrow" in study.caption
     assert any("2 draws" in note and "towards 1/2" in note for note in study.notes)
@@ -90,10 +90,10 @@ def test_the_interval_of_ranks_is_that_of_bonett_and_wright():
 
 
 def test_points_with_an_empty_cell_are_shown_apart_and_left_out_of_the_headline(models):
-    study_without = make(models, OPTIONS)
+    study_without = auroc_correlation.make(models, OPTIONS)
     rare = make_run("rare", rho=0.99, n=60, noise=0.01, error=-1.2, draws=4, seed=8, variants=("normal",))
     assert min(counts_of(rare, "normal")) < 5
-    study = make([*models, rare], OPTIONS)
+    study = auroc_correlation.make([*models, rare], OPTIONS)
     assert study.frame.filter(sparse=True)["model"].unique().to_list() == ["rare"]
     assert "1 hollow points" in study.caption
     for name in ("refusal_index", "correct_rate"):
@@ -125,7 +125,7 @@ def test_the_ceiling_is_the_root_of_both_reliabilities_by_resampled_questions(mo
 
 def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_the_one_with_most_questions(models):
     drawn = make_run("m0", n=60, draws=9, seed=11, variants=("normal",), label="m0 (draws)")
-    study = make([*models, drawn], OPTIONS)
+    study = auroc_correlation.make([*models, drawn], OPTIONS)
     row = study.frame.filter(model="m0", metric="correct_rate").row(0, named=True)
     assert (row["drawn_in"], row["draws"], row["questions"]) == ("m0 (draws)", 9, 60)
     assert row["auroc"] == pytest.approx(area_of(drawn))
@@ -136,10 +136,12 @@ def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_
 def test_runs_without_draws_are_said(models):
     single = [make_run(f"s{i}", seed=i, draws=1) for i in range(3)]
     with pytest.raises(NotPossibleError, match="repeated draws"):
-        make(single, OPTIONS)
-    study = make([*models, single[0]], OPTIONS)
+        auroc_correlation.make(single, OPTIONS)
+    study = auroc_correlation.make([*models, single[0]], OPTIONS)
     assert any(note.startswith("3 left out, since no question was drawn twice") for note in study.notes)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models):
-    check_files(make([*models, make_run(HOSTILE, n=80, draws=3, seed=4, variants=("normal",))], OPTIONS))
+    check_files(
+        auroc_correlation.make([*models, make_run(HOSTILE, n=80, draws=3, seed=4, variants=("normal",))], OPTIONS)
+    )

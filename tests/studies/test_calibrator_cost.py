@@ -9,7 +9,7 @@ from tests.studies.outcomes_made import HOSTILE, check_files
 from tests.studies.scores_made import in_folder, record, with_scores
 
 from refusal_index.findings.summary import Usage
-from refusal_index.plugins.studies.calibrator_cost import MODEL, PREDICTOR, TRAINED, cost_in_words, make
+from refusal_index.plugins.studies.cost import MODEL, PREDICTOR, TRAINED, calibrator_cost, cost_in_words
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -34,7 +34,7 @@ def rows_of(frame: pl.DataFrame) -> dict[str, dict]:
 
 
 def test_the_numbers_are_those_that_were_measured(run, tmp_path):
-    found = rows_of(make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
+    found = rows_of(calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
     for one in RECORDS:
         row = found[one.method]
         assert (row["variant"], row["questions"], row["generations"]) == (one.variant, 60, one.generations)
@@ -45,7 +45,7 @@ def test_the_numbers_are_those_that_were_measured(run, tmp_path):
 
 
 def test_what_each_score_is_an_estimate_of_and_costs_in_the_papers_terms(run, tmp_path):
-    found = rows_of(make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
+    found = rows_of(calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
     assert {name: (row["estimate_of"], row["cost"]) for name, row in found.items() if name != "refusal_index"} == {
         "likelihood": (MODEL, "N generations"),
         "p-answering": (MODEL, "S N generations"),
@@ -58,7 +58,7 @@ def test_what_each_score_is_an_estimate_of_and_costs_in_the_papers_terms(run, tm
 
 
 def test_the_index_takes_the_refused_of_one_prompt_and_all_that_the_run_asked(run, tmp_path):
-    frame = make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame.filter(method="refusal_index")
+    frame = calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame.filter(method="refusal_index")
     once, as_run = frame.iter_rows(named=True)
     refused = run.variants["low"].filter(draw=0)["refused"].sum()
     assert (once["variant"], once["generations"], once["requests"]) == ("low", 60 + refused, None)
@@ -71,14 +71,14 @@ def test_the_index_takes_the_refused_of_one_prompt_and_all_that_the_run_asked(ru
 
 def test_one_prompt_and_draw_is_one_line_with_what_it_took(tmp_path):
     run = with_scores(made_run("m", n=60, variants=["low"]), ["likelihood"])
-    frame = make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS).frame.filter(method="refusal_index")
+    frame = calibrator_cost.make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS).frame.filter(method="refusal_index")
     assert frame.select("variant", "requests", "draws").rows() == [("low", 500, 1)]
 
 
 def test_scores_that_nobody_measured_are_said_and_not_zero(run, tmp_path):
     made = in_folder(run, tmp_path, RECORDS[:1])
     added = with_scores(made, {"likelihood": 1, "ours": 1})
-    study = make([added], OPTIONS)
+    study = calibrator_cost.make([added], OPTIONS)
     assert rows_of(study.frame)["ours"]["requests"] is None
     assert study.notes == (
         "Not known of m, ours: 'refusal-index confidence RUN --method NAME' did not make these scores.",
@@ -89,15 +89,15 @@ def test_scores_that_nobody_measured_are_said_and_not_zero(run, tmp_path):
 
 def test_runs_of_which_nothing_was_measured_are_said(run, tmp_path):
     with pytest.raises(NotPossibleError, match="refusal-index confidence"):
-        make([run, with_scores(run)], OPTIONS)
+        calibrator_cost.make([run, with_scores(run)], OPTIONS)
     made = in_folder(run, tmp_path, RECORDS)
     (tmp_path / "confidence.json").write_text('{"record_version": 1, "methods": {"likelihood": [{}]}}')
     with pytest.raises(NotPossibleError, match="which measures what they rest on"):
-        make([made], OPTIONS)
+        calibrator_cost.make([made], OPTIONS)
 
 
 def test_it_draws_and_prints_one_method_and_many_runs(run, tmp_path):
-    check_files(make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS))
+    check_files(calibrator_cost.make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS))
     hostile = [*RECORDS, record(HOSTILE)]
     runs = [in_folder(made_run(f"{HOSTILE}{i}", n=30), tmp_path / str(i), hostile) for i in range(4)]
-    check_files(make(runs, OPTIONS))
+    check_files(calibrator_cost.make(runs, OPTIONS))

@@ -18,7 +18,7 @@ from tests.studies.outcomes_made import (
     table_rows,
 )
 
-from refusal_index.plugins.studies.copula_comparison import make
+from refusal_index.plugins.studies.copula_comparison import copula_comparison
 from refusal_index.plugins.studies.copulas import COPULA_NAMES, copula_tests
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
@@ -32,7 +32,7 @@ def models():
 
 @pytest.fixture(scope="module")
 def frame(models):
-    return make(models, OPTIONS).frame
+    return copula_comparison.make(models, OPTIONS).frame
 
 
 def saturated(counts) -> float:
@@ -87,7 +87,7 @@ def test_p_values_of_all_tests_are_adjusted_together_by_holm(frame):
 
 
 def test_families_are_ruled_out_by_the_adjusted_p_values():
-    study = make([make_run("a", rho=0.6, seed=3), make_run("b", rho=-0.6, seed=4)], OPTIONS)
+    study = copula_comparison.make([make_run("a", rho=0.6, seed=3), make_run("b", rho=-0.6, seed=4)], OPTIONS)
     clayton = study.frame.filter(part="test_over_variants", family="clayton")
     assert clayton["pvalue"].max() < 0.05 < clayton["pvalue_holm"].max()
     assert study.printed(study.frame).filter(family="Clayton")["ruled out"].item() == "1 of 2"
@@ -95,7 +95,7 @@ def test_families_are_ruled_out_by_the_adjusted_p_values():
 
 
 def test_a_single_variant_has_the_table_without_the_test():
-    study = make([make_run("a", variants=("normal",))], OPTIONS)
+    study = copula_comparison.make([make_run("a", variants=("normal",))], OPTIONS)
     assert set(study.frame["part"]) == {"single_tables"}
     assert "two prompt variants" in study.caption
     assert any("is not possible" in note for note in study.notes)
@@ -106,13 +106,13 @@ def test_tables_without_an_index_are_left_out_or_make_it_impossible(models):
     silent = run_of(
         {v: table_rows(np.zeros(90), np.arange(90) % 2, model="z", variant=v) for v in THRESHOLDS}, model="z"
     )
-    study = make([*models, silent], OPTIONS)
+    study = copula_comparison.make([*models, silent], OPTIONS)
     assert study.frame["tables"][0] == 6
     assert sum("nobody_refused" in note for note in study.notes) == 3
     with pytest.raises(NotPossibleError, match="whose Refusal Index is defined"):
-        make([silent], OPTIONS)
+        copula_comparison.make([silent], OPTIONS)
 
 
 @pytest.mark.slow
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models):
-    check_files(make([*models, make_run(HOSTILE, seed=4)], OPTIONS))
+    check_files(copula_comparison.make([*models, make_run(HOSTILE, seed=4)], OPTIONS))

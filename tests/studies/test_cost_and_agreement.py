@@ -12,7 +12,8 @@ import pytest
 from tests.studies.made import cells, made_run
 from tests.studies.outcomes_made import run_of, table_rows
 
-from refusal_index.plugins.studies import cost_table, prompt_agreement
+from refusal_index.plugins.studies.cost import cost_table
+from refusal_index.plugins.studies.prompts import prompt_agreement
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()

@@ -7,7 +7,13 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
-from refusal_index.plugins.studies.grading_sensitivity import ERRORS, RATES, make, misgrading_rows, scoring_rows
+from refusal_index.plugins.studies.grading_sensitivity import (
+    ERRORS,
+    RATES,
+    grading_sensitivity,
+    misgrading_rows,
+    scoring_rows,
+)
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, OutcomeCounts, refusal_index
 
@@ -45,7 +51,7 @@ def test_impossible_rates_are_undefined_and_said(few_resamples):
     # 1 in 100 answers graded right: a grader that passes 5 in 100 wrong ones cannot have passed so few.
     n = 400
     refused, wrong = np.arange(n) % 2 == 0, np.arange(n) % 100 > 1
-    study = make([run_of({"normal": table_rows(refused, wrong)})], OPTIONS)
+    study = grading_sensitivity.make([run_of({"normal": table_rows(refused, wrong)})], OPTIONS)
     row = study.frame.filter(part="misgrading", name="both", rate=RATES[-1]).row(0, named=True)
     assert (row["estimate"], row["status"]) == (None, "undefined")
     assert row["reason"].startswith("negative_cell")
@@ -75,7 +81,7 @@ def test_a_run_counts_its_forced_refusals_and_its_misgrading_is_that_of_its_tabl
     again = rows.filter("refused", "wrong")["index"].head(9).to_list()
     graded = pl.when(pl.col("index").is_in(again)).then(pl.lit("refused")).otherwise("forced_grade")
     changed = rows.with_columns(graded.alias("forced_grade")).drop("index")
-    study = make([run_of({**run.variants, "normal": changed}, model="a")], OPTIONS)
+    study = grading_sensitivity.make([run_of({**run.variants, "normal": changed}, model="a")], OPTIONS)
     frame = study.frame.filter(variant="normal")
     assert frame.filter(part="bounds", name="forced_refusals")["questions"].item() == 9
     n11, n10, n01, n00 = counts_of(run, "normal")
@@ -90,8 +96,8 @@ def test_a_run_counts_its_forced_refusals_and_its_misgrading_is_that_of_its_tabl
 def test_a_run_without_an_index_is_said():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2)})
     with pytest.raises(NotPossibleError, match="nobody_refused"):
-        make([silent], OPTIONS)
+        grading_sensitivity.make([silent], OPTIONS)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere(few_resamples):
-    check_files(make([make_run(HOSTILE, n=150), make_run("b", n=150, seed=1, rho=-0.3)], OPTIONS))
+    check_files(grading_sensitivity.make([make_run(HOSTILE, n=150), make_run("b", n=150, seed=1, rho=-0.3)], OPTIONS))

@@ -11,9 +11,14 @@ import pytest
 from scipy.stats import rankdata
 from tests.studies.made import made_run
 
-from refusal_index.plugins.studies import hallucination_table
-from refusal_index.plugins.studies.hallucination_table import with_agreement
-from refusal_index.plugins.studies.scores import run_index
+from refusal_index.plugins.studies.results import (
+    AGREEMENT,
+    HALLUCINATION_SCHEMA,
+    hallucination_table,
+    truth_of,
+    with_agreement,
+)
+from refusal_index.plugins.studies.runs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, tex_text
 from refusal_index.stats import refusal_index
 
@@ -30,9 +35,7 @@ PAPER = {
 
 
 def statistics_of(frame: pl.DataFrame) -> dict[str, float]:
-    return dict(
-        frame.filter(pl.col("statistic").is_in(hallucination_table.AGREEMENT)).select("statistic", "estimate").rows()
-    )
+    return dict(frame.filter(pl.col("statistic").is_in(AGREEMENT)).select("statistic", "estimate").rows())
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +45,13 @@ def paper():
             "statistic": "refusal_index",
             "model": model,
             "dataset": dataset,
-            "truth": hallucination_table.truth_of(dataset),
+            "truth": truth_of(dataset),
             "estimate": value,
         }
         for model, values in PAPER.items()
         for dataset, value in zip(DATASETS, values, strict=True)
     ]
-    return with_agreement(pl.DataFrame(rows, schema=hallucination_table.SCHEMA))
+    return with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA))
 
 
 def test_agreement_of_the_papers_table(paper):

@@ -8,9 +8,15 @@ import pytest
 from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
-from refusal_index.plugins.studies import index_and_accuracy, index_and_size
-from refusal_index.plugins.studies.scatter import RATES, fit_line, line_band, regression_note
-from refusal_index.plugins.studies.scores import run_index
+from refusal_index.plugins.studies.regression import (
+    RATES,
+    fit_line,
+    index_and_accuracy,
+    index_and_size,
+    line_band,
+    regression_note,
+)
+from refusal_index.plugins.studies.runs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import refusal_index_many
 

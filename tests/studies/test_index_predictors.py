@@ -11,9 +11,8 @@ from scipy.stats import f_oneway, linregress
 from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
-from refusal_index.plugins.studies import index_predictors
-from refusal_index.plugins.studies.index_predictors import design, explained, make
-from refusal_index.plugins.studies.scores import run_index
+from refusal_index.plugins.studies.index_predictors import design, explained, index_predictors
+from refusal_index.plugins.studies.runs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -26,7 +25,7 @@ def runs():
 
 @pytest.fixture(scope="module")
 def paper():
-    study = make([made_run("openai/gpt-x", dataset="simpleqa", n=200)], OPTIONS)
+    study = index_predictors.make([made_run("openai/gpt-x", dataset="simpleqa", n=200)], OPTIONS)
     return {row["predictor"]: row for row in study.frame.filter(source="paper").iter_rows(named=True)}
 
 
@@ -73,26 +72,26 @@ def test_family_among_the_papers_models_is_the_largest_share_and_not_beyond_shuf
 
 
 def test_points_are_the_joint_indices_of_the_runs(runs):
-    study = make(runs, OPTIONS)
+    study = index_predictors.make(runs, OPTIONS)
     row = study.frame.filter(predictor="family").row(0, named=True)
     y = np.array([run_index(run, OPTIONS).index.estimate for run in runs])
     assert row["share"] == pytest.approx(explained(y, design(pl.Series(list("abcabc"))), 0)["share"])
     assert study.frame.filter(predictor="parameters_billion")["reason"].item() == "fewer_than_four_models"
     assert 0 < row["ceiling"] < 1
     assert any(note.startswith("Of the runs") for note in study.notes)
-    assert make(runs, OPTIONS).frame.equals(study.frame)
+    assert index_predictors.make(runs, OPTIONS).frame.equals(study.frame)
 
 
 def test_sparse_runs_are_left_out_and_too_few_are_said(runs):
     rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
-    study = make([*runs, rare], OPTIONS)
+    study = index_predictors.make([*runs, rare], OPTIONS)
     assert study.frame.filter(predictor="family")["models"].item() == 6
     assert any("fewer than five questions in a cell: rare" in note for note in study.notes)
     with pytest.raises(NotPossibleError, match="four models or more"):
-        make(runs[:3], OPTIONS)
+        index_predictors.make(runs[:3], OPTIONS)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere(runs):
-    check_files(make([*runs, made_run(HOSTILE, n=120, seed=9)], OPTIONS))
-    check_files(make([made_run("x", dataset="simpleqa", n=120)], OPTIONS))
-    assert index_predictors.TITLE
+    check_files(index_predictors.make([*runs, made_run(HOSTILE, n=120, seed=9)], OPTIONS))
+    check_files(index_predictors.make([made_run("x", dataset="simpleqa", n=120)], OPTIONS))
+    assert index_predictors.title

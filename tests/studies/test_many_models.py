@@ -14,8 +14,9 @@ from matplotlib.text import Annotation
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record
 
-from refusal_index.plugins.studies import operating_point, sampling_error, style
-from refusal_index.plugins.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
+from refusal_index.plugins.studies import sampling_error, style
+from refusal_index.plugins.studies.planes import operating_point
+from refusal_index.plugins.studies.regression import DRAWN_AT, SIZE, side_by_side
 from refusal_index.plugins.studies.study import (
     BIASED,
     FORMATS,
@@ -252,7 +253,7 @@ def test_what_is_not_possible_with_32_runs_is_one_line_with_a_count_and_no_parag
 
 
 def test_many_notes_are_cut_where_all_studies_are_shown():
-    study = Study("name", "Title", "Caption.", pl.DataFrame(), None, tuple(f"Note {i}." for i in range(40)))
+    study = Study(pl.DataFrame(), notes=[f"Note {i}." for i in range(40)], name="name")
     shown = few_notes(study)
     assert shown[:2] == ("Note 0.", "Note 1.")
     assert shown[-1] == "And 32 more notes, which 'refusal-index study name' prints."

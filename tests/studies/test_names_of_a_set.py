@@ -10,15 +10,12 @@ from tests.tiers import one_fast
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.findings.summary import Usage, summarise
-from refusal_index.plugins.studies import (
-    cost_table,
-    hallucination_table,
-    index_and_accuracy,
-    index_and_size,
-    results_table,
-)
-from refusal_index.plugins.studies.scores import chosen_runs, display_names
-from refusal_index.plugins.studies.study import StudyOptions, paper_context
+from refusal_index.plugins.studies.cost import cost_table
+from refusal_index.plugins.studies.models import paper_context
+from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
+from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
+from refusal_index.plugins.studies.runs import chosen_runs, display_names
+from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.render.report import read_report_runs
 from refusal_index.render.summary import summary_to_json
 
@@ -62,7 +59,7 @@ def test_whether_the_truth_is_to_be_had_is_told_by_the_dataset_itself():
         named("acme/x", "X", dataset="faitheval_counterfactual", called="Other world"),
     ]
     frame = hallucination_table.make(runs, OPTIONS).frame.filter(statistic="refusal_index")
-    truths = [hallucination_table.truth_of(run.dataset_id) for run in runs]
+    truths = [truth_of(run.dataset_id) for run in runs]
     assert frame["dataset"].to_list() == ["No answer", "Other world"]
     assert frame["truth"].to_list() == truths
     assert None not in truths

@@ -7,7 +7,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
 from refusal_index.plugins.studies.curves import gap_left
-from refusal_index.plugins.studies.operating_point import PENALTIES, make, point_rows
+from refusal_index.plugins.studies.planes import PENALTIES, operating_point, operating_point_rows
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, correct_rate_at, refusal_index
 
@@ -18,7 +18,7 @@ TABLE = ContingencyTable(*COUNTS)
 
 @pytest.fixture(scope="module")
 def rows():
-    return list(point_rows(TABLE, OPTIONS))
+    return list(operating_point_rows(TABLE, OPTIONS))
 
 
 def test_the_curve_runs_from_all_answered_through_today_to_all_refused(rows):
@@ -60,24 +60,24 @@ def test_metrics_are_those_of_the_counts(rows):
 
 
 def test_the_regret_interval_is_reproducible(rows):
-    assert list(point_rows(TABLE, OPTIONS)) == rows
+    assert list(operating_point_rows(TABLE, OPTIONS)) == rows
 
 
 def test_where_refusals_tell_nothing_the_best_is_an_end():
-    best = [row for row in point_rows(ContingencyTable(100, 100, 120, 100), OPTIONS) if row["part"] == "best"]
+    best = [row for row in operating_point_rows(ContingencyTable(100, 100, 120, 100), OPTIONS) if row["part"] == "best"]
     assert {row["refusal_rate"] for row in best} <= {0.0, 1.0}
     assert {row["reason"] for row in best} <= {"answer_all", "refuse_all"}
 
 
 def test_a_boundary_table_has_a_curve_without_a_band():
-    curve = [row for row in point_rows(ContingencyTable(30, 0, 20, 50), OPTIONS) if row["part"] == "curve"]
+    curve = [row for row in operating_point_rows(ContingencyTable(30, 0, 20, 50), OPTIONS) if row["part"] == "curve"]
     assert {row["status"] for row in curve} == {"boundary"}
     assert {row["correct_rate_low"] for row in curve} == {None}
 
 
 def test_other_variants_are_observed_and_not_fitted():
     run = make_run("a", n=200)
-    frame = make([run], OPTIONS).frame
+    frame = operating_point.make([run], OPTIONS).frame
     others = frame.filter(part="other_variant")
     assert others["variant"].to_list() == ["low", "high"]
     n11, n10, _, n00 = counts_of(run, "high")
@@ -87,20 +87,20 @@ def test_other_variants_are_observed_and_not_fitted():
 
 def test_a_run_without_an_index_is_said():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2, model="z")}, model="z")
-    study = make([silent, make_run("a", n=90)], OPTIONS)
+    study = operating_point.make([silent, make_run("a", n=90)], OPTIONS)
     assert any(note.startswith("z, normal is left out") for note in study.notes)
     with pytest.raises(NotPossibleError, match="nobody_refused"):
-        make([silent], OPTIONS)
+        operating_point.make([silent], OPTIONS)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere():
     runs = [make_run(f"{HOSTILE}{i}", n=90, seed=i, dataset=None, variants=("low", "high")) for i in range(4)]
-    check_files(make(runs, OPTIONS))
+    check_files(operating_point.make(runs, OPTIONS))
 
 
 def test_the_gap_left_is_one_a_model_and_is_printed():
     run = make_run("m", rho=0.6, n=400, variants=("normal",))
-    study = make([run], OPTIONS)
+    study = operating_point.make([run], OPTIONS)
     row = study.frame.filter(part="gap").row(0, named=True)
     table = ContingencyTable(*counts_of(run, "normal"))
     assert row["estimate"] == pytest.approx(float(gap_left(refusal_index(table).rho, table.error_rate)))

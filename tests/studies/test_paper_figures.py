@@ -8,16 +8,16 @@ import pytest
 from scipy.stats import linregress
 from tests.studies.made import made_run
 
-from refusal_index.plugins.studies import index_and_accuracy
-from refusal_index.plugins.studies.study import (
+from refusal_index.plugins.studies.models import (
     ModelTableError,
-    StudyOptions,
     family_of,
     find_model,
     known_models,
     paper_context,
     paper_rows,
 )
+from refusal_index.plugins.studies.regression import index_and_accuracy
+from refusal_index.plugins.studies.study import StudyOptions
 
 ROWS = paper_rows()
 
@@ -78,7 +78,7 @@ def test_the_papers_rows_are_context_for_simpleqa_only():
 
 
 def test_models_are_found_by_name_and_without_their_provider(tmp_path):
-    known = known_models(StudyOptions())
+    known = known_models(None)
     assert find_model("together/qwen2.5-72b", known)["parameters_billion"] == 72
     assert find_model("almanac/base", known)["parameters_billion"] == 0.0026
     assert find_model("acme/unknown", known) is None
@@ -89,7 +89,7 @@ def test_models_are_found_by_name_and_without_their_provider(tmp_path):
 def test_a_readers_own_table_of_models_comes_first(tmp_path):
     path = tmp_path / "models.csv"
     path.write_text("model,family,parameters_billion\nqwen2.5-72b,Mine,99\nacme/x,Acme,\n")
-    known = known_models(StudyOptions(models=path))
+    known = known_models(path)
     assert find_model("qwen2.5-72B", known)["parameters_billion"] == 99
     assert find_model("acme/x", known)["parameters_billion"] is None
 
@@ -102,6 +102,6 @@ def test_a_table_of_models_that_cannot_be_used_is_said(tmp_path, content, said):
     path = tmp_path / "models.csv"
     path.write_text(content)
     with pytest.raises(ModelTableError, match=said):
-        known_models(StudyOptions(models=path))
+        known_models(path)
     with pytest.raises(ModelTableError, match="could not be read"):
-        known_models(StudyOptions(models=tmp_path / "none.csv"))
+        known_models(tmp_path / "none.csv")

@@ -12,9 +12,9 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import rankdata
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
-from refusal_index.plugins.studies import ranking_stability
-from refusal_index.plugins.studies.ranking_stability import grid_of, make, paper_layout, stability_frame
-from refusal_index.plugins.studies.scores import COMPARED
+from refusal_index.plugins.studies import rankings
+from refusal_index.plugins.studies.rankings import grid_of, paper_layout, ranking_stability, stability_frame
+from refusal_index.plugins.studies.runs import COMPARED
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -30,8 +30,8 @@ def models():
 @pytest.fixture(scope="module")
 def study(models):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking_stability, "N_RESAMPLES", SHUFFLES)
-        return make(models, OPTIONS)
+        patch.setattr(rankings, "N_RESAMPLES", SHUFFLES)
+        return ranking_stability.make(models, OPTIONS)
 
 
 def w_of(scores: np.ndarray) -> float:
@@ -138,7 +138,7 @@ def test_the_ceiling_of_w_is_below_one_and_above_w_of_settings_that_disagree(stu
 
 def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_resamples):
     unfinished = make_run("e", variants=("low", "normal"), n=300, seed=8)
-    study = make([*models, unfinished], OPTIONS)
+    study = ranking_stability.make([*models, unfinished], OPTIONS)
     assert study.frame["n_settings"].unique().to_list() == [2]
     assert any("d, high is left out: it is missing for e" in note for note in study.notes)
     n = 300
@@ -146,17 +146,17 @@ def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_an
         v: table_rows(np.arange(n) % 3 == 0 if v != "low" else np.zeros(n), np.arange(n) % 2, model="e", variant=v)
         for v in ("low", "normal", "high")
     }
-    study = make([*models, run_of(rows, model="e")], OPTIONS)
+    study = ranking_stability.make([*models, run_of(rows, model="e")], OPTIONS)
     assert any("d, low is left out: RI of e is undefined" in note for note in study.notes)
 
 
 def test_one_model_or_one_setting_is_said_in_a_sentence(models):
     with pytest.raises(NotPossibleError, match="two models or more"):
-        make(models[:1], OPTIONS)
+        ranking_stability.make(models[:1], OPTIONS)
     with pytest.raises(NotPossibleError, match="the settings that they share d, low"):
-        make([make_run(name, variants=("low",), seed=i) for i, name in enumerate(NAMES)], OPTIONS)
+        ranking_stability.make([make_run(name, variants=("low",), seed=i) for i, name in enumerate(NAMES)], OPTIONS)
 
 
 @pytest.mark.slow
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_resamples):
-    check_files(make([*models[:2], make_run(HOSTILE, seed=5, n=300)], OPTIONS))
+    check_files(ranking_stability.make([*models[:2], make_run(HOSTILE, seed=5, n=300)], OPTIONS))

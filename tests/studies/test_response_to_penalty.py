@@ -17,7 +17,7 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies.curves import best_refusal_rate
-from refusal_index.plugins.studies.response_to_penalty import make, printed, targets_of
+from refusal_index.plugins.studies.response_to_penalty import printed, response_to_penalty, targets_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import utility_threshold
 
@@ -44,7 +44,7 @@ def run_at(rates, *, model: str = "m", n: int = 2000, rho: float = 0.6, error_ra
 @pytest.fixture(scope="module")
 def study():
     best = [float(best_refusal_rate(0.6, 0.6, target / (1 - target))) for target in NAMES.values()]
-    return make([run_at(best, model="obeys"), run_at([0.4] * 4, model="ignores")], OPTIONS)
+    return response_to_penalty.make([run_at(best, model="obeys"), run_at([0.4] * 4, model="ignores")], OPTIONS)
 
 
 def verdicts(study, model: str) -> list[str]:
@@ -82,7 +82,7 @@ def test_targets_are_those_of_the_settings_or_else_of_the_names():
 
 def test_scores_of_confidence_show_what_their_best_cut_would_have_earned():
     run = with_scores(run_at([0.4] * 4, n=300), {"likelihood": 3.0})
-    study = make([run], OPTIONS)
+    study = response_to_penalty.make([run], OPTIONS)
     cuts = study.frame.filter(part="threshold")
     assert cuts["variant"].to_list() == list(NAMES)
     scores = run.confidence.drop_nulls(["confidence", "wrong"])
@@ -100,7 +100,7 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
     runs = [
         dataclasses.replace(run, dataset=name, label=f"m, {name}") for run, name in ((first, "one"), (second, "two"))
     ]
-    study, alone = make(runs, OPTIONS), [make([run], OPTIONS) for run in runs]
+    study, alone = response_to_penalty.make(runs, OPTIONS), [response_to_penalty.make([run], OPTIONS) for run in runs]
     assert [title for axes in study.figure().axes if (title := axes.get_title("left"))] == ["m\none", "m\ntwo"]
     assert [note.split(":")[0] for note in study.notes] == ["m, one", "m, two"]
     shown = printed(study.frame)
@@ -111,7 +111,7 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
 
 
 def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
-    study = make([run_at([0.0] * 4, n=200)], OPTIONS)
+    study = response_to_penalty.make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4
     assert "how far it should is undefined (nobody refused). A question earns " in study.notes[0]
     assert "at best" not in study.notes[0]
@@ -120,19 +120,19 @@ def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
 
 def test_without_two_targets_it_is_not_possible():
     with pytest.raises(NotPossibleError, match="under two confidence targets or more"):
-        make([made_run("m", n=50)], OPTIONS)
+        response_to_penalty.make([made_run("m", n=50)], OPTIONS)
 
 
 def test_files_and_hostile_names():
     runs = [run_at([0.2, 0.3, 0.4, 0.5], model=name, n=150) for name in (HOSTILE, "b", "c", "d")]
-    check_files(make(runs, OPTIONS))
+    check_files(response_to_penalty.make(runs, OPTIONS))
 
 
 def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_named():
     run = run_at([0.1, 0.3, 0.5, 0.7], n=200)
     stated = {"prompts": {"targets": {"t0": 0.5, "t50": 0.5, "t75": 0.9, "t90": 0.5}}}
     alike = dataclasses.replace(run, settings=stated)
-    found = make([alike], OPTIONS)
+    found = response_to_penalty.make([alike], OPTIONS)
     assert found.frame.filter(part="target")["variant"].to_list() == ["t0", "t75"]
     assert found.notes[0].endswith(" Left out, as another variant states the same target: t50, t90.")
 
@@ -140,4 +140,6 @@ def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_n
 def test_one_target_alone_is_not_followed():
     run = run_at([0.1, 0.3, 0.5, 0.7], n=50)
     with pytest.raises(NotPossibleError):
-        make([dataclasses.replace(run, settings={"prompts": {"targets": dict.fromkeys(NAMES, 0.5)}})], OPTIONS)
+        response_to_penalty.make(
+            [dataclasses.replace(run, settings={"prompts": {"targets": dict.fromkeys(NAMES, 0.5)}})], OPTIONS
+        )

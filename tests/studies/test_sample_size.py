@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
-from refusal_index.plugins.studies.sample_size import COMPARED, N_SUBSETS, SIZES, make, spread_frame, subset_values
+from refusal_index.plugins.studies.precision import COMPARED, N_SUBSETS, SIZES, sample_size, spread_frame, subset_values
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, PlanningScenario, metrics, questions_for_cv, refusal_index
 
@@ -86,18 +86,18 @@ def test_subsets_without_an_index_are_counted():
 
 def test_one_variant_stands_for_a_run_and_small_or_undefined_runs_are_said():
     silent = run_of({"normal": table_rows(np.zeros(90), np.arange(90) % 2, model="z")}, model="z")
-    study = make([make_run("a", n=130), make_run("b", n=40), silent], OPTIONS)
+    study = sample_size.make([make_run("a", n=130), make_run("b", n=40), silent], OPTIONS)
     assert set(study.frame.select("model", "variant").iter_rows()) == {("a", "normal")}
     assert any("b, normal is left out: it has 40 graded questions" in note for note in study.notes)
     assert any("nobody_refused" in note for note in study.notes)
     with pytest.raises(NotPossibleError, match="more than 50 graded questions"):
-        make([silent], OPTIONS)
+        sample_size.make([silent], OPTIONS)
 
 
 def test_an_index_about_zero_is_said_to_make_its_share_meaningless():
-    study = make([make_run("a", rho=0.0, n=300)], OPTIONS)
+    study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
     assert any("cannot be told from 0" in note for note in study.notes)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere():
-    check_files(make([make_run(f"{HOSTILE}{i}", n=120, seed=i, rho=0.7) for i in range(4)], OPTIONS))
+    check_files(sample_size.make([make_run(f"{HOSTILE}{i}", n=120, seed=i, rho=0.7) for i in range(4)], OPTIONS))

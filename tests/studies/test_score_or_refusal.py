@@ -12,7 +12,7 @@ from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
 from refusal_index.plugins.confidence.score_table import Score, confidence_table
-from refusal_index.plugins.studies.score_or_refusal import BEATEN, BEATS, NOT_TOLD, make
+from refusal_index.plugins.studies.score_or_refusal import BEATEN, BEATS, NOT_TOLD, score_or_refusal
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_with_refusals
 
@@ -26,7 +26,7 @@ def run():
 
 @pytest.fixture(scope="module")
 def study(run):
-    return make([run], OPTIONS)
+    return score_or_refusal.make([run], OPTIONS)
 
 
 def test_the_curve_of_a_score_counts_the_right_answers_left_at_every_share_refused(run, study):
@@ -80,7 +80,9 @@ def test_what_is_plain_is_called_so():
         ]
     )
     perfect = run_of({"normal": table_rows(wrong, wrong)})
-    frame = make([dataclasses.replace(perfect, confidence=table)], OPTIONS).frame.filter(part="comparison")
+    frame = score_or_refusal.make([dataclasses.replace(perfect, confidence=table)], OPTIONS).frame.filter(
+        part="comparison"
+    )
     same, contrary = (frame.filter(method=name).row(0, named=True) for name in ("same", "contrary"))
     assert (same["difference"], same["reason"], same["verdict"]) == (0, "constant_difference", NOT_TOLD)
     assert (contrary["correct_rate"], contrary["by_score"]) == (0.6, 0.2)
@@ -91,14 +93,14 @@ def test_scores_of_other_answers_are_left_out_and_said(run):
     own = run.confidence.filter(method="likelihood").with_columns(
         method=pl.lit("verbalised-number"), wrong=~pl.col("wrong"), **{"pass": pl.lit("probe")}
     )
-    study = make([dataclasses.replace(run, confidence=pl.concat([run.confidence, own]))], OPTIONS)
+    study = score_or_refusal.make([dataclasses.replace(run, confidence=pl.concat([run.confidence, own]))], OPTIONS)
     assert "verbalised-number" not in study.frame["method"].to_list()
     assert "a: left out, since they score other answers than the rest: verbalised-number." in study.notes
 
 
 def test_prompts_that_refuse_nothing_or_all_have_a_point_and_a_note(run):
     silent = run.variants["low"].with_columns(refused=pl.lit(value=False), variant=pl.lit("silent"))
-    study = make([dataclasses.replace(run, variants={**run.variants, "silent": silent})], OPTIONS)
+    study = score_or_refusal.make([dataclasses.replace(run, variants={**run.variants, "silent": silent})], OPTIONS)
     assert study.frame.filter(part="refusals", variant="silent")["refusal_rate"].to_list() == [0.0]
     assert study.frame.filter(part="comparison", variant="silent").is_empty()
     assert "a: nothing to compare under silent, which refused no question or all." in study.notes
@@ -107,7 +109,7 @@ def test_prompts_that_refuse_nothing_or_all_have_a_point_and_a_note(run):
 def test_questions_whose_first_pass_has_no_grade_are_left_out_of_that_prompt_alone(run):
     gone = pl.col("question_id").is_in(["q0", "q1"])
     low = run.variants["low"].with_columns(refused=pl.when(~gone).then("refused"))
-    frame = make([dataclasses.replace(run, variants={**run.variants, "low": low})], OPTIONS).frame
+    frame = score_or_refusal.make([dataclasses.replace(run, variants={**run.variants, "low": low})], OPTIONS).frame
     assert frame.filter(part="refusals").select("variant", "questions").rows() == [
         ("low", 298),
         ("normal", 300),
@@ -117,14 +119,14 @@ def test_questions_whose_first_pass_has_no_grade_are_left_out_of_that_prompt_alo
 
 def test_runs_that_allow_no_comparison_are_said(run):
     with pytest.raises(NotPossibleError, match="scores of confidence") as error:
-        make([make_run("a")], OPTIONS)
+        score_or_refusal.make([make_run("a")], OPTIONS)
     assert error.value.notes == ()
     right = table_rows(np.arange(20) % 2, np.zeros(20))
     with pytest.raises(NotPossibleError, match="likelihood is left out: all 20 answers are right"):
-        make([with_scores(run_of({"normal": right}))], OPTIONS)
+        score_or_refusal.make([with_scores(run_of({"normal": right}))], OPTIONS)
     silent = {name: rows.with_columns(refused=pl.lit(value=False)) for name, rows in run.variants.items()}
     with pytest.raises(NotPossibleError, match="nothing to compare under low; normal; high"):
-        make([dataclasses.replace(run, variants=silent)], OPTIONS)
+        score_or_refusal.make([dataclasses.replace(run, variants=silent)], OPTIONS)
 
 
 def test_the_table_says_what_becomes_of_the_refusals(study):
@@ -138,6 +140,6 @@ def test_the_table_says_what_becomes_of_the_refusals(study):
 def test_it_draws_and_prints_few_methods_and_many_runs(count):
     names = ["p-answering", "topic", "p-ik", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     alone = with_scores(make_run(HOSTILE, n=90), names)
-    check_files(make([alone], OPTIONS))
+    check_files(score_or_refusal.make([alone], OPTIONS))
     others = [with_scores(make_run(f"model-{i}", n=90, seed=i), names) for i in range(4)]
-    check_files(make([alone, *others], OPTIONS))
+    check_files(score_or_refusal.make([alone, *others], OPTIONS))

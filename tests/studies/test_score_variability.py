@@ -10,8 +10,13 @@ import polars as pl
 import pytest
 from tests.studies.made import made_run, rates
 
-from refusal_index.plugins.studies import score_variability
-from refusal_index.plugins.studies.score_variability import AVERAGE, ratio_rows, with_averages
+from refusal_index.plugins.studies.prompts import (
+    AVERAGE,
+    VARIABILITY_SCHEMA,
+    ratio_rows,
+    score_variability,
+    with_averages,
+)
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -49,7 +54,7 @@ def test_averages_of_the_papers_table():
         for model, (deltas, cvs) in PAPER.items()
         for i, metric in enumerate(METRICS)
     ]
-    averaged = with_averages(pl.DataFrame(rows, schema={**score_variability.SCHEMA})).filter(model=AVERAGE)
+    averaged = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA)).filter(model=AVERAGE)
     assert averaged["metric"].to_list() == list(METRICS)
     for name, expected, printed in zip(("delta_signed", "cv"), AVERAGES, PRINTED, strict=True):
         assert averaged[name].to_list() == pytest.approx(expected, abs=1e-9)

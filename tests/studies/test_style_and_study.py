@@ -14,8 +14,8 @@ from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE
 
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scatter import label_points
 from refusal_index.plugins.studies.study import STUDY_NAMES, Study
+from refusal_index.plugins.studies.style import label_points
 
 
 def luminance(colour: str) -> float:
@@ -90,11 +90,11 @@ def test_a_figure_draws_the_frame_and_a_table_has_none():
         seen.append(frame)
 
     frame = pl.DataFrame({"x": [1]})
-    study = Study("name", "Title", "Caption.", frame, draw)
+    study = Study(frame, draw)
     assert study.figure().get_size_inches().tolist() == [2, 1]
     assert seen[0] is frame
     with pytest.raises(ValueError, match="table without a figure"):
-        Study("name", "Title", "Caption.", frame, None).figure()
+        Study(frame).figure()
 
 
 def test_every_study_has_its_texts_and_every_text_is_used():

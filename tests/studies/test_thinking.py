@@ -11,7 +11,7 @@ from tests.studies.outcomes_made import check_files
 
 from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
-from refusal_index.plugins.studies.thinking import make, thinking_of
+from refusal_index.plugins.studies.thinking import thinking, thinking_of
 from refusal_index.stats import compare_joint, compare_metrics
 
 OPTIONS = StudyOptions()
@@ -38,7 +38,7 @@ def pair():
 
 
 def test_the_difference_is_that_of_compare_joint_over_shared_questions(pair):
-    study = make(pair, OPTIONS)
+    study = thinking.make(pair, OPTIONS)
     row = study.frame.filter(metric="refusal_index").row(0, named=True)
     more, less = (outcome_matrix(list(run.variants.values())).arrays for run in pair)
     expected = compare_joint(*(np.stack(both) for both in zip(more, less, strict=True)))
@@ -53,7 +53,7 @@ def test_with_one_variant_the_other_metrics_are_those_of_compare_metrics():
         thinking_run(effort=effort, rho=0.5, seed=seed, n=200, variants=["normal"])
         for seed, effort in enumerate(("high", "low"))
     ]
-    frame = make(runs, OPTIONS).frame
+    frame = thinking.make(runs, OPTIONS).frame
     matrix = outcome_matrix([run.variants["normal"] for run in runs])
     expected = compare_metrics(*matrix.arrays)
     for row in frame.iter_rows(named=True):
@@ -74,11 +74,11 @@ def test_only_runs_that_are_alike_otherwise_are_pairs(pair):
     other_model = thinking_run("/think", model="n", label="n")
     without_settings = made_run("m")
     with pytest.raises(NotPossibleError, match="no such pair"):
-        make([pair[1], other_grader, other_model, without_settings], OPTIONS)
+        thinking.make([pair[1], other_grader, other_model, without_settings], OPTIONS)
     with pytest.raises(NotPossibleError, match="no such pair"):
-        make([pair[1], dataclasses.replace(pair[1], label="again")], OPTIONS)
-    assert make([*pair, other_grader], OPTIONS).frame.height == 6
-    three = make([*pair, thinking_run(seed=3, n=250)], OPTIONS).frame.filter(metric="refusal_index")
+        thinking.make([pair[1], dataclasses.replace(pair[1], label="again")], OPTIONS)
+    assert thinking.make([*pair, other_grader], OPTIONS).frame.height == 6
+    three = thinking.make([*pair, thinking_run(seed=3, n=250)], OPTIONS).frame.filter(metric="refusal_index")
     assert three.select("less", "more").rows() == [("/no_think", "as it is"), ("/no_think", "/think")]
 
 
@@ -87,11 +87,11 @@ def test_an_index_at_the_boundary_has_a_difference_without_an_interval():
         thinking_run("/think", rho=0.9999, right=0.1, n=40, variants=["low"]),
         thinking_run("/no_think", n=200, variants=["low"]),
     ]
-    row = make(runs, OPTIONS).frame.filter(metric="refusal_index").row(0, named=True)
+    row = thinking.make(runs, OPTIONS).frame.filter(metric="refusal_index").row(0, named=True)
     assert row["reason"] == "no_standard_error"
     assert row["low"] is None
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere(pair):
     hostile = [thinking_run(switch, model=HOSTILE, n=120, seed=4) for switch in ("/think", HOSTILE + "no_think")]
-    check_files(make([*pair, *hostile], OPTIONS))
+    check_files(thinking.make([*pair, *hostile], OPTIONS))

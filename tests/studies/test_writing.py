@@ -11,20 +11,18 @@ import polars as pl
 import pytest
 from tests.studies.made import HOSTILE, made_run
 
-from refusal_index.plugins.studies import results_table
+from refusal_index.plugins.studies.results import results_table
 from refusal_index.plugins.studies.study import (
-    LONGEST,
     Study,
     StudyOptions,
     WritingError,
-    escaped,
     index_text,
-    latex_table,
     markdown,
     study_csv,
     tex_text,
     write_study,
 )
+from refusal_index.plugins.studies.tables import LONGEST, escaped, latex_table
 
 OPTIONS = StudyOptions()
 
@@ -105,13 +103,13 @@ def test_latex_sets_numbers_to_the_right_with_real_minus_signs():
 
 
 def test_a_table_only_has_no_pictures(tmp_path):
-    study = Study("s", "S", "Caption.", pl.DataFrame({"x": [1]}), None)
+    study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
     assert [path.name for path in write_study(study, tmp_path)] == ["s.csv", "s.tex"]
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    study = Study("s", "S", "Caption.", pl.DataFrame({"x": [1]}), None)
+    study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
     with pytest.raises(WritingError, match="choose another place"):
         write_study(study, tmp_path / "file")
 

@@ -212,10 +212,10 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         return response
 
     with serving(losing) as server:
-        with pytest.raises(RunFailedError, match=r"whether a batch arrived is not known .*404"):
+        with pytest.raises(RunFailedError, match=r"not known whether a batch arrived .*404"):
             evaluate()
         with pytest.raises(
-            ModelError, match=r"may be in flight, and the list of http://\S+ does not tell .*forget=ri-"
+            ModelError, match=r"may be in flight, and the list at http://\S+ does not settle it .*forget=ri-"
         ):
             evaluate()
         assert server.submitted() == 1
@@ -276,7 +276,7 @@ def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
     with in_a_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)
         with pytest.raises(
-            RunFailedError, match=r"small: http://\S+ takes no batches .*404.*: .* choose the engine direct"
+            RunFailedError, match=r"small: http://\S+ does not accept batches .*404.*: .* --engine direct"
         ):
             evaluate()
     assert [one["event"] for one in journal()] == ["begun", "given_up"]
@@ -449,7 +449,7 @@ def test_a_lost_submission_is_found_by_our_key_or_our_file_and_what_cannot_be_it
     "one", [{}, {"age": -2 * DAY}, {"age": 2 * DAY}, {"age": None}, {"file": "file-9"}, {"total": 0}]
 )
 def test_a_batch_that_may_be_the_lost_one_is_asked_about(one):
-    with pytest.raises(UnreadableReplyError, match="may be this one and do not say so, such as batch_0"):
+    with pytest.raises(UnreadableReplyError, match="may be this one, such as batch_0"):
         found([one])
 
 
@@ -498,7 +498,7 @@ def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, stat
     entry = client._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
     results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
     state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
-    with pytest.raises(RequestFailedError, match=f"{matched} of 20 can be") if ends else nullcontext():
+    with pytest.raises(RequestFailedError, match=f"{matched} of 20 results can be") if ends else nullcontext():
         client.check_matched(entry, state, results)
 
 
@@ -507,7 +507,7 @@ def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do(
     few, others = (client._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
     for _ in range(6):
         client.check_matched(few, state, {})
-    with pytest.raises(RequestFailedError, match="0 of 6 can be"):
+    with pytest.raises(RequestFailedError, match="0 of 6 results can be"):
         client.check_matched(others, state, {})
 
 

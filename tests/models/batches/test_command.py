@@ -149,7 +149,7 @@ def test_of_long_output_the_last_whole_lines_are_kept():
 
 def test_what_a_program_answered_before_it_failed_is_stored():
     settings = program(after="sys.exit(3)")
-    with pytest.raises(RunFailedError, match="ended with status 3: it printed nothing"):
+    with pytest.raises(RunFailedError, match="ended with status 3: no output"):
         carry(settings)
     assert len(list(carry(settings).replies())) == 6
     assert len(calls()) == 1
@@ -216,8 +216,8 @@ def test_braces_that_are_no_placeholder_are_left_alone():
 @pytest.mark.parametrize(
     ("names", "told"),
     [
-        ({**NAMES, Role.GRADER: "openai/judge"}, "grader 'openai/judge': .* for 'vllm/org/model'; expected vllm/NAME"),
-        ({Role.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that a program does not take for an"),
+        ({**NAMES, Role.GRADER: "openai/judge"}, "grader 'openai/judge': .* 'vllm/org/model'; expected vllm/NAME"),
+        ({Role.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that does not start with '-'"),
     ],
 )
 def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):

@@ -376,7 +376,7 @@ def test_a_store_that_cannot_be_written_ends_it(tmp_path):
     store._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError):
         carry(conversations, executor, store=store, breaker=breaker)
-    assert "nothing further is asked" in breaker.reason
+    assert "no further request is sent" in breaker.reason
     assert len(executor.rounds) == 1
 
 

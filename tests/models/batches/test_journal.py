@@ -143,7 +143,7 @@ def test_a_name_that_would_change_an_address_is_none(path, name):
 
 def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path):
     journal, sent, _ = filled(path)
-    with pytest.raises(JournalError, match="expected a batch of valid form"):
+    with pytest.raises(JournalError, match="expected a batch in a valid form"):
         journal.submitted(sent, "b/../../c")
     assert len(Journal(path).entries) == 2
 

@@ -285,7 +285,7 @@ def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(nam
 
 
 def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("refusal_index.plugins.batches.provider_executor.NEEDED", ("ray", "no_such_package"))
+    monkeypatch.setattr("refusal_index.plugins.batches.command.NEEDED", ("ray", "no_such_package"))
     with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
         ray_engine(Settings.of(), {Role.MODEL: "almanac/base"}, {})
 

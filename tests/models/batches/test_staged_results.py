@@ -67,7 +67,7 @@ def test_of_two_replies_the_first_stays_and_the_other_is_named(read, tmp_path):
     assert replies(staged, "a") == [LIMA]
     assert staged.contradicting.count == 1
     assert staged.contradicting.named == [
-        f"{tmp_path / '1.jsonl'}, line 2: 'a' has another reply in {tmp_path / '0.jsonl'}, line 1"
+        f"{tmp_path / '1.jsonl'}, line 2: 'a' has a different reply in {tmp_path / '0.jsonl'}, line 1"
     ]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.tiers import others_nightly
 
-from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
+from refusal_index.plugins.studies.calibrator_comparison import calibration_error_interval
 from refusal_index.stats import expected_calibration_error
 
 

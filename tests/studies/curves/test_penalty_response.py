@@ -7,8 +7,7 @@ import pytest
 from scipy.special import ndtri
 from tests.tiers import others_nightly
 
-from refusal_index.plugins.studies.curves import best_operating_point, best_refusal_rate
-from refusal_index.plugins.studies.penalty_response import response_to_penalty
+from refusal_index.plugins.studies.curves import best_operating_point, best_refusal_rate, response_to_penalty
 from refusal_index.stats import ContingencyTable
 
 TARGETS = (0.0, 0.5, 0.75, 0.9)

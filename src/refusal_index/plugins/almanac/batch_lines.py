@@ -124,7 +124,7 @@ def error_answer(error: Exception, what: str) -> Answer:
         case AlmanacError():
             return refusal(500, str(error))
     _logger.error("%s failed", what, exc_info=error)
-    return refusal(500, "the server failed to answer; its own output says why")
+    return refusal(500, "the server failed to answer; its log says why")
 
 
 def refusal(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Answer:
@@ -178,7 +178,7 @@ def parse_line(number: int, raw: bytes) -> BatchLine:
     try:
         record = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        message = "this line is not valid JSON; write one object a line"
+        message = "this line is not valid JSON; write one object per line"
         raise BatchLineError(message, code="invalid_json_line", line=number) from error
     if not isinstance(record, dict):
         raise BatchLineError("this line is not a JSON object", code="invalid_json_line", line=number)
@@ -208,7 +208,7 @@ def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable
             try:
                 line = parse_line(number, raw)
                 if line.custom_id in seen:
-                    message = f"'{line.custom_id}' stands on an earlier line as well"
+                    message = f"'{line.custom_id}' also appears on an earlier line"
                     raise BatchLineError(message, code="duplicate_custom_id", line=number, param="custom_id")
                 seen.add(line.custom_id)
                 _check(line, endpoint, checked, find)
@@ -239,7 +239,7 @@ def _check(line: BatchLine, endpoint: str, checked: Checked, find: Callable[[str
         except ValueError as cause:
             raise error("body.model", "model_not_found", str(cause)) from cause
     if model != checked.model:
-        message = f"a batch asks one model; found '{model}' after '{checked.model}'"
+        message = f"a batch must use one model; found '{model}' after '{checked.model}'"
         raise error("body.model", "model_mismatch", message)
 
 

@@ -326,7 +326,7 @@ class Batches:
                 await self._answer(batch, file)
         except Exception:
             _logger.exception("%s failed", batch.id)
-            batch.errors = (BatchLineError("the server failed; its own output says why", code="server_error"),)
+            batch.errors = (BatchLineError("the server failed; its log says why", code="server_error"),)
             batch.move(Status.FAILED)
 
     def _check(self, file: BinaryIO) -> Checked:

@@ -271,4 +271,4 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise web.HTTPRequestTimeout(reason=f"the body did not come within {seconds:g} s") from error
+        raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {seconds:g} s") from error

@@ -39,9 +39,9 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
         content = (folder / FILE).read_bytes()
         expected = ((folder / CHECKSUM).read_text(encoding="ascii").split() or ["nothing"])[0]
     except OSError as error:
-        raise DatasetError(f"{FILE} is missing from this installation ({error}); install refusal-index anew") from error
+        raise DatasetError(f"{FILE} is missing from this installation ({error}); reinstall refusal-index") from error
     if (actual := sha256_of(content)) != expected:
-        raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {actual}; install refusal-index anew")
+        raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {actual}; reinstall refusal-index")
     questions = build_questions(
         read_rows(Source.of(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
     )

@@ -132,13 +132,13 @@ class BatchClient:
             If the run ended before.
         """
         what = f"{_describe(entry)} may be in flight"
-        advice = f"look there, and give {{engine_option}} forget={entry.key} to have them sent, and paid for, again"
+        advice = f"check there, and set {{engine_option}} forget={entry.key} to send, and pay for, the requests again"
         try:
             state = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
         except RequestFailedError as error:
             is_lasting = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
             raised, then = (ModelError, advice) if is_lasting else (RunFailedError, RESUMES)
-            raise raised(f"{what}, and the list of {entry.place} does not tell ({error}); {then}") from error
+            raise raised(f"{what}, and the list at {entry.place} does not settle it ({error}); {then}") from error
         if state is None:
             await self._give_up(entry, "it never arrived")
         else:
@@ -152,7 +152,7 @@ class BatchClient:
             raise ModelError(
                 f"{_describe(entry)} {what} in flight at {entry.place}, and the address of the model is "
                 f"{address_of(account)} now: with {account.url_name}={entry.place} the same command collects it; "
-                f"{{engine_option}} forget={entry.key} gives it up, and has its requests sent, and paid for, again"
+                f"{{engine_option}} forget={entry.key} abandons it; its requests are then sent, and paid for, again"
             )
 
     async def find(self, entry: Entry, assignment: Assignment) -> State | None:
@@ -176,7 +176,7 @@ class BatchClient:
         async for state in self.provider.batches():
             _check_running(assignment)
             if state.id in seen or len(seen) == MAX_LISTED:
-                raise UnreadableReplyError(f"it does not end: after {len(seen):,} batches comes {state.id}")
+                raise UnreadableReplyError(f"the list does not end: after {len(seen):,} batches comes {state.id}")
             seen.add(state.id)
             if state.key == entry.key or (entry.file is not None and state.file == entry.file):
                 usable(state.id)
@@ -189,7 +189,7 @@ class BatchClient:
             return replace(nearest, is_guess=True)
         if candidates or entry.others:
             shown = ", ".join(sorted({state.id for state in candidates} | entry.others)[:SHOWN])
-            raise UnreadableReplyError(f"it shows batches that may be this one and do not say so, such as {shown}")
+            raise UnreadableReplyError(f"it lists batches that may be this one, such as {shown}")
         return None
 
     def _may_be(self, state: State, entry: Entry) -> bool:
@@ -248,7 +248,7 @@ class BatchClient:
             return
         self._unmatched |= entry.requests - matched
         if len(self._unmatched) >= FEW:
-            what = f"{len(matched):,} of {expected:,} can be read and matched to their requests"
+            what = f"{len(matched):,} of {expected:,} results can be read and matched to their requests"
             raise RequestFailedError(Failure(what, self.name))
 
     async def finish(self, entry: Entry, left: frozenset[str]) -> None:
@@ -297,26 +297,26 @@ class BatchClient:
         """Say why requests cannot be submitted, and what to do."""
         status, message = status_of(error), error.failure.message
         if in_doubt is not None:
-            what = f"{self.name}: whether a batch arrived is not known ({message})"
+            what = f"{self.name}: it is not known whether a batch arrived ({message})"
             return f"{what}; the same command looks for it; {how_to_give_up(in_doubt)}"
         if status in NO_SUCH_API:
             address = address_of(self.provider.account)
-            what = f"{self.name}: {address} takes no batches ({message})"
-            return f"{what}: check the base URL, or choose the engine direct"
+            what = f"{self.name}: {address} does not accept batches ({message})"
+            return f"{what}: check the base URL, or use --engine direct"
         if status in TOO_LARGE:
-            return f"{self.name}: a batch was refused as too large ({message}); give the engine option requests=1000"
+            return f"{self.name}: a batch was refused as too large ({message}); set the engine option requests=1000"
         what = "cannot be submitted" if error.failure.kind.is_sent_again else "was refused"
         return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
 
 
 def _describe(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
-    return f"a batch of {entry.size:,} requests to {entry.model} that was begun {when}"
+    return f"a batch of {entry.size:,} requests to {entry.model} started at {when}"
 
 
 def how_to_give_up(entry: Entry) -> str:
     """Say how a batch is given up."""
-    return f"the engine option forget={entry.key} gives it up, and has its requests sent, and paid for, again"
+    return f"the engine option forget={entry.key} abandons it; its requests are then sent, and paid for, again"
 
 
 def _check_running(assignment: Assignment) -> None:
@@ -393,7 +393,7 @@ class BatchPoller:
             message = f"{client.name}: batches at {address} cannot be polled since {now} ({failure.message})"
             self.outages[client.name] = time.monotonic(), message
             minutes = OUTAGE / 60
-            self._progress(Underway(f"{message}; the command goes on polling for {minutes:.0f} minutes", is_news=True))
+            self._progress(Underway(f"{message}; the command keeps polling for {minutes:.0f} minutes", is_news=True))
         since, message = self.outages[client.name]
         if time.monotonic() - since > OUTAGE:
             self.lost = f"{message}; {failure.advice}, and collects what is in flight"

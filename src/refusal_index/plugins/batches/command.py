@@ -78,11 +78,11 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
         (provider, model), title = called(name), "model" if role is Role.MODEL else "grader"
         if provider != called(first)[0]:
             raise ModelError(
-                f"{title} {name!r}: the command would be run for it and for {first!r}; expected "
+                f"{title} {name!r}: one command cannot serve it and {first!r}; expected "
                 f"{called(first)[0]}/NAME, a rule such as exact, or a function"
             )
         if model.startswith("-"):
-            raise ModelError(f"{title} {name!r}: expected a name that a program does not take for an option")
+            raise ModelError(f"{title} {name!r}: expected a name that does not start with '-'")
     return BatchEngine(settings, names, objects, CommandExecutor(words, asked))
 
 
@@ -183,7 +183,7 @@ class CommandExecutor(FileExecutor):
         self._remove(target.name)
         if assignment.breaker.reason is None and (status or not is_written):
             how = f"{name}: the command ended with status {status}{'' if is_written else ' and wrote no replies'}"
-            raise RunFailedError(f"{how}: {output[-MAX_SHOWN:] or 'it printed nothing'} (see {log}); {RESUMES}")
+            raise RunFailedError(f"{how}: {output[-MAX_SHOWN:] or 'no output'} (see {log}); {RESUMES}")
 
     def _remove(self, file: str) -> None:
         for ending in (REPLIES, REQUESTS):

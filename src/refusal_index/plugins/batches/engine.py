@@ -173,7 +173,7 @@ class BatchEngine:
             states = question_states(conversations, store, assignment.settings, self._names)
             return merger.merge(states).replies
         except StoreError as error:
-            assignment.breaker.open(f"{error}; nothing further is asked; {RESUMES}")
+            assignment.breaker.open(f"{error}; no further request is sent; {RESUMES}")
             raise
 
 
@@ -301,8 +301,8 @@ def refuse_left(folder: RunFolder, engine: str) -> None:
     left = [path for pattern in others for path in sorted((folder.path / FOLDER).glob(pattern))]
     if left:
         raise SettingError(
-            f"{folder.path}: results that an earlier command paid for lie in {left[0].parent} ({len(left):,} files, "
-            f"the first {left[0].name}), and another engine would pay for them again: go on with the same "
+            f"{folder.path}: results that an earlier command paid for are in {left[0].parent} ({len(left):,} files, "
+            f"the first {left[0].name}), and another engine would pay for them again: continue with the same "
             f"{{engine}}, or store them by 'refusal-index replies {folder.path} FILE...' and remove them"
         )
 

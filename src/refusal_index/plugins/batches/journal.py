@@ -139,14 +139,14 @@ def usable(name: Any) -> str:
 def checked(line: Any) -> Json:
     """Return a line of the journal, or raise JournalError if it cannot be one."""
     if not isinstance(line, dict) or line.get("event") not in FIELDS or not _is_name(line.get("key")):
-        raise JournalError(f"expected an event of a batch with its key, got {shortened(line)}")
+        raise JournalError(f"expected a batch event with its key, got {shortened(line)}")
     for name, is_valid in FIELDS[line["event"]].items():
         if not is_valid(line.get(name)):
-            raise JournalError(f"expected a {name} of valid form, got {shortened(line.get(name))}")
+            raise JournalError(f"expected a {name} in a valid form, got {shortened(line.get(name))}")
     return line
 
 
-ADVICE = "; correct the line, or put back the file: without it batches that are in flight would be paid for again"
+ADVICE = "; correct the line, or restore the file: without it, batches in flight would be paid for again"
 
 
 class Journal:
@@ -250,13 +250,13 @@ class Journal:
         event, key = line["event"], line["key"]
         if event == "begun":
             if key in self._open:
-                raise JournalError("expected a key that no other batch has")
+                raise JournalError("expected a key that no other batch uses")
             about = {name: line[name] for name in ("provider", "place", "model", "time")}
             changed: Entry | None = Entry(
                 key, requests=frozenset(line["requests"]), size=len(line["requests"]), **about
             )
         elif key not in self._open:
-            raise JournalError(f"expected the key of a batch that was begun, got {shortened(key)}")
+            raise JournalError(f"expected the key of a batch that was started, got {shortened(key)}")
         else:
             changed = CHANGES[event](self._open[key], line)
         self.names |= {key, line.get("batch") or key}
@@ -283,7 +283,7 @@ def _append(path: Path, n_bytes: int, content: bytes) -> None:
             finally:
                 os.close(descriptor)
     except OSError as error:
-        raise NotWrittenError(path, error, "make room: no batch is submitted without a record of it") from error
+        raise NotWrittenError(path, error, "free some space: no batch is submitted without a record of it") from error
 
 
 def journal_of(folder: RunFolder | None) -> Journal:
@@ -341,6 +341,6 @@ def check_forgotten(names: Collection[str], journals: Collection[Journal]) -> No
     if unknown:
         keys = ", ".join(entry.key for journal in journals for entry in journal.entries) or "none"
         raise SettingError(
-            f"{{engine_option}} forget: no batch that was submitted from here is called "
+            f"{{engine_option}} forget: no batch submitted from here is called "
             f"{', '.join(map(repr, unknown))}; in flight: {keys}"
         )

@@ -278,7 +278,7 @@ class BatchExecutor:
             for content, ids in files_of(new, style, account.model, int(self._options["requests"])):
                 if breaker.reason is not None:
                     return
-                assignment.progress(Underway(f"{len(ids):,} requests go to {account.provider}"))
+                assignment.progress(Underway(f"{len(ids):,} requests are being sent to {account.provider}"))
                 why_not = await client.submit(content, ids, assignment)
                 if why_not is not None:
                     breaker.open(why_not)
@@ -297,7 +297,7 @@ class BatchExecutor:
                 self._held_back |= entry.requests
                 return None, None
             advice = "check the model's name; " if any(code in reason for code in UNKNOWN_MODEL) else ""
-            what = f"{client.name}: a batch was refused ({reason}); nothing of it was asked"
+            what = f"{client.name}: a batch was refused ({reason}); none of its requests ran"
             return None, f"{what}; {advice}{RESUMES}"
         results = dict[str, Result]()
         try:
@@ -312,7 +312,7 @@ class BatchExecutor:
             kept = {name: one for name, one in results.items() if not one.is_empty}
             lacking = f"{len(entry.requests) - len(kept):,} of {entry.size:,} results of {entry.batch}"
             stored = "; the others are stored" if kept else ""
-            what = f"{client.name}: {lacking} cannot be had ({error}){stored}"
+            what = f"{client.name}: {lacking} are not available ({error}){stored}"
             return kept or None, f"{what}; {RESUMES}; {how_to_give_up(entry)}"
         return results, None
 
@@ -354,8 +354,8 @@ def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
     entries = in_flight(folder, store)
     if entries:
         raise SettingError(
-            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for the same again; collect the "
-            f"results by {{engine}} batch, or give them up by {{engine_option}} forget={entries[0].key}"
+            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for them again; collect the "
+            f"results with {{engine}} batch, or abandon them with {{engine_option}} forget={entries[0].key}"
         )
 
 

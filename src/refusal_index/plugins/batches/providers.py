@@ -276,7 +276,7 @@ def batches_of(name: str, timeout: float) -> Batches:
     if provider in UNSUPPORTED:
         raise ModelError(
             f"model {name!r}: batches are supported for OpenAI, compatible servers and Anthropic only; leave out "
-            "{engine} batch, and it is asked one request at a time"
+            "{engine} batch, and requests are sent one at a time"
         )
     return (AnthropicBatches if provider == "anthropic" else OpenAIBatches)(name, timeout)
 

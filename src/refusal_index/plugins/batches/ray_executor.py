@@ -475,10 +475,10 @@ class RayExecutor(FileExecutor):
                 assignment.budget.sent(max(row["sent"] - row["lines"].count("\n"), 0))
                 if row["ended"] is not None:
                     assignment.breaker.open(row["ended"])
-                assignment.progress(Underway(f"{n_finished:,} of {n_shards:,} shards have come back"))
+                assignment.progress(Underway(f"{n_finished:,} of {n_shards:,} shards are complete"))
         except Exception as error:
             full = next((text for text in DISK_FULL if text in str(error)), None)  # Ray wraps what an actor raised
-            reason = f"Ray: {describe_error(error)}" if full is None else f"{full} where shards are written: make room"
+            reason = f"Ray: {describe_error(error)}" if full is None else f"{full} where shards are written: free space"
             raise RunFailedError(f"{name}: {reason}; {RESUMES}") from error
         finally:
             stopping.cancel()

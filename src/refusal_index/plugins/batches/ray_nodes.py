@@ -187,8 +187,8 @@ def own_name(folder: Path) -> str:
         raise ModelError(f"{path}: the name of this run's shards cannot be kept ({error})") from error
     if not SAFE_NAME.fullmatch(name):
         raise ModelError(
-            f"{path}: expected the name of this run's shards, got {shortened(name)}; put it back, or remove it to "
-            "have what lies in the storage asked again"
+            f"{path}: expected the name of this run's shards, got {shortened(name)}; restore it, or remove it to "
+            "repeat the requests whose results are in the storage"
         )
     return name
 
@@ -342,7 +342,7 @@ class EmbeddedAsker(Asker):
         """Have the model answer."""
         self._sent += 1
         if self._provider is None:
-            raise ModelError(f"model {self._name!r}: no plugin on this node has it; install the same packages there")
+            raise ModelError(f"model {self._name!r}: no plugin on this node provides it; install the same packages")
         status, body = await self._provider.answer(self._model, json.loads(request["body"]))
         return result_line(request["custom_id"], status, body)
 

@@ -143,7 +143,7 @@ class StagedResults:
             ) from error
         except sqlite3.Error as error:
             raise ResultFileError(
-                f"{path}: its results cannot be stored in the folder for temporary files ({error}); make room there"
+                f"{path}: its results do not fit the folder for temporary files ({error}); free some space there"
             ) from error
         if is_empty:
             self.empty.append(path)
@@ -157,7 +157,7 @@ class StagedResults:
             document = json.loads(line)
             if is_first and is_request(document):
                 raise ResultFileError(
-                    f"{path}: expected results, got requests: have this file answered, and give the file of results"
+                    f"{path}: expected results, got requests: run this file as a batch, and pass the file of results"
                 )
             result = in_batch(read_result(document))  # files are mostly answered in batches
         except ResultFileError:
@@ -185,7 +185,7 @@ class StagedResults:
         if failed:
             self._connection.execute(REPLACE, row)
         elif _response(held).replies != _response(content).replies:
-            what = f"{shortened(name)} has another reply in {first}, line {first_number}"
+            what = f"{shortened(name)} has a different reply in {first}, line {first_number}"
             self.contradicting.add(f"{path}, line {number}: {what}")
 
     def get(self, custom_id: str) -> Result | None:
@@ -465,8 +465,8 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         left_out = {
             "hold no result": staged.unreadable,
             "contradict an earlier result": staged.contradicting,
-            "are another reply than the stored one": differing,
-            "are of no request of this run": staged.unused(),
+            "differ from the stored reply": differing,
+            "belong to no request of this run": staged.unused(),
         }
         return Received(
             counts,

@@ -86,7 +86,7 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
             "score the run's folder, or import its outcomes.parquet"
         )
     if not samples:
-        raise FirstPassError(f"{path}: expected samples, found none; was the log written to its end?")
+        raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
     chosen = scorer or _only_scorer(path, samples)
     reader = _GradeReader(path, chosen, samples, words or {})
     return tuple(_first_pass(path, log, sample, reader) for sample in samples)

@@ -24,32 +24,14 @@ from scipy.stats import pearsonr, rankdata
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.runs import ALL, COMPARED, VariantScores, chosen_runs, model_name, variant_scores
 from refusal_index.plugins.studies.sampling_error import FloatArray, is_sparse, without_noise
-from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import (
-    ALL,
-    COMPARED,
-    INDEX,
-    VariantScores,
-    caption,
-    chosen_runs,
-    model_name,
-    variant_scores,
-)
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    printed_table,
-    ranged,
-    study_text,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.style import label_points
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import UNDEFINED, abridged
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
@@ -113,7 +95,7 @@ def _notes(single: Sequence[str], undefined: Sequence[str], elsewhere: Sequence[
         yield f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}."
     if elsewhere:
         values = {"count": f"{len(elsewhere):,}", "of": f"{n:,}", "points": abridged(elsewhere)}
-        yield study_text(NAME, "elsewhere", **values)
+        yield study_text("auroc_correlation", "elsewhere", **values)
 
 
 def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
@@ -172,7 +154,6 @@ def errors_of(points: Sequence[Point], names: Sequence[str]) -> tuple[FloatArray
     return laid
 
 
-NAME, TITLE, NEEDS = described("auroc_correlation")
 FEWEST_POINTS = 3
 FEWEST_MODELS = 4
 FEW_DRAWS = 10
@@ -194,33 +175,32 @@ class Correlation:
     basis: str | None
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = chosen_runs(runs)
     points, notes = points_of(chosen, runs, options)
     if len(points) < FEWEST_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
-        raise NotPossibleError(f"It needs {NEEDS}; {found}.", notes)
+        raise NotPossibleError(f"; {found}", notes)
     frame = _frame(points, options.confidence_level)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
         span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        notes.append(study_text(NAME, "few_draws", draws=span))
+        notes.append(study_text("auroc_correlation", "few_draws", draws=span))
     reason = frame.filter(metric=INDEX)["noise_reason"][0]
     if reason:
         side, _, why = reason.partition(":")
         whose = "RI" if side == "first" else "the AUROC"
         notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
     own = frame.filter(metric=COMPARED[0])
-    text = caption(
-        NAME,
-        options,
-        points=own.height,
-        models=frame["model"].n_unique(),
-        over_points="points" in frame["interval_over"].to_list(),
-        sparse=own["sparse"].sum(),
-    )
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    values = {
+        "points": own.height,
+        "models": frame["model"].n_unique(),
+        "over_points": "points" in frame["interval_over"],
+        "sparse": own["sparse"].sum(),
+    }
+    return Study(frame, draw, printed, notes, values)
 
 
 def _frame(points: Sequence[Point], confidence_level: float) -> pl.DataFrame:

@@ -1,4 +1,6 @@
-"""How the scores of confidence relate to right answers, and to the Refusal Index: reliability diagrams and ROC curves.
+"""Interval of the calibration error, which is not 0 by chance even where a score is perfectly calibrated.
+
+How the scores of confidence relate to right answers, and to the Refusal Index: reliability diagrams and ROC curves.
 
 As in the paper's comparison with external calibration methods, all methods of a run are shown on the same questions.
 A run without scores of its own but with repeated draws has P(Answering): the share of the further draws in which the
@@ -10,7 +12,7 @@ The figure of the comparison of calibrators: a panel a method for one run, a pai
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +20,8 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from refusal_index.data.rates import contingency_table
 from refusal_index.data.run_json import is_deterministic
@@ -27,13 +30,112 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import scores, style
-from refusal_index.plugins.studies.calibration_interval import calibration_error_interval
+from refusal_index.plugins.studies.runs import ALL, display_names, model_name
 from refusal_index.plugins.studies.scores import label
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
-from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
+from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
+from refusal_index.stats.arguments import FloatArray, share
 from refusal_index.stats.calibration.auroc import roc_counts
-from refusal_index.stats.intervals import normal_quantile, wilson_interval
+from refusal_index.stats.calibration.reliability import checked_probabilities, reliability_table
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
+
+CALIBRATION_RESAMPLES = 1_000
+LARGEST_FACTOR = 1024.0
+"""By which the observed gaps may be multiplied: beyond, they were nothing but noise."""
+
+
+def calibration_error_interval(
+    score: ArrayLike,
+    outcome: ArrayLike,
+    *,
+    n_bins: int = 10,
+    confidence_level: float = 0.95,
+    n_resamples: int = CALIBRATION_RESAMPLES,
+    rng: Seed = None,
+) -> ConfidenceInterval:
+    """Interval of the calibration error that `expected_calibration_error` estimates with bins of equal width.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        In [0, 1].
+    outcome : array_like of bool, shape (n,)
+        Whether what the score claims came true.
+    n_bins : int, default: 10
+        Bins of equal width.
+    confidence_level : float, default: 0.95
+    n_resamples : int, default: 1000
+    rng : int, Generator or None
+        Seed of the resamples.
+
+    Returns
+    -------
+    ConfidenceInterval
+        Of the error in as many questions as one likes, with these bins. It reaches up to the estimate at least, and
+        down to 0 where nothing speaks against perfect calibration. ``(nan, nan)`` where no question differs from the
+        claim of its bin, as where all scores are 1 and all outcomes true, or there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `expected_calibration_error`, or if the level is not a share.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(2)
+    >>> score = rng.random(400)
+    >>> right = rng.random(400) < score
+    >>> for claim in (score, score**2):  # the second claims less than comes true, by 1/6 on average
+    ...     low, high = calibration_error_interval(claim, right, rng=0)
+    ...     print(f"[{low:.3f}, {high:.3f}]")
+    [0.000, 0.070]
+    [0.130, 0.209]
+    """
+    scores, truths = checked_probabilities(score, outcome)
+    tail = (1 - share("confidence_level", confidence_level)) / 2
+    n_resamples = checked_resamples(n_resamples)
+    if not scores.size:
+        return NO_INTERVAL
+    gap, noise = _resampled(scores, truths, n_bins, n_resamples, rng)
+    if not noise.any():
+        return NO_INTERVAL
+    observed, usual = float(np.abs(gap).sum()), float(np.median(np.abs(noise).sum(axis=1)))
+    direction = np.where(gap < 0, -1, 1) * np.maximum(np.abs(gap), noise.std(axis=0))
+
+    def quantile(factor: float, level: float) -> float:
+        return float(np.quantile(np.abs(factor * direction + noise).sum(axis=1), level))
+
+    low = _root(lambda factor: quantile(factor, 1 - tail) - observed)
+    high = _root(lambda factor: quantile(factor, tail) - max(observed, usual))
+    length = float(np.abs(direction).sum())
+    return ConfidenceInterval(min(low * length, observed), min(max(high * length, observed), 1.0))
+
+
+def _root(beyond: Callable[[float], float]) -> float:
+    """Return the factor at which a rising function is 0; 0 where it is not below it there."""
+    if beyond(0.0) >= 0:
+        return 0.0  # the end of the range of factors
+    end = 1.0
+    while beyond(end) < 0 and end < LARGEST_FACTOR:
+        end *= 2
+    return float(brentq(beyond, 0.0, end)) if beyond(end) >= 0 else end
+
+
+def _resampled(
+    scores: FloatArray, truths: NDArray[np.bool_], n_bins: int, n_resamples: int, rng: Seed
+) -> tuple[FloatArray, FloatArray]:
+    """Return the gap of each bin, as a share of all questions, and the noise in it on resampled questions."""
+    ends = [one.high for one in reliability_table(scores, truths, n_bins=n_bins)]
+    # Rounded as the bins themselves are: a frequency at the end of a bin belongs to it.
+    place, n = np.searchsorted(ends, np.round(scores, 10)), scores.size
+    parts = np.zeros((n, n_bins))
+    parts[np.arange(n), place] = (scores - truths) / n
+    weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
+    gap = parts.sum(axis=0)
+    return gap, weights @ parts - gap
+
 
 INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}
 """What the two indices are called."""
@@ -235,7 +337,6 @@ def _by_method(curves: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
         yield str(method), part
 
 
-NAME, TITLE, NEEDS = described("calibrator_comparison")
 N_BINS = 10
 FEW_VALUES = 10
 SCHEMA = {
@@ -251,7 +352,8 @@ SCHEMA = {
 """`part` is ``reliability``, ``roc`` or ``index``: of the last `method` is the index, and `y` its estimate."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores with right and wrong answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -262,22 +364,21 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             rows += [*found, *_index_rows(scored, options)]
             coarse += _coarse(scored)
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     if coarse:
         notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
     curves = frame.filter(pl.col("part") != "index")
-    text = scores.caption(NAME, options, bins=N_BINS, **scores.score_texts(curves, "variant"))
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    return Study(frame, draw, printed, notes, {"bins": N_BINS, **scores.score_texts(curves, "variant")})
 
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
     """Yield every run with scores and, of each other model and dataset, the run with the most draws."""
-    names = scores.display_names(runs)
-    has_scores = {(scores.model_name(run), run.dataset) for run in runs if run.confidence is not None}
+    names = display_names(runs)
+    has_scores = {(model_name(run), run.dataset) for run in runs if run.confidence is not None}
     drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
-        key = scores.model_name(run), run.dataset
+        key = model_name(run), run.dataset
         if run.confidence is not None:
             scored, said = scores.scored_run(run, name)
             notes += said
@@ -299,7 +400,11 @@ def _method_rows(
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
-        notes.append(study_text(NAME, "undefined", name=scored.name, method=label(one.method), reason=area.reason))
+        notes.append(
+            study_text(
+                "calibrator_comparison", "undefined", name=scored.name, method=label(one.method), reason=area.reason
+            )
+        )
         return
     where = {**_where(scored), "method": one.method, "variant": one.variant, "trained": one.is_trained}
     for row in curve_rows(one.score, one.right, options):
@@ -367,7 +472,7 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
                 **_where(scored),
                 "part": "index",
                 "method": method,
-                "variant": variant or scores.ALL,
+                "variant": variant or ALL,
                 "questions": table.n,
                 "left_out": scored.left_out,
                 "y": index.estimate,

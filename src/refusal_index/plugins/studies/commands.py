@@ -88,17 +88,17 @@ def _print_studies() -> None:
 def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:
     """Make every study that the runs allow, and a page that shows them."""
     from refusal_index.data.files import write_atomically
+    from refusal_index.plugins.studies.models import known_models
     from refusal_index.plugins.studies.study import (
         NotPossibleError,
         Study,
         each_study,
         few_notes,
         index_text,
-        known_models,
         write_study,
     )
 
-    known_models(options)  # raises for a bad table of models before any work
+    known_models(options.models)  # raises for a bad table of models before any work
     found = readable_runs(runs)
     tell_missing(found.runs)
     made, missing, failed = [], [], False

@@ -17,20 +17,10 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
 from refusal_index.plugins.studies import copulas, style
-from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import caption, chosen_runs, defined_tables, display_names
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    labelled,
-    printed_table,
-)
-
-NAME, TITLE, NEEDS = described("copula_comparison")
+from refusal_index.plugins.studies.runs import chosen_runs, defined_tables, display_names
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.style import label_points
+from refusal_index.plugins.studies.tables import Cell, fixed, labelled, printed_table
 
 FAMILY_LABELS = {
     "gaussian": "Gaussian",
@@ -45,27 +35,25 @@ SMALLEST_PVALUE = 1e-4
 """Smaller p-values are drawn here, at the edge."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
     notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     tests, said = _tests(chosen)
     rows = [_fit_row(row, len(tables)) for row in copulas.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")
-    rejected = (
-        frame.filter(pl.col("part") == "test_over_variants").filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
-    )
-    text = caption(
-        NAME,
-        options,
-        tables=len(tables),
-        tested=frame.filter(part="test_over_variants")["model"].n_unique(),
-        ruled_out="; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
-    )
-    return Study(NAME, TITLE, text, frame, draw, (*notes, *said), printed)
+    tested = frame.filter(part="test_over_variants")
+    rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
+    values = {
+        "tables": len(tables),
+        "tested": tested["model"].n_unique(),
+        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
+    }
+    return Study(frame, draw, printed, (*notes, *said), values)
 
 
 _SCHEMA = {

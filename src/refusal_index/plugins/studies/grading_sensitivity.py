@@ -19,12 +19,10 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.scatter import label_points
-from refusal_index.plugins.studies.scores import caption, chosen_runs, defined_tables, reference_variant
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, described, study_text
+from refusal_index.plugins.studies.runs import chosen_runs, defined_tables, reference_variant
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.style import label_points
 from refusal_index.render.format import number, with_interval
-
-NAME, TITLE, NEEDS = described("grading_sensitivity")
 
 LARGEST_RATE = 0.05
 RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
@@ -37,7 +35,8 @@ LEFT_HEIGHT = 3.2
 _BOUNDS = ("everything", "forced_refusals")
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
@@ -50,13 +49,12 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             parts += misgrading_rows(one.table, options)
         rows += ({**one.where, **part} for part in parts)
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
     models = frame["model"].n_unique()
     left_out = ["the intervals"] if models > style.MOST_BANDS else []
     left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
-    text = caption(NAME, options, left_out=left_out)
-    return Study(NAME, TITLE, text, frame, draw, (*notes, *_impossible(frame)), printed)
+    return Study(frame, draw, printed, (*notes, *_impossible(frame)), {"left_out": left_out})
 
 
 _SCHEMA = {
@@ -118,7 +116,7 @@ def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:
     """Say from which error rates on the grades could not have come about."""
     undefined = frame.filter(part="misgrading", name="both", status="undefined")
     first = undefined.group_by("model", "variant", maintain_order=True).first()
-    return tuple(study_text(NAME, "impossible", **row) for row in first.iter_rows(named=True))
+    return tuple(study_text("grading_sensitivity", "impossible", **row) for row in first.iter_rows(named=True))
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,27 +13,16 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import INDEX
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.models import PAPER, RUN
+from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
+from refusal_index.plugins.studies.runs import data_values, of_one_dataset
 from refusal_index.plugins.studies.sampling_error import FloatArray, RunErrors, printed_errors
-from refusal_index.plugins.studies.scatter import model_rows, paper_model_rows
-from refusal_index.plugins.studies.scores import INDEX, caption, of_one_dataset
 from refusal_index.plugins.studies.stability import reliability
-from refusal_index.plugins.studies.study import (
-    PAPER,
-    RUN,
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    labelled,
-    printed_table,
-    study_text,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import Cell, fixed, labelled, printed_table
 from refusal_index.render.format import abridged, pvalue
-
-NAME, TITLE, NEEDS = described("index_predictors")
 
 FEWEST = 4
 SHUFFLES = 9_999
@@ -58,7 +47,8 @@ SCHEMA = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Find the share of the variance of the index over models that each predictor explains.
 
     Raises NotPossibleError if fewer than four models have an index, and the paper's are not there to compare with.
@@ -69,15 +59,15 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     apart = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (RUN, PAPER)}
     if parts[RUN].height < (1 if parts[PAPER].height else FEWEST):
-        raise NotPossibleError(f"It needs {NEEDS}; {parts[RUN].height} of these have an index.", notes)
+        raise NotPossibleError(f"; {parts[RUN].height} of these have an index", notes)
     if apart:
         notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {abridged(apart)}.")
     errors = RunErrors(chosen, options)
     rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=SCHEMA)
     notes = (*notes, *_notes(frame))
-    text = caption(NAME, options, chosen, shuffles=f"{SHUFFLES:,}", paper=PAPER in frame["source"])
-    return Study(NAME, TITLE, text, frame, draw, notes, printed)
+    values = {**data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": PAPER in frame["source"]}
+    return Study(frame, draw, printed, notes, values)
 
 
 def shares(points: pl.DataFrame, source: str, errors: RunErrors, seed: int) -> Iterator[dict[str, Any]]:
@@ -202,4 +192,4 @@ def _notes(frame: pl.DataFrame) -> Iterator[str]:
         best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
         adjusted = min(1.0, best["pvalue"] * rows.height)
         label = PREDICTORS[best["predictor"]]
-        yield study_text(NAME, "best", **best, label=label, adjusted=adjusted, predictors=rows.height)
+        yield study_text("index_predictors", "best", **best, label=label, adjusted=adjusted, predictors=rows.height)

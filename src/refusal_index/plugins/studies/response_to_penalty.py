@@ -21,30 +21,12 @@ from matplotlib.lines import Line2D
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import outcome_matrix
-from refusal_index.plugins.studies import penalty_response, style
-from refusal_index.plugins.studies.scores import (
-    caption,
-    chosen_runs,
-    dataset_name,
-    display_names,
-    label,
-    method_colours,
-    model_name,
-    scored_run,
-    with_ends,
-)
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    ranged,
-    study_text,
-)
+from refusal_index.plugins.studies import curves, style
+from refusal_index.plugins.studies.runs import chosen_runs, dataset_name, display_names, model_name, with_ends
+from refusal_index.plugins.studies.scores import label, method_colours, scored_run
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import Cell, ranged
 from refusal_index.render.format import number, with_interval
-
-NAME, TITLE, NEEDS = described("response_to_penalty")
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
 """How often a model refuses beside the best rate, by the interval of the difference; not known without a curve."""
@@ -65,24 +47,26 @@ SCHEMA = {
 """`part` is ``target``, ``threshold`` (best_utility by the cut of a score) or ``move`` (rates: highest less lowest)."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run states two targets."""
     stating = [run for run in runs if len(targets_of(run)) > 1]
     if not stating:
-        raise NotPossibleError(f"It needs {NEEDS}.")
+        raise NotPossibleError
     chosen, left_out = chosen_runs(stating)
     rows: list[dict[str, Any]] = []
     notes = list(left_out)
     for run, name in zip(chosen, display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
-        notes.append(study_text(NAME, "response", name=name, repeated=repeated, **_response_values(found)))
+        notes.append(
+            study_text("response_to_penalty", "response", name=name, repeated=repeated, **_response_values(found))
+        )
         rows += found
     frame = pl.DataFrame(rows, schema=SCHEMA)
     asked = sorted(frame.filter(part="target")["questions"].to_list())
     questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (asked[0], asked[-1])))
-    text = caption(NAME, options, questions=questions, scores="threshold" in frame["part"])
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    return Study(frame, draw, printed, notes, {"questions": questions, "scores": "threshold" in frame["part"]})
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
@@ -113,9 +97,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
-    found = penalty_response.response_to_penalty(
-        refused, wrong, stated, scored, confidence_level=level, rng=options.seed
-    )
+    found = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
     for name, point in zip(names, found.points, strict=True):
         yield {

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, outcome_matrix
-from refusal_index.plugins.studies.scores import INDEX
+from refusal_index.findings.metrics import INDEX
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.stats import ContingencyTable, metric_influence, refusal_index_many

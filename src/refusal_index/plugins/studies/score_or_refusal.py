@@ -22,21 +22,12 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.plugins.studies import scores, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    printed_table,
-    ranged,
-)
+from refusal_index.plugins.studies.runs import ALL, display_names
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import abridged
 from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
-
-NAME, TITLE, NEEDS = described("score_or_refusal")
 
 BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
 """What becomes of a prompt's refusals beside a score."""
@@ -55,11 +46,12 @@ SCHEMA = {
 """`part` is ``curve``, ``refusals`` or ``comparison``; `correct_rate` is by the score in a curve, else by refusals."""
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores and refusals to be compared."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    for run, name in zip(runs, scores.display_names(runs), strict=True):
+    for run, name in zip(runs, display_names(runs), strict=True):
         if run.confidence is None:
             continue
         found, said = scores.scored_run(run, name)
@@ -75,19 +67,17 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         if any(row["part"] == "comparison" for row in made):
             rows += made
     if not rows:
-        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+        raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     compared = frame.filter(part="comparison")
-    text = scores.caption(
-        NAME,
-        options,
-        comparisons=compared.height,
-        beaten=compared.filter(verdict=BEATEN).height,
-        beats=compared.filter(verdict=BEATS).height,
-        crowded=compared.height > MOST_INTERVALS,
+    values = {
+        "comparisons": compared.height,
+        "beaten": compared.filter(verdict=BEATEN).height,
+        "beats": compared.filter(verdict=BEATS).height,
+        "crowded": compared.height > MOST_INTERVALS,
         **scores.score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
-    )
-    return Study(NAME, TITLE, text, frame, draw, tuple(notes), printed)
+    }
+    return Study(frame, draw, printed, notes, values)
 
 
 def run_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -103,7 +93,7 @@ def run_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[s
         refused, known = _refusals(scored, outcomes)
         if not known.any():
             continue
-        named = {**where, "variant": variant or scores.ALL, "questions": int(known.sum())}
+        named = {**where, "variant": variant or ALL, "questions": int(known.sum())}
         yield {**named, **_point(refused[known], scored.methods[0].right[known], options)}
         for one in scored.methods:
             compared = _compared(one.score[known], refused[known], one.right[known], options)

@@ -1,16 +1,9 @@
 """What a study is, the registry of studies, and the files of a study.
 
-A study is a tidy frame, a figure that draws exactly this frame, and a caption that says what it shows. Captions are
-in ``captions.toml``. `with_missing` marks runs that lack grades. The paper's 16 rows [1]_ are context for runs on
-SimpleQA, rounded to two digits as they are printed. Two of them are inconsistent: the interval of Gemma-3-12B misses
-its own Refusal Index, and the weighted scores are those of a penalty of 1, while the text names 0.2. A study is
-written as CSV of its frame, LaTeX of its table, and SVG, PDF and PNG of its figure, without dates or random names, so
-that the same study gives the same bytes.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Table "Results on SimpleQA with 95% CI".
+A study is a tidy frame, a figure that draws exactly this frame, and a caption that says what it shows. It is made by a
+function with the study's name, which `study` registers; its texts are in ``captions.toml``. A study is written as CSV
+of its frame, LaTeX of its table, and SVG, PDF and PNG of its figure, without dates or random names, so that the same
+study gives the same bytes.
 """
 
 from __future__ import annotations
@@ -24,9 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
@@ -38,9 +30,11 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, further_draws
 from refusal_index.data.table_files import csv_text
 from refusal_index.errors import RefusalIndexError
+from refusal_index.plugins.studies.models import paper_rows
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above
+from refusal_index.plugins.studies.tables import latex_table
 from refusal_index.render.blocks import escape
-from refusal_index.render.format import UNDEFINED, abridged, count, number, with_interval
+from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
@@ -49,17 +43,18 @@ BIASED = " What is missing is rarely a fair sample, and every number here may be
 class NotPossibleError(RefusalIndexError, ValueError):
     """Runs that lack what a study needs; the message says what it needs and what was found.
 
-    - `brief`: what it needs, as a sentence.
+    - `brief`: a sentence that begins with "It needs". The function that makes a study gives only what is to follow
+      the study's needs in it, as in ``"; 2 of these have an index"``.
     - `notes`: what was left out and why, a sentence each.
     """
 
-    def __init__(self, brief: str, notes: Sequence[str] = ()) -> None:
+    def __init__(self, brief: str = "", notes: Sequence[str] = ()) -> None:
         super().__init__(" ".join([brief, *notes]))
         self.brief, self.notes = brief, tuple(notes)
 
     @property
     def short(self) -> str:
-        """The first sentence, with how many notes say what was left out."""
+        """The first sentence, with the number of notes on what was left out."""
         notes = len(self.notes)
         return self.brief + (f" ({notes:,} note{'s' if notes > 1 else ''} on what was left out.)" if notes else "")
 
@@ -78,21 +73,22 @@ class StudyOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """A finished study."""
+    """A study. The function that makes one gives the first fields; `StudySpec.make` adds those from `caption` on."""
 
-    # name, title: as in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
-    name: str
-    title: str
-    caption: str  # what is shown, of which data, with which intervals, in which convention: complete sentences
     frame: pl.DataFrame  # one row an observation, with fixed column names: exactly what `draw` draws
     # draws the frame into an empty figure, whose size it may set; None for a study that is a table only
-    draw: Callable[[Figure, pl.DataFrame], None] | None
-    notes: tuple[str, ...] = ()  # what was left out and why, a sentence each
+    draw: Callable[[Figure, pl.DataFrame], None] | None = None
     # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    notes: Sequence[str] = ()  # what was left out and why, a sentence each
+    values: Mapping[str, Any] = field(default_factory=dict)  # for the template of the caption
     groups: Mapping[str, str] = field(default_factory=dict)  # by column of the printed table the heading above it
+    caption: str = ""  # what is shown, of which data, with which intervals, in which convention: complete sentences
+    # name, title: as in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
+    name: str = ""
+    title: str = ""
     # incomplete, warning: by name of a model in the frame whether its run is incomplete, and the sentence that says so
-    # above the figure and in the caption; `with_missing` sets them
+    # above the figure and in the caption
     incomplete: Mapping[str, bool] = field(default_factory=dict)
     warning: str = ""
 
@@ -133,6 +129,37 @@ class Study:
         )
 
 
+@dataclass(frozen=True)
+class StudySpec:
+    """What a study is called, which runs it needs, and the function that makes it.
+
+    A plugin registers one in the group ``refusal_index.studies``.
+    """
+
+    # name, title: for the command line, and for people
+    name: str
+    title: str
+    needs: str  # which runs it needs, as a sentence ends that begins with "It needs"
+    function: Callable[[Sequence[ComparedRun], StudyOptions], Study]
+
+    def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+        """Make the study; raises `NotPossibleError` where the runs do not allow it."""
+        try:
+            found = self.function(runs, options)
+        except NotPossibleError as error:
+            raise NotPossibleError(f"It needs {self.needs}{error.brief}.", error.notes) from None
+        level = f"{options.confidence_level * 100:g} %"
+        caption = found.caption or study_text(self.name, level=level, penalty=f"{options.penalty:g}", **found.values)
+        named = replace(found, name=self.name, title=self.title, caption=caption, notes=tuple(found.notes))
+        return with_missing(named, runs)
+
+
+def study(function: Callable[[Sequence[ComparedRun], StudyOptions], Study]) -> StudySpec:
+    """Make a study of a function that has its name; title, needs and caption are in ``captions.toml``."""
+    texts = _texts()[function.__name__]
+    return StudySpec(function.__name__, texts["title"], texts["needs"], function)
+
+
 MARK = "\N{DAGGER}"
 MODEL_COLUMNS = frozenset({"model", "other_model", "panel"})
 """The columns of a frame that may name runs."""
@@ -171,12 +198,6 @@ def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
     return sum(part.asked for part in counted), sum(part.unscored for part in counted)
 
 
-def described(name: str) -> tuple[str, str, str]:
-    """Return name, title and needs of a study of this package, from ``captions.toml``."""
-    texts = _texts()[name]
-    return name, texts["title"], texts["needs"]
-
-
 def study_text(study: str, code: str = "caption", /, **values: Any) -> str:
     """Fill in a text of a study from ``captions.toml``: its caption, or a note."""
     return fill(_texts()[study][code], values)
@@ -188,59 +209,8 @@ def _texts() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(text)
 
 
-STUDY_NAMES = (
-    "results_table",
-    "accuracy_refusal_plane",
-    "iso_refusal_index",
-    "score_variability",
-    "auroc_correlation",
-    "ranking_stability",
-    "ranking_with_ties",
-    "index_and_accuracy",
-    "index_and_size",
-    "index_predictors",
-    "thinking",
-    "hallucination_table",
-    "copula_comparison",
-    "sample_size",
-    "prompt_agreement",
-    "calibrator_comparison",
-    "calibrator_cost",
-    "score_or_refusal",
-    "cost_table",
-    "attenuation",
-    "grading_sensitivity",
-    "operating_point",
-    "response_to_penalty",
-)
+STUDY_NAMES = tuple(name for name in _texts() if name != "shared")
 """The studies of this package, in the order in which they are listed."""
-
-
-class StudyModule(Protocol):
-    """A module that makes one study; a plugin registers it in the group ``refusal_index.studies``.
-
-    - `NAME`, `TITLE`: for the command line, and for people.
-    - `NEEDS`: which runs it needs, as a sentence ends that begins with "It needs".
-    """
-
-    NAME: str
-    TITLE: str
-    NEEDS: str
-
-    def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-        """Make the study; raises `NotPossibleError` where the runs do not allow it."""
-
-
-@dataclass(frozen=True)
-class StudySpec:
-    """What is known of a study before it is made."""
-
-    # name, title: for the command line, and for people
-    name: str
-    title: str
-    needs: str  # which runs it needs, as a sentence ends that begins with "It needs"
-    # makes it; raises `NotPossibleError` where the runs do not allow it
-    make: Callable[[Sequence[ComparedRun], StudyOptions], Study]
 
 
 @cache
@@ -255,12 +225,8 @@ def study_spec(name: str) -> StudySpec:
     plugin = entry_points.find("studies", name)
     if plugin is None:
         raise KeyError(name)
-    module: StudyModule = entry_points.load(plugin)
-
-    def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-        return with_missing(module.make(runs, options), runs)
-
-    return StudySpec(module.NAME, module.TITLE, module.NEEDS, make)
+    spec: StudySpec = entry_points.load(plugin)
+    return spec
 
 
 def study_names() -> tuple[str, ...]:
@@ -285,243 +251,6 @@ def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
         except ValueError as error:
             made = error
         yield spec, made
-
-
-Cell = Callable[[Mapping[str, Any]], Any]
-
-
-def counts(name: str) -> Cell:
-    """Return what formats the count in a column."""
-    return lambda row: count(row[name])
-
-
-def printed_table(frame: pl.DataFrame, columns: Mapping[str, str | Cell]) -> pl.DataFrame:
-    """Return a table for print.
-
-    - `frame`: one row a row of the table.
-    - `columns`: by heading the column to show as it is, with a dash where it is null, or what makes the cell of a row.
-    """
-
-    def shown(name: str) -> Cell:
-        return lambda row: UNDEFINED if row[name] is None else row[name]
-
-    cells = {heading: shown(cell) if isinstance(cell, str) else cell for heading, cell in columns.items()}
-    rows = [{heading: cell(row) for heading, cell in cells.items()} for row in frame.iter_rows(named=True)]
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def fixed(name: str, digits: int = 3) -> Cell:
-    """Return what formats the number in a column."""
-    return lambda row: number(row[name], digits)
-
-
-def ranged(name: str, digits: int = 3) -> Cell:
-    """Return what formats a number with its interval, or why it is undefined.
-
-    - `name`: its column; the ends are in ``NAME_low`` and ``NAME_high``, those of `estimate` in ``low`` and ``high``.
-    """
-    ends = ("low", "high") if name == "estimate" else (f"{name}_low", f"{name}_high")
-    return lambda row: with_interval(row[name], row[ends[0]], row[ends[1]], row.get("reason"), digits)
-
-
-def labelled(labels: Mapping[str, str], name: str) -> Cell:
-    """Return what replaces the code in a column by its label."""
-    return lambda row: labels[row[name]]
-
-
-def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.DataFrame:
-    """Spread a column's values into columns, in the order in which they appear; a dash where there is no cell."""
-    names = frame[on].unique(maintain_order=True).to_list()
-    wide = frame.pivot(on, index=index, values=cell, maintain_order=True)
-    return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
-
-
-PAPER = "paper"
-"""In a frame's column `source`, of the paper's rows; those of one's own runs have ``run``."""
-RUN = "run"
-SIMPLEQA = "simpleqa"
-PAPER_PENALTY = 1.0
-"""Of the paper's printed weighted scores."""
-
-KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
-_COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}
-_ACTIVE = "active_parameters_billion"
-
-
-class ModelTableError(RefusalIndexError, ValueError):
-    """A table of models that a study cannot use."""
-
-
-@cache
-def paper_rows() -> pl.DataFrame:
-    """Return the 16 rows of the paper's results table.
-
-    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
-      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
-
-    >>> paper_rows().select("model", "refusal_index").row(1)
-    ('Qwen2.5-72B', 0.49)
-    """
-    return pl.read_csv((files("refusal_index.plugins.studies") / "data" / "paper_rows.csv").read_bytes())
-
-
-def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
-    """Return the paper's rows where all runs are on SimpleQA, and none of them otherwise."""
-    on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
-    return paper_rows() if on_simpleqa else paper_rows().clear()
-
-
-def known_models(options: StudyOptions) -> pl.DataFrame:
-    """Return what is known of models: the reader's own table first, then the paper's and the embedded ones.
-
-    Raises ModelTableError if the reader's table cannot be read or lacks a column.
-    """
-    embedded = pl.read_csv((files("refusal_index.plugins.studies") / "data" / "models.csv").read_bytes())
-    columns = [*_COLUMNS, _ACTIVE]
-    own = [_read_models(options.models)] if options.models else []
-    return pl.concat([table.select(columns) for table in (*own, embedded, paper_rows())], how="vertical_relaxed")
-
-
-def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | None:
-    """Find a model by its name, or by what follows the provider's: ``openai/gpt-4.1`` is also ``GPT-4.1``."""
-    if model is None:
-        return None
-    wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
-    return next((row for row in known.iter_rows(named=True) if str(row["model"]).casefold() in wanted), None)
-
-
-def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
-    """Return the name by which the tables may know a run's model: that of its set where they do, else its own."""
-    return run.model if find_model(run.model, known) else run.model_id
-
-
-def family_of(model: str | None, known: pl.DataFrame) -> str:
-    """Tell a model's family: from the tables, else from a known name within its own, else from its provider.
-
-    >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
-    ['Llama', 'acme', 'unknown']
-    """
-    row = find_model(model, known)
-    if row is not None and row["family"]:
-        return str(row["family"])
-    if not model:
-        return "unknown"
-    spelt = {str(family).casefold(): str(family) for family in paper_rows()["family"]}
-    within = next((name for name in KNOWN_FAMILIES if name in model.casefold()), None)
-    return spelt.get(within, within) if within else model.partition("/")[0]
-
-
-def _read_models(path: Path) -> pl.DataFrame:
-    try:
-        table = pl.read_csv(io.BytesIO(path.read_bytes()))
-        missing = [name for name in _COLUMNS if name not in table.columns]
-        if not missing:
-            active = pl.col(_ACTIVE) if _ACTIVE in table.columns else pl.col("parameters_billion").alias(_ACTIVE)
-            return table.select(*(pl.col(name).cast(kind) for name, kind in _COLUMNS.items()), active.cast(pl.Float64))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise ModelTableError(
-            f"{path}: expected a CSV table of models, which could not be read ({reason}); give a file with the "
-            f"columns {', '.join(_COLUMNS)}, numbers in the last"
-        ) from error
-    raise ModelTableError(
-        f"{path}: expected the columns {', '.join(_COLUMNS)}, got {', '.join(table.columns)}; add {missing[0]!r}"
-    )
-
-
-LONGEST = 60
-"""Rows; of a longer frame the rest is left to the CSV file, which is said in a comment."""
-
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "\N{DAGGER}": r"\textdagger{}",
-    '"': r"\textquotedbl{}",
-}
-_LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
-"""Two characters that LaTeX would print as one: dashes, quotation marks, Spanish marks."""
-_MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
-
-
-def escaped(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
-
-    >>> escaped("50% of \\input{x}")
-    '50\\% of \\textbackslash{}input\\{x\\}'
-    """
-    return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
-
-
-def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
-    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1.
-
-    - `groups`: by column the heading above it; columns side by side share one.
-    """
-    shown = table.head(LONGEST)
-    right = [kind.is_numeric() or name not in _text_columns(shown) for name, kind in shown.schema.items()]
-    lines = [
-        "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
-        "\\begin{table}[t]",
-        "\\centering\\small",
-        f"\\caption{{{escaped(caption)}}}",
-        f"\\label{{tab:{label.replace('_', '-')}}}",
-        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
-        f"\\begin{{tabular}}{{{''.join('r' if it else 'l' for it in right)}}}",
-        "\\toprule",
-        *_group_lines(shown.columns, groups or {}),
-        _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
-        "\\midrule",
-        *(_line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row]) for row in shown.iter_rows()),
-        "\\bottomrule",
-        "\\end{tabular}}",
-        "\\end{table}",
-    ]
-    if table.height > LONGEST:
-        lines.append(f"% {table.height - LONGEST:,} further rows are in {label}.csv.")
-    return "\n".join(lines) + "\n"
-
-
-def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
-    """Write the headings of groups of columns, each with a rule below; nothing where there are none."""
-    if not any(name in groups for name in columns):
-        return
-    cells, rules, place = [], [], 1
-    for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
-        width = len(list(members))
-        cells.append(
-            f"\\multicolumn{{{width}}}{{c}}{{\\textbf{{{escaped(heading)}}}}}" if heading else " & " * (width - 1)
-        )
-        rules += [f"\\cmidrule(lr){{{place}-{place + width - 1}}}"] if heading else []
-        place += width
-    yield _line(cells)
-    yield " ".join(rules)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _text_columns(table: pl.DataFrame) -> set[str]:
-    """Name the columns that hold words rather than numbers."""
-    texts = [name for name, kind in table.schema.items() if kind == pl.String]
-    return {name for name in texts if not table[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return number(value) if isinstance(value, float) else str(value)
 
 
 FORMATS = ("csv", "tex", "svg", "pdf", "png")

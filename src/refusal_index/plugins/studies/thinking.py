@@ -11,24 +11,15 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.data.runs import ComparedRun, shared_variants
-from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.studies import scores, style
+from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.runs import COMPARED, dataset_name, mean_of, run_index, variant_scores
 from refusal_index.plugins.studies.sampling_error import RunErrors
-from refusal_index.plugins.studies.study import (
-    Cell,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    fixed,
-    printed_table,
-    ranged,
-)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import pvalue
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
-
-NAME, TITLE, NEEDS = described("thinking")
 
 ROUNDING = 1e-12
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -41,17 +32,18 @@ SCHEMA = {
 }
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Compare every run of a model with its run that thinks least.
 
     Raises NotPossibleError if no two runs differ in thinking only.
     """
     pairs = list(_pairs(runs))
     if not pairs:
-        raise NotPossibleError(f"It needs {NEEDS}; these hold no such pair.")
+        raise NotPossibleError("; these hold no such pair")
     rows = [row for pair in pairs for row in _rows(*pair, options)]
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, scores.caption(NAME, options, pairs=len(pairs)), frame, draw, printed=printed)
+    return Study(frame, draw, printed, values={"pairs": len(pairs)})
 
 
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
@@ -94,9 +86,9 @@ def _rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) -> Iterat
     pair = [replace(run, variants={name: run.variants[name] for name in variants}) for run in (less, more)]
     errors = RunErrors(pair, options, ("less", "more"))
     asked = [{one for rows in run.variants.values() for one in rows["question_id"]} for run in pair]
-    where = {"model": more.model_id, "dataset": scores.dataset_name(more.dataset)}
+    where = {"model": more.model_id, "dataset": dataset_name(more.dataset)}
     where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
-    for metric in scores.COMPARED:
+    for metric in COMPARED:
         first, second = (_value(run, metric, options) for run in pair)
         found: dict[str, Any] = {"questions": len(asked[0] & asked[1]), "value_less": first, "value_more": second}
         if first is None or second is None:
@@ -108,11 +100,7 @@ def _rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) -> Iterat
 
 
 def _value(run: ComparedRun, metric: str, options: StudyOptions) -> float | None:
-    return (
-        scores.run_index(run, options).index.estimate
-        if metric == scores.INDEX
-        else scores.mean_of(scores.variant_scores(run, options), metric)
-    )
+    return run_index(run, options).index.estimate if metric == INDEX else mean_of(variant_scores(run, options), metric)
 
 
 def _difference(estimate: float, error: float, shared: int, options: StudyOptions) -> dict[str, Any]:
@@ -128,10 +116,10 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel a metric and a line a pair: by how much the metric is higher with more thinking."""
     pairs = frame.select("model", "dataset", "less", "more").unique(maintain_order=True).rows()
     figure.set_size_inches(7.0, 1.0 + 0.32 * len(pairs))
-    panels = figure.subplots(1, len(scores.COMPARED), sharey=True)
+    panels = figure.subplots(1, len(COMPARED), sharey=True)
     colours = style.model_colours([pair[0] for pair in pairs])
     names = style.short_names([pair[0] for pair in pairs], 28)
-    for axes, metric in zip(panels, scores.COMPARED, strict=True):
+    for axes, metric in zip(panels, COMPARED, strict=True):
         axes.axvline(0, color=style.GREY, linewidth=0.7)
         for row in frame.filter(metric=metric).drop_nulls("estimate").iter_rows(named=True):
             place = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))

@@ -281,7 +281,7 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
         raise
     except OSError as error:
         raise NotWrittenError(Path(error.filename or out or "."), error) from error
-    lines += [f"{run.source}: the same run as {distinct[run.key].source}, taken once" for run in repeated]
+    lines += [f"{run.source}: the same run as {distinct[run.key].source}, counted once" for run in repeated]
     return lines + [f"{run.source}: incomplete: {run.lacks}" for run in runs if run.lacks]
 
 

@@ -90,11 +90,11 @@ class Tracking:
                     if not futures.wait([done], SILENT_SECONDS).done:
                         self._progress(Underway(follower.waiting, is_news=True))
                     if not futures.wait([done], FINISH_TIMEOUT).done:
-                        follower.give_up(f"it did not take the results in {FINISH_TIMEOUT:g} seconds")
+                        follower.give_up(f"it did not accept the results within {FINISH_TIMEOUT:g} seconds")
                     self._report(follower)
         except KeyboardInterrupt:
             for follower in (follower for follower, done in pending.items() if not done.done()):
-                follower.give_up("it was waited for no longer")
+                follower.give_up("it took too long")
                 self._report(follower)
             signal.raise_signal(signal.SIGINT)
 
@@ -173,7 +173,7 @@ class _Follower:
         self._tracker: Tracker | None = None
         self._thread: threading.Thread | None = None
         self.failed = False
-        self.waiting = f"{name}: it is waited for; the results lie in {plan.folder.path} already"
+        self.waiting = f"{name}: waiting for it; the results are already in {plan.folder.path}"
         self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
 
     def count(self, counts: dict[str, float]) -> None:

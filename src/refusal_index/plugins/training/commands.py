@@ -59,7 +59,7 @@ def watch(
     from refusal_index.runs.settings import Settings
 
     if once and until_idle is not None:
-        raise OptionError("--once: expected alone, got --until-idle beside it; leave one of them out")
+        raise OptionError("--once: cannot be combined with --until-idle; remove one of them")
     planned = prepare_watch(
         folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
     )
@@ -84,7 +84,7 @@ async def _carried_out(planned: Watch, budget: Budget, found: list[CheckpointRes
         if one.error is not None:
             console.error(f"{one.checkpoint.path}: {one.error}")
         if one.left_out is not None:
-            console.note(f"{one.checkpoint.path} is left out: {one.left_out}")
+            console.note(f"{one.checkpoint.path} is skipped: {one.left_out}")
 
 
 @contextmanager

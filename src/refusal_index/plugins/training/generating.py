@@ -45,7 +45,7 @@ class GeneratingModel(AnsweringFunction):
         self._waiting: list[tuple[ModelRequest, asyncio.Future[Response]]] = []
 
     async def _alone(self, messages: list[dict[str, str]]) -> str:
-        raise NotImplementedError("a model in memory is asked by requests, which say how long a reply may be")
+        raise NotImplementedError("a model in memory needs requests that set the maximum length of a reply")
 
     async def __call__(self, ask: ModelRequest) -> Response:
         """Answer in a batch with whatever else is asked at this moment."""

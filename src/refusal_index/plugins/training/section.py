@@ -102,7 +102,7 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
             "anchor": f"panel-{place}",
             "title": f"{len(panel.runs)} steps{f' on {dataset}' if dataset else ''}, {panel.variant}",
             "headline": panel.headline,
-            "lacking": f"Incomplete, and not to be taken as sound: {lacking}." if lacking else "",
+            "lacking": f"Incomplete; do not rely on these numbers: {lacking}." if lacking else "",
             "statements": panel.statements,
             "charts": [charts[metric] for metric in FIRST],
             "more": [chart for metric, chart in charts.items() if metric not in FIRST],

@@ -109,7 +109,7 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
         places = [place for place in folder.iterdir() if not place.name.startswith((".", "tmp-"))]
     except OSError as error:
         raise RunFolderError(
-            f"{folder}: expected the folder that a training writes checkpoints into ({error.strerror}); check the path"
+            f"{folder}: expected the folder that the training writes checkpoints to ({error.strerror}); check the path"
         ) from error
     found = [one for place in places if (one := checkpoint_at(place)) is not None]
     return sorted(found, key=lambda one: (one.step is None, one.step or 0, one.changed, one.name))
@@ -451,9 +451,9 @@ def _check_watched(folder: Path, found: Sequence[Checkpoint]) -> None:
     """Raise RunFolderError if a folder is what checkpoints lie in or become, instead of where they lie."""
     itself = checkpoint_at(folder.resolve())
     if not found and itself is not None and itself.lacks is None:
-        raise RunFolderError(f"{folder} is a checkpoint itself; name the folder that it lies in, {itself.path.parent}")
+        raise RunFolderError(f"{folder} is a checkpoint itself; name its parent folder, {itself.path.parent}")
     if not found and set_document(folder):
-        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that a training writes into")
+        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that the training writes to")
 
 
 def _check_server(template: str, settings: Settings) -> None:

@@ -355,8 +355,8 @@ def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> It
         tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
         yield f"{role}: {used['requests']:,} requests, {tokens}"
     if file["questions"] < wanted:
-        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
-    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"
+        yield f"the pages ran out before {wanted:,} questions were made; add pages, or lower --shortest"
+    yield f"{paths.questions}: saved, sha256 {file['sha256']}; {paths.record.name} says how"
 
 
 class BuildBar:

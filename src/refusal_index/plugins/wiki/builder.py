@@ -334,6 +334,6 @@ def _check_round(tried: Sequence[Tried], drawing: Drawing) -> None:
     if drawing.is_hopeless:
         reasons = ", ".join(f"{reason} {count}" for reason, count in drawing.reasons().most_common())
         raise BuildStoppedError(
-            f"no question came of the last {HOPELESS} sections or more, out of {len(drawing.tried)} tried ({reasons}); "
+            f"none of the last {HOPELESS} sections or more, out of {len(drawing.tried)} tried ({reasons}); "
             "choose another --writer or --answerer, or other pages"
         )

@@ -6,6 +6,8 @@ A coefficient of variation takes in sampling errors, and so do resamples of it, 
 true one of .08 that is seen as .13 in .00 to .79 of simulated cases. On the scale of squares errors add up, and the
 basic interval, which mirrors the resamples at the estimate, takes them out: it covers .88 to .98 there (1, 3 and 8
 models, 600 replicates), and more where there is no true variation at all.
+
+Whether two prompts get the same questions right: the agreement of answers over the prompts, forced one included.
 """
 
 from __future__ import annotations
@@ -17,11 +19,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from refusal_index.data.outcome import Grade
 from refusal_index.data.runs import ComparedRun
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.models import PAPER_PENALTY
+from refusal_index.plugins.studies.runs import ALL, COMPARED, VariantScores, data_values, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.sampling_error import (
     RESAMPLES,
     USABLE,
@@ -31,19 +38,12 @@ from refusal_index.plugins.studies.sampling_error import (
     resampled_metrics,
     resampled_together,
 )
-from refusal_index.plugins.studies.scores import COMPARED, INDEX, VariantScores, caption, of_one_dataset, variant_scores
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
-from refusal_index.plugins.studies.study import (
-    PAPER_PENALTY,
-    NotPossibleError,
-    Study,
-    StudyOptions,
-    described,
-    study_text,
-    widened,
-)
-from refusal_index.render.format import abridged, number, signed
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import widened
+from refusal_index.render.format import abridged, number, signed, with_interval
 from refusal_index.stats import weighted_score
+from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the paper calls heuristic."""
@@ -105,7 +105,7 @@ def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     said = [f"{_label(row['metric'])} {_shown(row)}" for row in frame.filter(model=RATIO).iter_rows(named=True)]
     if not said:
         return ()
-    return (study_text(NAME, "ratio", ratios="; ".join(said)),)
+    return (study_text("score_variability", "ratio", ratios="; ".join(said)),)
 
 
 def _shown(row: Mapping[str, Any]) -> str:
@@ -118,13 +118,11 @@ def _label(metric: str) -> str:
     return "the three together" if metric == ALL_HEURISTIC else METRICS[metric].label
 
 
-NAME, TITLE, NEEDS = described("score_variability")
-
 AVERAGE = "Average"
 PENALTIES = (1.0, 0.2)
 """Of the weighted score: as the paper's table was made, and as its text says."""
 WEIGHTED = "weighted_score"
-SCHEMA = {
+VARIABILITY_SCHEMA = {
     "model": pl.String,
     "metric": pl.String,
     "penalty": pl.Float64,
@@ -140,7 +138,8 @@ NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
 _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
 
 
-def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+@study
+def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Measure the variability of every metric over the variants of each run, and average over the runs.
 
     Raises NotPossibleError if no run has two variants.
@@ -148,15 +147,17 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     chosen, notes = of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]
     if not several:
-        raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
+        raise NotPossibleError("; each of these has one variant")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
         notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
-    rows = [row for run in several for row in _run_rows(run, options)]
-    frame = with_averages(pl.DataFrame(rows, schema=SCHEMA))
+    rows = [row for run in several for row in _variability_rows(run, options)]
+    frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
     notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    return Study(NAME, TITLE, caption(NAME, options, several, resamples=f"{RESAMPLES:,}"), frame, draw, notes, printed)
+    return Study(
+        frame, _draw_variability, _printed_variability, notes, {**data_values(several), "resamples": f"{RESAMPLES:,}"}
+    )
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
@@ -171,7 +172,7 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
     )
     means = sound.group_by("metric", "penalty", maintain_order=True).agg(pl.col(name).mean() for name in _SPREADS)
     averages = means.with_columns(pl.lit(AVERAGE).alias("model"))
-    return pl.concat([frame, averages], how="diagonal").select(list(SCHEMA))
+    return pl.concat([frame, averages], how="diagonal").select(list(VARIABILITY_SCHEMA))
 
 
 def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
@@ -183,7 +184,9 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
     sound = [
         run for run in runs if run.label not in near_zero and all(_defined(found[run.label], name) for name in names)
     ]
-    schema = {name: SCHEMA[name] for name in ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")}
+    schema = {
+        name: VARIABILITY_SCHEMA[name] for name in ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")
+    }
     if not sound or len({len(run.variants) for run in sound}) > 1:
         return pl.DataFrame(schema=schema)
     values = {
@@ -204,7 +207,7 @@ def _defined(scores: Sequence[VariantScores], metric: str) -> bool:
     return all(one.metrics[metric].estimate is not None for one in scores)
 
 
-def draw(figure: Figure, frame: pl.DataFrame) -> None:
+def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the normalised difference on the left and the coefficient of variation on the right, one line a metric."""
     frame = frame.filter(pl.col("model") != RATIO)
     lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
@@ -233,7 +236,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.model_legend(figure, models)
 
 
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
+def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
     """Lay the table out as the paper does: differences above, coefficients of variation below, one column a metric."""
     frame, parts = frame.filter(pl.col("model") != RATIO), []
     for heading, name, has_sign in _PARTS:
@@ -255,7 +258,7 @@ _PARTS = (
 )
 
 
-def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _variability_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     scores, resampled = variant_scores(run, options), resampled_metrics(run, options)
     for metric in COMPARED:
         for penalty in _penalties(options) if metric == WEIGHTED else (None,):
@@ -360,7 +363,7 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            study_text(NAME, "near_zero", metric=_named(metric, penalty), models=abridged(models))
+            study_text("score_variability", "near_zero", metric=_named(metric, penalty), models=abridged(models))
             for metric, penalty, models in near
         ),
         *(
@@ -368,3 +371,143 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
             for model, metric, reason in undefined
         ),
     )
+
+
+FORCED = "forced"
+COLUMNS = 2
+AGREEMENT_SCHEMA = {
+    "model": pl.String,
+    "prompt": pl.String,
+    "other_prompt": pl.String,
+    "both_answered": pl.Int64,
+    "same": pl.Int64,
+    **dict.fromkeys(("agreement", "low", "high", "kappa", "kappa_ceiling"), pl.Float64),
+    "reason": pl.String,
+}
+
+
+@study
+def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Compare the prompts of each run pair by pair.
+
+    Raises NotPossibleError if no two prompts of a run have answered a question in common.
+    """
+    chosen, notes = of_one_dataset(runs)
+    rows = [row for run in chosen for row in _agreement_rows(run, options)]
+    columns = [name for name in AGREEMENT_SCHEMA if name != "kappa_ceiling"]
+    frame = with_ceiling(pl.DataFrame(rows, schema={name: AGREEMENT_SCHEMA[name] for name in columns}, orient="row"))
+    if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
+        raise NotPossibleError("; no two prompts of these answered a question in common")
+    return Study(frame, _draw_agreement, _printed_agreement, notes, data_values(chosen))
+
+
+def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add how large kappa could be between two prompts: the root of what two draws of each have with themselves.
+
+    Two prompts under which every question is right equally often have it, where both are right equally often in all.
+    None where either was drawn once, or where its own draws agree no better than chance.
+    """
+    own = frame.filter(pl.col("prompt") == pl.col("other_prompt"), pl.col("kappa") > 0)
+    joined = frame
+    for side in ("prompt", "other_prompt"):
+        kappas = own.select("model", pl.col("prompt").alias(side), pl.col("kappa").alias(f"{side}_kappa"))
+        joined = joined.join(kappas, on=["model", side], how="left", maintain_order="left")
+    ceiling = (pl.col("prompt_kappa") * pl.col("other_prompt_kappa")).sqrt()
+    return joined.with_columns(kappa_ceiling=ceiling).select(list(AGREEMENT_SCHEMA))
+
+
+def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw one matrix a model, two in a row."""
+    models = frame["model"].unique(maintain_order=True).to_list()
+    prompts = frame["prompt"].unique(maintain_order=True).to_list()
+    width = style.COLUMN_WIDTH if len(models) == 1 else style.WIDTH
+    figure.set_size_inches(width, 0.2 + math.ceil(len(models) / COLUMNS) * (0.5 + 0.42 * len(prompts)))
+    names = style.short_names(models, 28)
+    panels = style.panel_grid(figure, [names[model] for model in models], COLUMNS)
+    for axes, model in zip(panels, models, strict=True):
+        _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts)
+
+
+def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lay the matrix out, with the counts."""
+    cells = [
+        f"{with_interval(row[0], row[1], row[2], row[3], 2)}, n {row[4]:,}" if row[4] else "-"
+        for row in frame.select("agreement", "low", "high", "reason", "both_answered").rows()
+    ]
+    wide = widened(frame.with_columns(pl.Series("cell", cells)), ["model", "other_prompt"], "prompt", "cell")
+    return wide.rename({"model": "Model", "other_prompt": "Prompt"})
+
+
+def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    answers = {variant or ALL: _first_answers(outcomes) for variant, outcomes in run.variants.items()}
+    answers[FORCED] = _forced_answers(run)
+    names = list(answers)
+    for place, name in enumerate(names):
+        for other in names[place:]:
+            pairs = _paired(answers[name], answers[other], other_place=int(other == name))
+            yield (run.label, name, other, *_agreement(pairs, options, same_prompt=other == name))
+
+
+def _first_answers(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Return what was answered in the first pass, and whether right; `place` 0 is a question's first draw."""
+    answered = outcomes.with_columns(_PLACE).filter(~pl.col("refused") & pl.col("wrong").is_not_null())
+    return answered.select("question_id", "place", right=~pl.col("wrong"))
+
+
+def _forced_answers(run: ComparedRun) -> pl.DataFrame:
+    """Return the forced answers, which the variants share: those that refused again are no answers."""
+    grades = [Grade.CORRECT.value, Grade.INCORRECT.value]
+    every = pl.concat([rows.with_columns(_PLACE) for rows in run.variants.values()])
+    answered = every.filter(pl.col("forced_grade").is_in(grades))
+    once = answered.unique(["question_id", "place"], keep="first", maintain_order=True)
+    return once.select("question_id", "place", right=pl.col("forced_grade") == Grade.CORRECT.value)
+
+
+_PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
+
+
+def _paired(one: pl.DataFrame, other: pl.DataFrame, *, other_place: int = 0) -> pl.DataFrame:
+    """Return the questions that both answered, in the first draw of one and in some draw of the other."""
+    first, second = one.filter(pl.col("place") == 0), other.filter(pl.col("place") == other_place)
+    return first.join(second, on="question_id", suffix="_other", maintain_order="left")
+
+
+def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> tuple[Any, ...]:
+    """Return the columns from `both_answered` on."""
+    n = pairs.height
+    if n == 0:
+        return (0, 0, None, None, None, None, "no_second_draw" if same_prompt else "no_question_answered_by_both")
+    same = int((pairs["right"] == pairs["right_other"]).sum())
+    low, high = wilson_interval(same, n, normal_quantile(options.confidence_level))
+    right, right_other = float(pairs["right"].mean()), float(pairs["right_other"].mean())  # type: ignore[arg-type]
+    chance = right * right_other + (1 - right) * (1 - right_other)
+    kappa = (same / n - chance) / (1 - chance) if chance < 1 else None
+    return (n, same, same / n, low, high, kappa, None)
+
+
+_SHADES = LinearSegmentedColormap.from_list("agreement", ["#ffffff", "#deebf7", "#74b3d8"])
+_SCALE = Normalize(0.5, 1.0, clip=True)
+
+
+def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> None:
+    for row in frame.iter_rows(named=True):
+        _draw_cell(axes, prompts.index(row["prompt"]), prompts.index(row["other_prompt"]), row)
+    names = [style.safe_text(name, 14) for name in prompts]
+    axes.set_xticks(range(len(prompts)), names)
+    axes.set_yticks(range(len(prompts)), names)
+    axes.set(xlim=(-0.5, len(prompts) - 0.5), ylim=(len(prompts) - 0.5, -0.5))
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_cell(axes: Axes, x: int, y: int, row: Mapping[str, Any]) -> None:
+    agreement = row["agreement"]
+    shade = style.PAPER if agreement is None else _SHADES(_SCALE(agreement))
+    axes.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5))
+    lines = [(0.0, "none", 5.5)]
+    if agreement is not None:
+        interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
+        lines = [(-0.2, f"{agreement:.2f}", 7.5), (0.1, interval, 4.8), (0.32, f"n {row['both_answered']:,}", 4.8)]
+    for below, text, size in lines:
+        axes.text(x, y + below, text, ha="center", va="center", fontsize=size, color=style.INK)

@@ -1,4 +1,9 @@
-"""Scatter plots of models: their rows, lines of least squares with what captions say of them, and labels of points."""
+"""Scatter plots of models: their rows, lines of least squares with what captions say of them, and labels of points.
+
+The Refusal Index against the correct answer rate, C/A and the refusal rate, with regression lines.
+
+The Refusal Index against the number of parameters.
+"""
 
 from __future__ import annotations
 
@@ -10,122 +15,36 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
 from refusal_index.data.runs import ComparedRun
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.sampling_error import NOISE_SCHEMA, is_sparse
-from refusal_index.plugins.studies.scores import mean_of, run_index, variant_scores
-from refusal_index.plugins.studies.study import (
+from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.plugins.studies import sampling_error, style
+from refusal_index.plugins.studies.models import (
     PAPER,
     RUN,
-    StudyOptions,
     family_of,
     find_model,
     known_models,
     name_in_tables,
     paper_context,
-    study_text,
 )
-from refusal_index.plugins.studies.style import GREY, INK, FloatArray
-from refusal_index.render.format import number
-
-
-def label_points(
-    axes: Axes,
-    points: Sequence[tuple[float, float]],
-    labels: Sequence[str],
-    colours: Sequence[str] | None = None,
-    *,
-    size: float = 7.0,
-    avoid: Sequence[tuple[float, float]] = (),
-) -> None:
-    """Write a label beside every point where it covers neither another label nor a point; the last thing to draw.
-
-    - `axes`: with their final limits.
-    - `points`, `labels`, `colours`: in data coordinates; labels are shown as they are, so pass those of others through
-      `safe_text` before.
-    - `size`: of the text, in points.
-    - `avoid`: further points that no label should cover.
-    """
-    figure = axes.figure.figure
-    figure.draw_without_rendering()
-    pixels = figure.dpi / 72
-    marks = axes.transData.transform(np.array([*points, *avoid], float).reshape(-1, 2))
-    taken = np.hstack([marks - 3 * pixels, marks + 3 * pixels])
-    frame = np.asarray(axes.bbox.extents, float)
-    colours = [INK] * len(labels) if colours is None else colours
-    for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
-        places, distances = _places(marks[index], _text_size(axes, label, size), pixels)
-        others = np.delete(marks[: len(points)], index, axis=0)
-        costs = distances / 100 + _covered(places, taken) + 3 * _outside(places, frame)
-        best = int(np.argmin(costs + 0.2 * _close_to(places, others, 6 * pixels)))
-        taken = np.vstack([taken, places[best]])
-        shift = (places[best, :2] - marks[index]) / pixels
-        axes.annotate(
-            label,
-            point,
-            xytext=(float(shift[0]), float(shift[1])),
-            textcoords="offset points",
-            fontsize=size,
-            color=colour,
-            arrowprops=_LEADER if distances[best] >= _FAR else None,
-            annotation_clip=False,
-            path_effects=[withStroke(linewidth=1.5, foreground=style.PAPER)],
-        ).set_in_layout(False)
-
-
-_DISTANCES = (5.0, 9.0, 15.0, 22.0, 30.0)
-_FAR = 15.0
-_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-_LEADER = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 3.0, "relpos": (0.5, 0.5)}
-
-
-def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
-    """Measure a label: width and height in pixels."""
-    text = axes.text(0, 0, label, fontsize=size)
-    box = text.get_window_extent()
-    text.remove()
-    return np.array([box.width, box.height])
-
-
-def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
-    """Return boxes for a label around its mark, shape (m, 4), and their distances in points, the nearest first."""
-    sides, distances = np.tile(_SIDES, (len(_DISTANCES), 1)), np.repeat(_DISTANCES, len(_SIDES))
-    # To the left of a mark, or below, a box ends at its distance; in line with the mark it is centred.
-    corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
-    return np.hstack([corner, corner + box]), distances
-
-
-def _shared_areas(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the areas that boxes share with others, shape (m, k); boxes are (left, low, right, high)."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
-    return np.asarray(np.prod(np.clip(high - low, 0, None), axis=-1))
-
-
-def _areas(boxes: FloatArray) -> FloatArray:
-    return np.asarray(np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
-
-
-def _covered(boxes: FloatArray, taken: FloatArray) -> FloatArray:
-    """Return what share of each box covers what is there already; more than 1 where that overlaps itself."""
-    return np.asarray(_shared_areas(boxes, taken).sum(axis=1) / _areas(boxes))
-
-
-def _outside(boxes: FloatArray, frame: FloatArray) -> FloatArray:
-    """Return what share of each box lies outside a frame."""
-    return np.asarray(1 - _shared_areas(boxes, np.reshape(frame, (1, 4)))[:, 0] / _areas(boxes))
-
-
-def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
-    """Count the marks so close to each box that its label could be taken for theirs."""
-    inside = (marks >= boxes[:, np.newaxis, :2] - reach) & (marks <= boxes[:, np.newaxis, 2:] + reach)
-    return np.asarray(inside.all(axis=-1).sum(axis=1))
-
+from refusal_index.plugins.studies.runs import data_values, mean_of, of_one_dataset, run_index, variant_scores
+from refusal_index.plugins.studies.sampling_error import (
+    NOISE_SCHEMA,
+    RESAMPLES,
+    RunErrors,
+    is_sparse,
+    noise_columns,
+    printed_errors,
+)
+from refusal_index.plugins.studies.stability import disattenuated_correlation
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
+from refusal_index.render.format import abridged, number, with_interval
 
 FEWEST = 3
 """Points: two always lie on a line."""
@@ -336,7 +255,7 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
     for axes, rows in drawn:
         order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
         whose = order.select("source", "model").rows()
-        label_points(
+        style.label_points(
             axes,
             order.select(at or x, "refusal_index").rows(),
             [texts[one] for one in whose],
@@ -381,7 +300,7 @@ SIZES = ("parameters_billion", "active_parameters_billion")
 
 def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
     """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
-    known = known_models(options)
+    known = known_models(options.models)
     for run in runs:
         scores, overall, name = variant_scores(run, options), run_index(run, options), name_in_tables(run, known)
         index, sizes = overall.index, find_model(name, known) or {}
@@ -410,3 +329,234 @@ def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     for row in paper_context(runs).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
         yield {**row, **index, "source": PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
+
+
+AXIS_LABELS = {
+    "correct_rate": "Correct answer rate",
+    "correct_given_attempted": "Correct given attempted (C/A)",
+    "refusal_rate": "Refusal rate",
+}
+ACCURACY_POINTS = {
+    **dict.fromkeys(("metric", "source", "model", "family"), pl.String),
+    **dict.fromkeys(("value", "value_low", "value_high", "refusal_index", "low", "high"), pl.Float64),
+    "mean_refusal_index": pl.Float64,
+    "variants": pl.Int64,
+    "sparse": pl.Boolean,
+}
+ACCURACY_SCHEMA = {**ACCURACY_POINTS, **REGRESSION_SCHEMA, "above_line": pl.Boolean}
+
+
+@study
+def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Regress the index on two measures of accuracy, and on the refusal rate.
+
+    Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
+    """
+    chosen, notes = of_one_dataset(runs)
+    rows = list(_rate_rows(chosen, options))
+    undefined = [run.label for run in chosen if run.label not in {row["model"] for row in rows}]
+    if undefined:
+        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {abridged(undefined)}.")
+    frame = pl.DataFrame([*_paper_rate_rows(chosen), *rows], schema=ACCURACY_POINTS)
+    if not rows or frame["model"].n_unique() < FEWEST:
+        raise NotPossibleError(notes=notes)
+    frame = regressed_on_rates(frame, options.confidence_level, sampling_error.RunErrors(chosen, options))
+    notes = (*notes, *_accuracy_notes(frame))
+    values = {**data_values(chosen), "resamples": f"{RESAMPLES:,}", **scatter_texts(frame)}
+    return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
+
+
+def regressed_on_rates(frame: pl.DataFrame, confidence_level: float, errors: sampling_error.RunErrors) -> pl.DataFrame:
+    """Add the line of each metric and source, and which models lie above it."""
+
+    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
+        numbers = rows["refusal_index"], rows["value"]
+        if rows["source"][0] == PAPER:
+            own, other = (
+                sampling_error.printed_errors(rows["low"], rows["high"]),
+                sampling_error.printed_errors(rows["value_low"], rows["value_high"]),
+            )
+            return sampling_error.noise_columns(disattenuated_correlation(*numbers, own, other))
+        models = rows["model"].to_list()
+        return sampling_error.noise_columns(
+            sampling_error.without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0])))
+        )
+
+    lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level, noise=noise)
+    ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(RATES)})
+    return lined.with_columns((pl.col("refusal_index") > pl.col("fitted")).alias("above_line")).sort(
+        ordered, maintain_order=True
+    )
+
+
+def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw one panel a metric."""
+    crowded = frame.filter(pl.col("source") == PAPER).height > 0
+    figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
+    panels = figure.subplots(1, len(RATES), sharey=True)
+    parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
+    for axes, metric, own in zip(panels, RATES, parts, strict=True):
+        axes.set_xlabel(AXIS_LABELS[metric])
+        axes.margins(x=0.18, y=0.1)
+        axes.set_title(r_squared_text(own), fontsize=7, fontweight="normal")
+        draw_scatter(axes, own, "value", run_families(frame))
+    panels[0].set_ylabel("Refusal Index")
+    name_points(figure, zip(panels, parts, strict=True), "value")
+
+
+def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the points of the runs and of the paper, with their place by the line."""
+    side = {True: "above", False: "below", None: "-"}
+    columns: dict[str, str | Cell] = {
+        "Against": lambda row: METRICS[row["metric"]].label,
+        "Model": "model",
+        "Family": "family",
+        "Rate": ranged("value"),
+        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+        "Line": fixed("fitted"),
+        "Lies": lambda row: side[row["above_line"]],
+        "Rank correlation": fixed("spearman"),
+        "R squared": fixed("r_squared"),
+        "Ceiling": fixed("r_squared_ceiling"),
+    }
+    return printed_table(frame, columns)
+
+
+def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[dict[str, Any]]:
+    for run, row in model_rows(runs, options):
+        scores = variant_scores(run, options)
+        resampled = sampling_error.resampled_metrics(run, options) if len(scores) > 1 else {}
+        for metric in RATES:
+            if row[metric] is None:
+                continue
+            low, high = scores[0].metrics[metric].low, scores[0].metrics[metric].high
+            if resampled:
+                low, high = sampling_error.percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
+            yield {**row, "metric": metric, "value": row[metric], "value_low": low, "value_high": high}
+
+
+def _paper_rate_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
+    for row in paper_model_rows(runs):
+        for metric in RATES:
+            ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
+            yield {**row, "metric": metric, "value": row[metric], **ends}
+
+
+def _accuracy_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
+    return tuple(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True))
+
+
+SIZE = "parameters_billion"
+SIZE_POINTS = {
+    "source": pl.String,
+    "model": pl.String,
+    "family": pl.String,
+    **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
+    "sparse": pl.Boolean,
+}
+DRAWN_AT = "drawn_at_billion"
+"""Where a model is drawn: at its size, or beside it where others have the same."""
+SIZE_SCHEMA = {**SIZE_POINTS, **REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
+
+STEP = 0.04
+WIDEST = 0.25
+"""Shares of the logarithmic axis: between two models of one size, and at most between the first and the last."""
+
+
+@study
+def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Regress the index on the logarithm of the number of parameters.
+
+    Raises NotPossibleError if fewer than two models of known size have an index.
+    """
+    chosen, notes = of_one_dataset(runs)
+    rows = [row for _, row in model_rows(chosen, options) if row[SIZE] is not None]
+    names = [row["model"] for row in rows]
+    left_out = [run.label for run in chosen if run.label not in names]
+    if left_out:
+        notes = (*notes, f"Left out, without an index or a known number of parameters: {abridged(left_out)}.")
+    paper = (row for row in paper_model_rows(chosen) if row[SIZE] is not None)
+    frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
+    if not rows or frame.height < 2:
+        raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
+    frame = side_by_side(regressed_on_size(frame, options.confidence_level, RunErrors(chosen, options)))
+    notes = (*notes, *_size_notes(frame))
+    values = {**data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
+    return Study(frame, _draw_size, _printed_size, notes, values)
+
+
+def regressed_on_size(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
+    """Add the line of each source on the logarithm of size, which has no sampling error."""
+
+    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
+        numbers, exact = (rows["refusal_index"], rows[SIZE].log10()), np.zeros(rows.height)
+        if rows["source"][0] == PAPER:
+            return noise_columns(disattenuated_correlation(*numbers, printed_errors(rows["low"], rows["high"]), exact))
+        own = errors.of(rows["model"].to_list(), INDEX)
+        return noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
+
+    return with_regression(
+        frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
+    )
+
+
+def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add where each model is drawn: models of the same size beside each other, in their order.
+
+    >>> side_by_side(pl.DataFrame({SIZE: [1.0, 10.0, 10.0]}))[DRAWN_AT].round(2).to_list()
+    [1.0, 9.55, 10.47]
+    """
+    size = pl.col(SIZE)
+    count, place = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
+    span = size.log10().max() - size.log10().min()
+    step = pl.when(span > 0).then(span).otherwise(1.0) * pl.min_horizontal(STEP, WIDEST / (count - 1))
+    shift = pl.when(count > 1).then(step * (place - (count - 1) / 2)).otherwise(0.0)
+    return frame.with_columns((size * 10**shift).alias(DRAWN_AT))
+
+
+def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the models over a logarithmic axis of their sizes."""
+    crowded = frame.filter(pl.col("source") == PAPER).height > 0
+    figure.set_size_inches(style.WIDTH if crowded else 4.2, 3.2 if crowded else 2.8)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.set(xlabel="Parameters", ylabel="Refusal Index")
+    axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")
+    axes.margins(x=0.2, y=0.1)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: size_text(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    sizes = frame[SIZE].unique().sort().to_list()
+    if len(sizes) <= 4:
+        axes.set_xticks(sizes)
+        axes.minorticks_off()
+    draw_scatter(axes, frame, SIZE, run_families(frame), at=DRAWN_AT)
+    name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
+
+
+def size_text(billions: float) -> str:
+    """Return a number of parameters as people say it.
+
+    >>> size_text(0.0026), size_text(72), size_text(1000)
+    ('2.6M', '72B', '1T')
+    """
+    if billions >= 1000:
+        return f"{billions / 1000:.3g}T"
+    return f"{billions:.3g}B" if billions >= 1 else f"{1000 * billions:.3g}M"
+
+
+def _printed_size(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the models with size and index."""
+    columns: dict[str, str | Cell] = {
+        "Model": "model",
+        "Family": "family",
+        "Parameters": lambda row: size_text(row[SIZE]),
+        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+        "Line": fixed("fitted"),
+    }
+    return printed_table(frame, columns)
+
+
+def _size_notes(frame: pl.DataFrame) -> tuple[str, ...]:
+    lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
+    return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))

@@ -1,0 +1,500 @@
+"""Runs in the accuracy-refusal plane, with the lines along which each metric stays the same.
+
+One panel a model: its points in the accuracy-refusal plane over the curves of equal Refusal Index.
+
+Where a model stands on its accuracy-refusal curve, and where it would be worth most for a stated penalty.
+
+The curve is fitted to one prompt variant; the other variants of the model are drawn beside it, since the curve says
+where they should lie. The penalty is the price of a wrong answer in right answers: 1, 3 and 9 make an answer worth
+giving from a confidence of a half, three quarters and nine tenths on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, get_args
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from refusal_index import stats
+from refusal_index.data.runs import ComparedRun
+from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.plugins.studies import curves, style
+from refusal_index.plugins.studies.curves import ScoreName, iso_score, remaining_gap
+from refusal_index.plugins.studies.models import paper_context
+from refusal_index.plugins.studies.runs import (
+    ALL,
+    chosen_runs,
+    data_values,
+    defined_tables,
+    mean_of,
+    of_one_dataset,
+    run_index,
+    table_of,
+    variant_scores,
+    with_ends,
+)
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.style import label_points
+from refusal_index.plugins.studies.tables import Cell, printed_table, ranged
+from refusal_index.render.format import number, with_interval
+
+PLANE_SCHEMA = {
+    **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),
+    **dict.fromkeys(("level", "refusal_rate", "refusal_low", "refusal_high", "correct_rate"), pl.Float64),
+    "correct_low": pl.Float64,
+    "correct_high": pl.Float64,
+}
+"""`kind` is ``point``, ``context``, ``contour`` or ``curve``; `level` is the score that a contour or curve keeps."""
+
+RATES = np.linspace(0, 1, 51)
+
+
+def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    """Yield one point a variant, with the intervals of both rates."""
+    for scores in variant_scores(run, options):
+        refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
+        ends = (refused.estimate, refused.low, refused.high, correct.estimate, correct.low, correct.high)
+        if refused.estimate is not None:
+            yield ("point", None, run.label, scores.variant, None, *ends)
+
+
+def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> Iterator[tuple[Any, ...]]:
+    """Yield the curve of a run's index over all variants, and of the ends of its interval, at its mean error rate."""
+    index, error_rate = run_index(run, options).index, mean_error_rate(run, options)
+    if index.estimate is None or error_rate is None:
+        return
+    middle = stats.iso_refusal_index(RATES, index.estimate, error_rate)
+    ends = [_end(index, end, error_rate) for end in (index.low, index.high)]
+    for rate, correct, low, high in zip(RATES, middle, *ends, strict=True):
+        yield ("curve", panel, run.label, None, index.estimate, rate, None, None, correct, low, high)
+
+
+def contour_rows(
+    panel: str | None, model: str | None, level: float, correct_rates: np.ndarray
+) -> Iterator[tuple[Any, ...]]:
+    """Yield one contour over `RATES`, without the part where no model can be."""
+    for rate, correct in zip(RATES, correct_rates, strict=True):
+        if np.isfinite(correct):
+            yield ("contour", panel, model, None, level, rate, None, None, correct, None, None)
+
+
+def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
+    """Return the mean of a run's error rates under forced answering; None where it has none."""
+    return mean_of(variant_scores(run, options), "error_rate")
+
+
+def draw_contours(
+    axes: Axes, contours: pl.DataFrame, label_at: Any = None, unlabelled: Collection[float] = ()
+) -> list[tuple[float, float]]:
+    """Draw contours with their levels on them, at a refusal rate or, where none is given, where they come into view.
+
+    Call it when the axes have their limits. Returns where the levels stand.
+    """
+    labelled = []
+    top = axes.get_ylim()[1]
+    box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
+    look: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
+    for (level,), line in contours.group_by("level", maintain_order=True):
+        rates, correct = line["refusal_rate"].to_numpy(), line["correct_rate"].to_numpy()
+        axes.plot(rates, correct, color=style.PALE, linewidth=0.8, zorder=1)
+        visible = np.flatnonzero((correct <= 0.96 * top) & (rates >= 0.03))
+        if visible.size and level not in unlabelled:
+            place = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
+            text = style.short_number(float(str(level)))
+            axes.text(rates[place], correct[place], text, clip_on=True, zorder=1.5, **look)
+            labelled.append((float(rates[place]), float(correct[place])))
+    return labelled
+
+
+def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:
+    """Draw a point with the intervals of both rates."""
+    spans: dict[str, Any] = {"xs": style.ends(row, "refusal"), "ys": style.ends(row, "correct")}
+    style.mark(axes, row["refusal_rate"], row["correct_rate"], colour, marker, size=size, width=0.9, **spans)
+
+
+def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
+    """Draw a run's curve with its band."""
+    band = curve.drop_nulls(["correct_low", "correct_high"])
+    limits = band["correct_low"], band["correct_high"]
+    axes.fill_between(band["refusal_rate"], *limits, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=colour, linewidth=1.2, zorder=2)
+
+
+def plane_top(frame: pl.DataFrame) -> float:
+    """Return the highest correct rate worth showing: a little above all points and curves."""
+    shown = frame.filter(pl.col("kind") != "contour")
+    highest = shown.select(pl.max_horizontal("correct_rate", "correct_high").max()).item()
+    return min(1.0, 1.12 * highest) if highest else 1.0
+
+
+def _end(index: stats.Estimate, end: float | None, error_rate: float) -> list[float | None]:
+    if end is None or index.estimate is None:
+        return [None] * len(RATES)
+    return [float(value) for value in stats.iso_refusal_index(RATES, end, error_rate)]
+
+
+SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
+PANELS = (INDEX, *SCORES)
+INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+MOST_IN_PANEL = 4
+"""So many models are named in the corner where no model can be, more of them below the panels."""
+
+
+@study
+def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
+    chosen, notes = of_one_dataset(runs)
+    points = [row for run in chosen for row in point_rows(run, options)]
+    if not points:
+        raise NotPossibleError("; no answer of these has a grade")
+    curves = [row for run in chosen for row in curve_rows(run, options, INDEX)]
+    shown = pl.DataFrame([*points, *_context_rows(chosen), *curves], schema=PLANE_SCHEMA, orient="row")
+    contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
+    frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
+    paper = frame["kind"].eq("context").any()
+    values = {**data_values(chosen), "several": len(chosen) > 1, "paper": paper}
+    return Study(frame, _draw_planes, _printed_points, notes, values)
+
+
+def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw one panel a metric, the same points in each."""
+    figure.set_size_inches(style.WIDTH, 4.6)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    panels[0, 0].set(xlim=(0, 1), ylim=(0, plane_top(frame)))
+    models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    for axes, panel in zip(panels.flat, PANELS, strict=True):
+        contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
+        draw_contours(axes, contours, 0.5 if panel == INDEX else None)
+        _draw_points(axes, frame, colours, markers)
+        axes.set_title(METRICS[panel].label)
+        axes.grid(visible=False)
+    for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
+        draw_curve(panels[0, 0], curve, colours[str(model)])
+    labels = _labels(frame, models)
+    if len(models) > MOST_IN_PANEL:
+        style.model_legend(figure, models, labels)
+    else:
+        handles = style.model_handles(models, labels)
+        panels[0, 0].legend(handles=handles, loc="upper right", labelcolor="linecolor", **_INSIDE)
+    # One label for the whole figure would lie on the legend.
+    for axes in panels[1]:
+        axes.set_xlabel("Refusal rate")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("Correct answer rate")
+
+
+def _printed_points(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the points, not the lines."""
+    columns: dict[str, str | Cell] = {
+        "Model": "model",
+        "Variant": "variant",
+        "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
+        "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
+    }
+    return printed_table(frame.filter(kind="point"), columns)
+
+
+def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
+    for row in paper_context(runs).iter_rows(named=True):
+        ends = (row[f"{name}{end}"] for name in ("refusal_rate", "correct_rate") for end in ("", "_low", "_high"))
+        yield ("context", None, row["model"], None, None, *ends)
+
+
+def _score_contours(top: float, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    """Yield the straight lines of the other metrics, at round levels all over what is shown."""
+    ranges: dict[ScoreName, tuple[float, float]] = {
+        "correct_given_attempted": (0.0, 1.0),
+        "f_score": (0.0, 2 * top / (1 + top)),
+        "weighted_score": (-options.penalty, max(top * (1 - options.penalty), 0.0)),
+    }
+    for score, (low, high) in ranges.items():
+        for level in MaxNLocator(nbins=9, steps=[1, 2, 5, 10]).tick_values(low, high):
+            line = iso_score(RATES, score, float(level), penalty=options.penalty)
+            # Two points are the least that make a line; a score of nothing right is the axis itself.
+            if np.isfinite(line).sum() > 1 and np.nanmax(line) > 0:
+                yield from contour_rows(score, None, float(round(level, 10)), line)
+
+
+def _index_contours(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    """Yield iso-RI curves of a single run: those of several would need several error rates in one panel."""
+    error_rate = mean_error_rate(runs[0], options) if len(runs) == 1 else None
+    if error_rate is not None:
+        for level in INDEX_LEVELS:
+            yield from contour_rows(INDEX, None, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
+
+
+def _draw_points(axes: Axes, frame: pl.DataFrame, colours: dict[str, str], markers: dict[str, str]) -> None:
+    for row in frame.filter(kind="context").iter_rows(named=True):
+        mark_point(axes, row, style.PALE, size=3)
+    for row in frame.filter(kind="point").iter_rows(named=True):
+        mark_point(axes, row, colours[row["model"]], markers[row["model"]])
+
+
+_INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5}
+
+
+def _labels(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, str]:
+    """Name models with their index."""
+    levels = {row["model"]: row["level"] for row in frame.filter(pl.col("kind") == "curve").iter_rows(named=True)}
+    names = style.short_names(models)
+    return {model: f"{name}  {number(levels[model], 2)}" if model in levels else name for model, name in names.items()}
+
+
+LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+COLUMNS = 3
+_COVERED = 0.15  # a contour's label this near to the run's own index would be covered by its curve
+
+
+@study
+def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
+    chosen, notes = of_one_dataset(runs)
+    rows = [row for run in chosen for row in _panel_rows(run, options)]
+    frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
+    if not frame["kind"].eq("point").any():
+        raise NotPossibleError("; no answer of these has a grade")
+    return Study(frame, _draw_iso_curves, _printed_points, notes, data_values(chosen))
+
+
+def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw the panels, three in a row, each on a scale of its own."""
+    models = frame["panel"].unique(maintain_order=True).to_list()
+    columns = min(COLUMNS, len(models))
+    width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
+    figure.set_size_inches(width, 0.35 + 2.0 * math.ceil(len(models) / columns))
+    names = style.short_names(models, 20)
+    panels = style.panel_grid(figure, [names[model] for model in models], columns, sharex=True)
+    for axes, model in zip(panels, models, strict=True):
+        _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
+    figure.supxlabel("Refusal rate", fontsize=8)
+    figure.supylabel("Correct answer rate", fontsize=8)
+
+
+def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+    error_rate = mean_error_rate(run, options)
+    for kind, _panel, *row in point_rows(run, options):
+        yield (kind, run.label, *row)
+    yield from curve_rows(run, options, run.label)
+    if error_rate is not None:
+        for level in LEVELS:
+            curve = np.asarray(stats.iso_refusal_index(RATES, level, error_rate))
+            yield from contour_rows(run.label, run.label, level, curve)
+
+
+def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
+    axes.set(xlim=(0, 1), ylim=(0, plane_top(frame)))
+    style.few_ticks(axes.xaxis, 2)
+    style.few_ticks(axes.yaxis, 4)
+    contours = frame.filter(pl.col("kind") == "contour")
+    curve = frame.filter(pl.col("kind") == "curve")
+    # The contours are furthest apart where refusing all that is wrong would end.
+    bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
+    hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
+    levels = draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
+    draw_curve(axes, curve, style.INK)
+    points = frame.filter(pl.col("kind") == "point")
+    colours = style.variant_colours(points["variant"].to_list())
+    for row in points.iter_rows(named=True):
+        mark_point(axes, row, colours[row["variant"]], size=5)
+    axes.grid(visible=False)
+    if curve.height:
+        text = f"RI {number(curve['level'][0], 2)}"
+        axes.text(0.97, 0.95, text, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
+    if named:
+        labels = [style.safe_text(variant, 16) for variant in points["variant"]]
+        places = points.select("refusal_rate", "correct_rate").rows()
+        # The curve, the ends of the intervals and the levels; labels may cover the pale contours.
+        ends = [("refusal_rate", f"correct_{end}") for end in ("low", "high")]
+        ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
+        avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
+        avoid += [place for columns in ends for place in points.select(columns).rows()]
+        label_points(axes, places, labels, size=6.5, avoid=avoid)
+
+
+PENALTIES = (1.0, 3.0, 9.0)
+_PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
+_PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
+_PANELS_A_ROW = 3
+_METRIC_LABELS = {
+    "omniscience_index": "Omniscience",
+    "refusal_precision": "precision",
+    "refusal_recall": "recall",
+    "abstention_f1": "F1",
+}
+
+
+@study
+def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run has a defined index."""
+    chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen, only_reference=True)
+    notes = (*notes, *undefined)
+    rows: list[dict[str, Any]] = []
+    for one in defined:
+        rows += ({**one.where, **row} for row in operating_point_rows(one.table, options))
+        for other in one.run.variants:
+            if other != one.variant and table_of(one.run, other).n:
+                point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
+                rows.append({**one.where, "variant": other or ALL, **point})
+    if not rows:
+        raise NotPossibleError(notes=notes)
+    return Study(pl.DataFrame(rows, schema=OPERATING_SCHEMA), _draw_operating_points, _printed_operating_points, notes)
+
+
+OPERATING_SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("penalty", "refusal_rate", "refusal_rate_low", "refusal_rate_high", "correct_rate"), pl.Float64),
+    **dict.fromkeys(("correct_rate_low", "correct_rate_high", "estimate", "low", "high"), pl.Float64),
+    "utility_at_best": pl.Float64,
+    "utility_today": pl.Float64,
+    "status": pl.String,
+    "reason": pl.String,
+}
+
+
+def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
+
+    - `table`: whose Refusal Index is defined.
+    - `options`: level and seed of the intervals.
+    """
+    level = options.confidence_level
+    yield from _curve(table, level)
+    yield _observed("today", table, level)
+    for penalty in PENALTIES:
+        yield _best(table, penalty, options)
+    for penalty in PENALTIES:
+        yield {**_metric(stats.utility(table, penalty, confidence_level=level)), "penalty": penalty}
+    for metric in (
+        stats.omniscience_index(table, confidence_level=level),
+        *curves.abstention_metrics(table, confidence_level=level),
+    ):
+        yield _metric(metric)
+    yield _gap(table, options)
+
+
+def _gap(table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:
+    found = remaining_gap(table)
+    low, high = found.confidence_interval(options.confidence_level, rng=options.seed).or_none()
+    own = {"estimate": found.estimate, "low": low, "high": high, "status": found.status, "reason": found.reason}
+    return {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **own}
+
+
+def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
+    curve = stats.accuracy_refusal_curve(table)
+    shared = {"part": "curve", "status": curve.status, "reason": curve.reason}
+    points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
+    for refused, correct, *ends in points:
+        low, high = stats.ConfidenceInterval(*ends).or_none()
+        rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
+        yield {**shared, **rates}
+
+
+def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
+    found = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
+    rates = with_ends({name: found[name] for name in ("refusal_rate", "correct_rate")})
+    return {"part": part, **rates, "status": found["refusal_rate"].status, "reason": found["refusal_rate"].reason}
+
+
+def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
+    point, rho = curves.best_operating_point(table, penalty), stats.refusal_index(table).rho
+    low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
+    correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
+    return {
+        "part": "best",
+        "name": "regret",
+        "penalty": penalty,
+        "refusal_rate": point.refusal_rate,
+        "correct_rate": correct,
+        "estimate": point.regret,
+        "low": low,
+        "high": high,
+        "utility_at_best": point.utility,
+        "utility_today": point.utility_today,
+        "status": point.status,
+        "reason": point.reason,
+    }
+
+
+def _metric(metric: stats.Estimate) -> dict[str, Any]:
+    return {"part": "metric", "name": metric.name, **metric.to_document()}
+
+
+def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a model: the best refusal rate and the regret for each penalty, and the abstention metrics."""
+    rows = []
+    for _, part in frame.group_by("model", "dataset", maintain_order=True):
+        today = part.filter(part="today").row(0, named=True)
+        row = {"model": today["model"], "variant": today["variant"], "refused": number(today["refusal_rate"], 2)}
+        for best in part.filter(part="best").iter_rows(named=True):
+            price = f"penalty {best['penalty']:g}"
+            row |= {f"{price}: best r": number(best["refusal_rate"], 2), f"{price}: regret": ranged("estimate")(best)}
+        for name, label in _METRIC_LABELS.items():
+            digits = 1 if name == "omniscience_index" else 2
+            row[label] = ranged("estimate", digits)(part.filter(part="metric", name=name).row(0, named=True))
+        row["gap left"] = ranged("estimate", 2)(part.filter(part="gap").row(0, named=True))
+        rows.append(row)
+    return pl.DataFrame(rows)
+
+
+def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a panel a model with its curve and points, and below the regret for each penalty."""
+    keys = frame.select("model", "dataset").unique(maintain_order=True)
+    columns = min(keys.height, _PANELS_A_ROW)
+    planes, regrets = 2.3 * math.ceil(keys.height / columns), 0.9 + 0.3 * keys.height
+    figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), planes + regrets)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
+    names = style.short_names(keys["model"].to_list())
+    titles = [names[model] for model in keys["model"]]
+    panels = style.panel_grid(above, titles, columns, sharex=True, sharey=True)
+    for panel, (model, dataset) in zip(panels, keys.iter_rows(), strict=True):
+        _draw_plane(panel, frame.filter(pl.col("dataset").eq_missing(dataset), model=model))
+    # The panels share their axis: a limit set while some are still empty would cut off what comes later.
+    panels[0].set_ylim(bottom=-0.02)
+    above.supxlabel("Refusal rate", fontsize=8)
+    above.supylabel("Correct rate", fontsize=8)
+    _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
+
+
+def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
+    curve = part.filter(part="curve")
+    band = curve.drop_nulls("correct_rate_low")
+    limits = band["correct_rate_low"], band["correct_rate_high"]
+    axes.fill_between(band["refusal_rate"], *limits, color=style.PALE, alpha=0.6, linewidth=0)
+    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=style.GREY, linewidth=1)
+    observed = part.filter(pl.col("part").is_in(["today", "other_variant"]))
+    colours = style.variant_colours(observed["variant"].to_list())
+    for row in observed.iter_rows(named=True):
+        look: dict[str, Any] = {"colour": colours[row["variant"]], "size": 3.5}
+        if row["part"] == "today":
+            look = {"colour": style.INK, "marker": "*", "size": 8, "xs": style.ends(row, "refusal_rate")}
+        ys = style.ends(row, "correct_rate")
+        style.mark(axes, row["refusal_rate"], row["correct_rate"], ys=ys, width=0.9, zorder=4, **look)
+    for row in part.filter(part="best").iter_rows(named=True):
+        _mark_best(axes, row["refusal_rate"], row["correct_rate"], row["penalty"])
+    axes.set_xlim(-0.03, 1.03)
+
+
+def _mark_best(axes: Axes, x: float | None, y: float | None, penalty: float, xs: style.Ends | None = None) -> None:
+    look: dict[str, Any] = {"face": style.PAPER, "size": 5, "width": 1, "zorder": 5}
+    style.mark(axes, x, y, _PENALTY_COLOURS[penalty], _PENALTY_MARKERS[penalty], xs=xs, **look)
+
+
+def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
+    axes.axvline(0, color=style.PALE)
+    places = {key: place for place, key in enumerate(keys.iter_rows())}
+    for row in best.drop_nulls("estimate").iter_rows(named=True):
+        y = places[row["model"], row["dataset"]] + 0.25 * (PENALTIES.index(row["penalty"]) - 1)
+        _mark_best(axes, row["estimate"], y, row["penalty"], style.ends(row))
+    names = style.short_names(keys["model"].to_list(), 28)
+    style.name_rows(axes, [names[model] for model in keys["model"]])
+    axes.set(xlabel="utility a question, best less today's")
+    looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
+    style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})

@@ -1,0 +1,397 @@
+"""How much sampling noise hides: the Refusal Index by the number of samples that it is made of.
+
+Noise that is independent between refusal and answer pulls the index of one draw towards 0. With two draws or more the
+reliability of a draw is estimated and divided out. Noise that the refusal and the answer of one draw share moves the
+index away from 0; the refusal of one draw with the answer of another is free of it.
+
+How far the metrics scatter from one set of questions to the next: subsets of a run beside the closed form.
+
+Subsets of one run are drawn without replacement from its finite number of questions, which makes them more alike than
+new questions would be: at n of N the spread shrinks by ``sqrt((N - n) / (N - 1))``. The frame has the closed form with
+that correction, to compare with the subsets, and without it, to plan by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from refusal_index import stats
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import DrawnOutcomes, drawn_outcomes
+from refusal_index.findings.metrics import METRICS
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.runs import (
+    ALL,
+    DefinedTable,
+    chosen_runs,
+    display_names,
+    reference_variant,
+    table_of,
+)
+from refusal_index.plugins.studies.sampling_error import metrics_of_counts
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.tables import fixed, ranged, widened
+from refusal_index.render.format import abridged, number
+from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
+from refusal_index.stats.intervals import normal_quantile
+
+COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+FEW_DRAWS = 3
+"""Up to so many there is nothing to see in how the index changes with them."""
+SINGLE, CROSSED, CORRECTED = "one_sample", "crossed_samples", "corrected"
+
+
+@study
+def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run has repeated draws."""
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for run, name in zip(runs, display_names(runs), strict=True):
+        for variant, outcomes in run.variants.items():
+            where = {"model": name, "dataset": run.dataset, "variant": variant or ALL}
+            (drawn,) = drawn_outcomes([outcomes])
+            if len(drawn.repeated.refused) < 2:
+                notes.append(f"{name}, {variant or ALL} is left out: no question has two forced answers.")
+                continue
+            found = list(draws_rows(drawn, options))
+            rows += ({**where, **row} for row in found)
+            if found[-1]["estimate"] is None:
+                notes.append(f"{name}, {variant or ALL}: the corrected index is undefined ({found[-1]['reason']}).")
+    if not rows:
+        raise NotPossibleError(notes=notes)
+    frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
+    return Study(
+        frame,
+        _draw_attenuation,
+        _printed_attenuation,
+        notes,
+        {"most": max(frame["draws"]), "left_out": _left_out(frame)},
+    )
+
+
+def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
+
+    - `drawn`: draws of the questions that were drawn more than once, all forced, and a single draw of all questions,
+      which the corrected index takes in.
+    - `options`: level and seed of the intervals.
+    """
+    refused, wrong, scored = drawn.repeated.arrays
+    single = [row[0] for row in drawn.single.arrays]
+    both = scored[0] & scored[1]
+    for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
+        found = refusal_index(refused=refused[0][both], wrong=answers[both])
+        index = Estimate.of(found, found.confidence_interval(options.confidence_level))
+        yield _index_row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
+    most = len(refused)
+    for count in sorted({*(count for count in COUNTS if count < most), most}):
+        corrected = corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level))
+        yield {
+            **_index_row(CORRECTED, count, corrected.n_repeated, index),
+            "uncorrected": corrected.uncorrected,
+            "refusal_reliability": corrected.refusal_reliability,
+            "error_reliability": corrected.error_reliability,
+        }
+
+
+def _index_row(kind: str, draws: int, questions: int, found: Estimate) -> dict[str, Any]:
+    return {"kind": kind, "draws": draws, "questions": questions, **found.to_document()}
+
+
+def _overview(frame: pl.DataFrame) -> pl.DataFrame:
+    """Keep of the corrected indices of each variant the one from the most draws."""
+    most = pl.col("draws").max().over("model", "dataset", "variant")
+    return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == most))
+
+
+ATTENUATION_SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "variant", "kind"), pl.String),
+    **dict.fromkeys(("draws", "questions"), pl.Int64),
+    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
+    **dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"), pl.Float64),
+    **dict.fromkeys(("status", "reason"), pl.String),
+}
+
+
+def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a model and variant: the three indices and the two reliabilities."""
+    rows, index, reliability = [], ranged("estimate", 2), fixed
+    for _, part in _overview(frame).group_by("model", "dataset", "variant", maintain_order=True):
+        single, crossed, corrected = part.iter_rows(named=True)
+        first = {"model": single["model"], "variant": single["variant"], "draws": corrected["draws"]}
+        indices = {"one sample": index(single), "crossed": index(crossed), "corrected": index(corrected)}
+        names = {name.replace("_", " "): reliability(name, 2)(corrected) for name in _RELIABILITIES}
+        rows.append({**first, **indices, **names})
+    return pl.DataFrame(rows)
+
+
+def _draw_attenuation(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw each variant's three indices and reliabilities, and below them the index by the number of draws."""
+    keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
+    height = 0.9 + 0.27 * keys.height
+    figure.set_size_inches(style.WIDTH * 1.2, height + (2.3 if long.height else 0))
+    rows = 2 if long.height else 1
+    axes = figure.subplots(rows, 2, squeeze=False, height_ratios=[height, 2.3][:rows], width_ratios=[2, 1.1])
+    _draw_overview(axes[0, 0], axes[0, 1], _overview(frame), keys)
+    if long.height:
+        labels = _labels(long.select(*_KEY).unique(maintain_order=True))
+        _draw_counts(axes[1, 0], axes[1, 1], long, labels)
+        style.model_legend(figure, list(labels.values()), {label: label for label in labels.values()})
+
+
+_KEY = ("model", "dataset", "variant")
+
+
+def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Keep what has more than a few draws; of many variants the one of each model that stands for it."""
+    long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
+    if long.select(*_KEY).n_unique() <= style.MOST_LABELS:
+        return long
+    normal = pl.col("variant") == "normal"
+    stands = pl.when(normal.any().over("model", "dataset")).then(normal)
+    return long.filter(stands.otherwise(pl.col("variant") == pl.col("variant").first().over("model", "dataset")))
+
+
+def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
+    """Name each variant of a model."""
+    names = style.short_names(keys["model"].to_list(), 26)
+    return {key: f"{names[key[0]]}, {style.safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
+
+
+def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
+    corrected = style.MODEL_COLOURS[0]
+    looks = {SINGLE: (style.GREY, style.PAPER), CROSSED: (style.GREY, style.GREY), CORRECTED: (corrected, corrected)}
+    shifts = style.shifts(list(looks), 0.25)
+    places = {tuple(key): place for place, key in enumerate(keys.iter_rows())}
+    left.axvline(0, color=style.PALE)
+    for row in frame.iter_rows(named=True):
+        y = places[row["model"], row["dataset"], row["variant"]]
+        colour, face = looks[row["kind"]]
+        style.mark(left, row["estimate"], y + shifts[row["kind"]], colour, xs=style.ends(row), face=face, width=1)
+        for name, (marker, colour, face) in _RELIABILITIES.items():
+            shift = 0.14 if face == style.PAPER else -0.14
+            style.mark(right, row[name], y + shift, colour, marker, face=face)
+    style.name_rows(left, list(_labels(keys).values()), 6.5)
+    style.name_rows(right, [""] * keys.height)
+    style.title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
+    style.title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
+    right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
+
+
+_RELIABILITIES = {
+    "refusal_reliability": ("o", style.INK, style.INK),
+    "error_reliability": ("s", style.INK, style.PAPER),
+}
+
+
+def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
+    """Draw what more draws change, for the variants that have more than a few."""
+    left.axhline(0, color=style.PALE)
+    names = list(labels.values())
+    colours, markers = style.model_colours(names), style.model_markers(names)
+    for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
+        colour, marker = colours[labels[key]], markers[labels[key]]
+        known = part.drop_nulls("estimate")
+        bounded = known.drop_nulls("low")
+        if len(names) <= style.MOST_BANDS:
+            left.fill_between(bounded["draws"], bounded["low"], bounded["high"], color=colour, alpha=0.15, linewidth=0)
+        left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
+        left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
+        for name, line in (("refusal_reliability", "-"), ("error_reliability", "--")):
+            right.plot(part["draws"], part[name], line, marker=marker, color=colour, markersize=3, linewidth=1)
+    for panel in (left, right):
+        panel.set_xscale("log")
+        style.round_ticks(panel.xaxis, (2, 5, 10, 20, 50, 100, 500), max(frame["draws"]))
+        panel.set_xlabel("draws")
+    left.set_title("Corrected RI by draws; dashed: uncorrected", fontsize=7.5)
+    right.set_title("dashed: error reliability", fontsize=7, fontweight="normal")
+    right.set_ylim(0, 1.02)
+
+
+def _left_out(frame: pl.DataFrame) -> list[str]:
+    """Say what of the frame is not drawn by the number of draws."""
+    long, drawn = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
+    parts = ["one variant a model"] if drawn.height < long.height else []
+    parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > style.MOST_BANDS else []
+    return parts
+
+
+SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
+N_SUBSETS = 50
+CV_WANTED = 0.1
+COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
+_COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
+_PANELS_A_ROW = 3
+
+FloatArray = NDArray[np.float64]
+
+
+@study
+def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
+    chosen, notes = chosen_runs(runs)
+    sources: list[DefinedTable] = []
+    near_zero: list[str] = []
+    for run, name in zip(chosen, display_names(chosen), strict=True):
+        variant = reference_variant(run)
+        source = DefinedTable(run, name, variant, table_of(run, variant))
+        problem = _why_not(source.table)
+        if problem:
+            notes = (*notes, f"{name}, {variant or ALL} is left out: {problem}.")
+            continue
+        sources.append(source)
+        low, high = stats.refusal_index(source.table).confidence_interval(options.confidence_level)
+        if low <= 0 <= high:
+            near_zero.append(name)
+    if not sources:
+        raise NotPossibleError(notes=notes)
+    if near_zero:
+        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
+    frames = []
+    for source in sources:
+        whose = (pl.lit(value, pl.String).alias(name) for name, value in source.where.items())
+        own = spread_frame(source.table, options)
+        frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
+    frame = pl.concat(frames)
+    needed = abridged([_needed(source) for source in sources])
+    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": needed}
+    return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
+
+
+def _needed(source: DefinedTable) -> str:
+    """Say how many questions the wanted coefficient of variation takes."""
+    scenario = stats.PlanningScenario.from_table(source.table)
+    plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
+    counts = (f"{METRICS[name].label} {n:,}" for name, n in plans.items() if n)
+    return f"{source.name} {', '.join(counts)}"
+
+
+def _why_not(table: stats.ContingencyTable) -> str | None:
+    if table.n <= SIZES[0]:
+        return f"it has {table.n} graded questions"
+    found = stats.refusal_index(table)
+    return None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
+
+
+def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+    """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
+
+    - `table`: the whole run; which questions are in a subset shows in its four counts only.
+    - `options`: the seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
+    - returned: one row a metric and size.
+    """
+    rng = np.random.default_rng(options.seed)
+    whole = {metric.name: metric for metric in stats.metrics(table)}
+    rows = []
+    for size in (size for size in SIZES if size < table.n):
+        counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
+        values = subset_values(counts)
+        rows += [_spread_row(whole[name], values[name], table, size, options.confidence_level) for name in COMPARED]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
+    """Compute the metrics of many tables, shape (k, 4); NaN where undefined."""
+    found = metrics_of_counts(np.asarray(counts, float))
+    return {name: found[name] for name in COMPARED}
+
+
+def _spread_row(
+    whole: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
+) -> dict[str, Any]:
+    defined = values[~np.isnan(values)]
+    spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan
+    scale = abs(whole.estimate or math.nan)
+    low, high = (spread * factor for factor in _spread_factors(defined.size, confidence_level))
+    fresh = _predicted(table, size, whole.name)
+    within = fresh * math.sqrt((table.n - size) / (table.n - 1))
+    row = {
+        "metric": whole.name,
+        "size": size,
+        "subsets": values.size,
+        "undefined": values.size - defined.size,
+        "boundary": int(np.count_nonzero(np.abs(defined) == 1)) if whole.name == "refusal_index" else 0,
+        "estimate": whole.estimate,
+        "mean": float(defined.mean()) if defined.size else None,
+        "standard_deviation": spread,
+        "predicted_standard_deviation": within,
+        "predicted_for_new_questions": fresh,
+        "cv": spread / scale,
+        "cv_low": low / scale,
+        "cv_high": high / scale,
+        "predicted_cv": within / scale,
+        "predicted_cv_for_new_questions": fresh / scale,
+        "questions_for_cv_10": stats.questions_for_cv(
+            stats.PlanningScenario.from_table(table), CV_WANTED, metric=whole.name
+        ).n,
+    }
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+
+
+def _predicted(table: stats.ContingencyTable, size: int, metric: str) -> float:
+    plan = stats.expected_half_width(stats.PlanningScenario.from_table(table), size, metric=metric)
+    return math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
+
+
+def _spread_factors(subsets: int, confidence_level: float) -> tuple[float, float]:
+    """Return the factors from a standard deviation to the ends of its interval."""
+    freedom, tail = subsets - 1, (1 - confidence_level) / 2
+    if freedom < 1:
+        return math.nan, math.nan
+    return math.sqrt(freedom / chi2.ppf(1 - tail, freedom)), math.sqrt(freedom / chi2.ppf(tail, freedom))
+
+
+def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the coefficients of variation, observed and predicted, one row a model and size."""
+    cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
+    labelled = frame.with_columns(
+        pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("metric"),
+        pl.Series("cell", cells),
+    )
+    return widened(labelled, ["model", "variant", "size"], "metric", "cell")
+
+
+def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a panel a run: the coefficient of variation over the number of questions, both axes logarithmic."""
+    keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
+    columns = min(keys.height, _PANELS_A_ROW)
+    rows = math.ceil(keys.height / columns)
+    figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
+    names = style.short_names(keys["model"].to_list(), 20)
+    titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
+    panels = style.panel_grid(figure, titles, columns, sharex=True, sharey=True)
+    for panel, key in zip(panels, keys.iter_rows(named=True), strict=True):
+        _draw_run(panel, frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True))
+    # One label for the whole figure would lie on the legend.
+    for panel in panels[::columns]:
+        panel.set_ylabel("Coefficient of variation")
+    for panel in panels[-columns:]:
+        panel.set_xlabel("Questions")
+    lines = (style.handle(METRICS[name].label, _COLOURS[name], "o", "-", markersize=3) for name in COMPARED)
+    style.outside_legend(figure, list(lines))
+
+
+def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
+    axes.set(xscale="log", yscale="log")
+    axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
+    for name in COMPARED:
+        part, colour = rows.filter(metric=name).drop_nulls("cv"), _COLOURS[name]
+        axes.plot(part["size"], part["predicted_cv"], color=colour, linewidth=1.2)
+        axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
+        axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)
+        axes.plot(part["size"], part["cv"], "o", color=colour, markersize=3)
+    style.round_ticks(axes.xaxis, (50, 100, 200, 500, 1000, 2000), max(rows["size"]))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.tick_params(axis="both", colors=style.INK)

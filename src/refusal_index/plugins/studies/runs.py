@@ -1,0 +1,198 @@
+"""What most studies start from: which run stands for a model, which variant for a run, metrics and the joint index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import polars as pl
+
+from refusal_index.data.rates import contingency_table, variant_metrics
+from refusal_index.data.runs import ComparedRun
+from refusal_index.data.sampling import first_draws
+from refusal_index.findings.draws import joint_index
+from refusal_index.findings.metrics import INDEX
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
+from refusal_index.render.format import abridged
+from refusal_index.stats import ContingencyTable, Estimate, refusal_index
+from refusal_index.stats.baseline import Payoffs
+
+COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
+"""The metrics of the paper's tables, in their order."""
+
+ALL = "all"
+"""What the only variant of outcomes without names of variants is called."""
+
+
+@dataclass(frozen=True)
+class VariantScores:
+    """One variant of a run."""
+
+    variant: str  # its name
+    table: ContingencyTable  # counts of the scored questions, first draws only
+    metrics: Mapping[str, Estimate]  # by name
+    unscored: int  # questions without a grade
+
+
+@dataclass(frozen=True)
+class RunIndex:
+    """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant."""
+
+    index: Estimate  # the number
+    mean: float | None  # the mean of the variants' own indices, as the paper averages; None where none is defined
+    variants: int  # how many variants entered
+
+
+def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
+    """Return every metric of every variant, in the order of the run."""
+    return tuple(
+        _variant_scores(variant or ALL, first_draws(outcomes), options) for variant, outcomes in run.variants.items()
+    )
+
+
+def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
+    """Estimate the Refusal Index of a run over all its variants."""
+    own = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
+    defined = [one.estimate for one in own if one.estimate is not None]
+    mean = fmean(defined) if defined else None
+    joint = joint_index(list(run.variants.values()), options.confidence_level)
+    if joint is None:
+        return RunIndex(own[0], mean, len(defined))
+    return RunIndex(joint.index, mean, len(own) - len(joint.result.left_out))
+
+
+def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
+    """Return the mean of a metric over the variants in which it is defined; None where there is none."""
+    values = [one.metrics[name].estimate for one in scores]
+    defined = [value for value in values if value is not None]
+    return fmean(defined) if defined else None
+
+
+def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+    """Keep the runs on the dataset that most of them share, the first of several; say which are left out.
+
+    What is kept is called by its model where that tells it apart, since all are on one dataset. Raises NotPossibleError
+    if there are no runs.
+    """
+    if not runs:
+        raise NotPossibleError("It needs one run or more.")
+    counted = Counter(run.dataset for run in runs)
+    chosen = max(counted, key=lambda dataset: counted[dataset])
+    left_out = [run.label for run in runs if run.dataset != chosen]
+    note = study_text("shared", "one_dataset", dataset=dataset_name(chosen), left_out=abridged(left_out))
+    kept = [run for run in runs if run.dataset == chosen]
+    models = Counter(run.model for run in kept)
+    named = (replace(run, label=run.model) if run.model and models[run.model] == 1 else run for run in kept)
+    return tuple(named), (note,) if left_out else ()
+
+
+def dataset_name(dataset: str | None) -> str:
+    """Return what to call a dataset that may have no name."""
+    return dataset or "a dataset without a name"
+
+
+def questions_text(runs: Sequence[ComparedRun]) -> str:
+    """Say how many questions the runs asked, ``1,000 questions``."""
+    asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
+    return f"{asked[0]:,} questions" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,} questions"
+
+
+def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
+    """Return what a caption says of the data of runs on one dataset."""
+    return {"dataset": dataset_name(runs[0].dataset), "questions": questions_text(runs)}
+
+
+def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
+    table = contingency_table(outcomes)
+    found = variant_metrics(outcomes, Payoffs(options.penalty), options.confidence_level)
+    return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
+
+
+@dataclass(frozen=True)
+class DefinedTable:
+    """One variant of a run whose Refusal Index is defined: what to call the run, the variant, and its counts."""
+
+    run: ComparedRun
+    name: str
+    variant: str | None
+    table: ContingencyTable
+
+    @property
+    def where(self) -> dict[str, str | None]:
+        """The columns that say whose row it is."""
+        return {"model": self.name, "dataset": self.run.dataset, "variant": self.variant or ALL}
+
+
+def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+    """Pick one run of each model and dataset, the one with the most graded questions, and say what is left out.
+
+    - returned `chosen`: in the order of the runs.
+    - returned `notes`: a sentence for each run left out.
+    """
+    best: dict[tuple[str, str | None], ComparedRun] = {}
+    for run in runs:
+        key = model_name(run), run.dataset
+        if key not in best or _graded(run) > _graded(best[key]):
+            best[key] = run
+    notes = (
+        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
+        "same model and dataset."
+        for run in runs
+        if best[model_name(run), run.dataset] is not run
+    )
+    return tuple(run for run in runs if best[model_name(run), run.dataset] is run), tuple(notes)
+
+
+def model_name(run: ComparedRun) -> str:
+    """Return what to call a run's model."""
+    return run.model or run.label
+
+
+def display_names(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """Return what to call each run: its model, where that says it, else its label."""
+    names = [model_name(run) for run in runs]
+    return tuple(run.label if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True))
+
+
+def reference_variant(run: ComparedRun) -> str | None:
+    """Return the variant that stands for a run where one has to: ``normal``, else the first."""
+    return "normal" if "normal" in run.variants else next(iter(run.variants))
+
+
+def table_of(run: ComparedRun, variant: str | None) -> ContingencyTable:
+    """Count the first draws of one variant."""
+    return contingency_table(first_draws(run.variants[variant]))
+
+
+def defined_tables(
+    runs: Sequence[ComparedRun], *, only_reference: bool = False
+) -> tuple[list[DefinedTable], tuple[str, ...]]:
+    """Count every variant of some runs, or the one that stands for each, and say which has no index.
+
+    - returned `tables`: those whose Refusal Index is defined.
+    - returned `notes`: a sentence for each of the others.
+    """
+    tables, notes = [], []
+    for run, name in zip(runs, display_names(runs), strict=True):
+        for variant in [reference_variant(run)] if only_reference else run.variants:
+            table = table_of(run, variant)
+            found = refusal_index(table)
+            if found.status == "undefined":
+                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
+            else:
+                tables.append(DefinedTable(run, name, variant, table))
+    return tables, tuple(notes)
+
+
+def _graded(run: ComparedRun) -> int:
+    return sum(table_of(run, variant).n for variant in run.variants)
+
+
+def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
+    """Return the columns of some estimates: ``NAME``, ``NAME_low`` and ``NAME_high``."""
+    columns: dict[str, float | None] = {}
+    for name, found in estimates.items():
+        columns |= {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    return columns
