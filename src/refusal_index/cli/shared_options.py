@@ -97,7 +97,7 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
     >>> words_of(["Pass=refused"])
     {'pass': 'refused'}
     """
-    from refusal_index.data.imports.graded import MEANINGS
+    from refusal_index.data.imports import MEANINGS
 
     words: dict[str, str] = {}
     for entry in given:

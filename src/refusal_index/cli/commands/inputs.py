@@ -48,8 +48,8 @@ def import_(
     - `variants` NAME: Name of the prompt variant, such as normal, instead of the one in the files.
     - `json`: Print the counts as JSON and nothing else.
     """
-    from refusal_index.data.imports import ReadOptions, self_contained, to_outcomes
-    from refusal_index.data.imports.first_pass import check_order, with_rows_of_forced
+    from refusal_index.data.first_pass import check_order, self_contained, to_outcomes, with_rows_of_forced
+    from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
     from refusal_index.findings.tally import tallies, tally_document
