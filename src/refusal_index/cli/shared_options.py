@@ -63,6 +63,12 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
     return None if given is None else SETTINGS["truthfulness_weights"].read(given)
 
 
+def payoffs_of(penalty: float | None, truthfulness_weights: str | None) -> dict[str, Any]:
+    """Return the payoffs that were given, as keyword arguments."""
+    given = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def check_place(out: Path) -> None:
     """Check a table to write: as `check_new_file`, or RefusalIndexError if the suffix is not that of a table."""
     from refusal_index.data.tables import file_format

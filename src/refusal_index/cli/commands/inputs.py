@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -116,28 +116,23 @@ def validate(
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = reading(file, columns_of(column or []))
-    found = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
-    if found.problems or found.first is None:
-        _print_problems([str(problem) for problem in found.problems])
+    survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
+    if survey.problems or survey.first is None:
+        for problem in survey.problems[:MOST_PROBLEMS]:
+            console.error(problem)
+        if len(survey.problems) > MOST_PROBLEMS:
+            console.note(f"and {len(survey.problems) - MOST_PROBLEMS:,} more; fix these first")
         raise typer.Exit(BAD_INPUT)
-    for line in found.described():
+    for line in survey.described():
         console.say(line)
     console.say()
     console.say(f"the first question, with the prompt variant {variants!r}:")
     console.say()
-    for line in whole_prompt(found.first, prompt_set, variants).split("\n"):
+    for line in whole_prompt(survey.first, prompt_set, variants).split("\n"):
         console.say(f"  {line}".rstrip())
 
 
-def _print_problems(problems: Sequence[str]) -> None:
-    for problem in problems[:MOST_PROBLEMS]:
-        console.error(problem)
-    if len(problems) > MOST_PROBLEMS:
-        console.note(f"and {len(problems) - MOST_PROBLEMS:,} more; fix these first")
-
-
 EXAMPLE_QUESTION = "Who wrote the novel Emma?"
-SHORT_HASH = 12
 
 
 def prompts(
@@ -160,7 +155,8 @@ def prompts(
 
     if name is None:
         for known in prompt_set_names():
-            console.say(_in_one_line(load_prompt_set(known)))
+            known_set = load_prompt_set(known)
+            console.say(f"{known_set.name:<18} {known_set.hash[:12]}  {', '.join(known_set.variants)}")
         return
     prompt_set = load_prompt_set(name)
     known_variants = [*prompt_set.variants, FORCED]
@@ -173,11 +169,6 @@ def prompts(
         console.say()
         for line in "\n\n".join(prompt_set.render(each, question)).split("\n"):
             console.say(line)
-
-
-def _in_one_line(prompt_set: PromptSet) -> str:
-    named = ", ".join(prompt_set.variants)
-    return f"{prompt_set.name:<18} {prompt_set.hash[:SHORT_HASH]}  {named}"
 
 
 def _differences(prompt_set: PromptSet) -> Iterator[str]:

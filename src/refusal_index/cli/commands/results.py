@@ -19,6 +19,7 @@ from refusal_index.cli.shared_options import (
     how_to_show,
     only_folder,
     output,
+    payoffs_of,
     readable_runs,
     summary_of,
     tell_left_out,
@@ -58,29 +59,33 @@ def score(
     from refusal_index.render.first_screen import first_screen
     from refusal_index.render.summary import summary_document
 
-    worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
-    given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
+    payoffs = payoffs_of(penalty, truthfulness_weights)
     if rates is not None:
         if files:
             raise OptionError(
                 f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
             )
-        _score_rates(rates, given, confidence_level, as_json=json)
+        _score_rates(rates, payoffs, confidence_level, as_json=json)
         return
     if not files:
         raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
     sampling, folder = Sampling(cluster, weight), only_folder("score", files)
     if folder and sampling == OWN_COLUMNS and not column:
-        complete = _score_run(folder, given, confidence_level, regrade=regrade, as_json=json)
+        complete = _score_run(folder, payoffs, confidence_level, regrade=regrade, as_json=json)
     else:
-        summary = summary_of(files, sampling, given, confidence_level, columns_of(column or []))
+        summary = summary_of(files, sampling, payoffs, confidence_level, columns_of(column or []))
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
         else:
-            level = None if confidence_level == DEFAULT_LEVEL else confidence_level
-            options: dict[str, Any] = worth | {"confidence_level": level, "cluster": cluster, "weight": weight}
-            options |= {"truthfulness_weights": truthfulness_weights, "column": column}
+            options = {
+                "penalty": penalty,
+                "truthfulness_weights": truthfulness_weights,
+                "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
+                "cluster": cluster,
+                "weight": weight,
+                "column": column,
+            }
             console.show(first_screen(summary))
             console.say()
             console.say(how_to_show(files, options))
@@ -88,7 +93,7 @@ def score(
         raise typer.Exit(INCOMPLETE)
 
 
-def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
+def _score_rates(path: Path, payoffs: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
     from refusal_index.data.rates import read_rates
     from refusal_index.findings.summary import summarise_rates
     from refusal_index.render.first_screen import first_screen
@@ -96,10 +101,12 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
     from refusal_index.render.summary import summary_document
 
     rows = read_rates(path)
-    summary = summarise_rates(rows, **worth, confidence_level=confidence_level)
+    summary = summarise_rates(rows, **payoffs, confidence_level=confidence_level)
     if as_json:
-        ends = [dict(zip(("low", "high"), row.range, strict=True)) for row in rows]
-        ranges = [{"model": row.model, "dataset": row.dataset, **end} for row, end in zip(rows, ends, strict=True)]
+        ranges = [
+            {"model": row.model, "dataset": row.dataset, **dict(zip(("low", "high"), row.range, strict=True))}
+            for row in rows
+        ]
         console.document(summary_document(summary) | {"rounding": ranges})
         return
     console.show(first_screen(summary))
@@ -111,12 +118,14 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
     console.say("all metrics: add --json")
 
 
-def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
+def _score_run(
+    path: Path, payoffs: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool
+) -> bool:
     from refusal_index.cli.runs import show_run
     from refusal_index.runs.writing import ComparabilityError, open_run, rebuild
 
     try:
-        run = rebuild(path, **worth, confidence_level=confidence_level, regrade=regrade)
+        run = rebuild(path, **payoffs, confidence_level=confidence_level, regrade=regrade)
     except ComparabilityError as error:
         console.note(f"note: {error}; add --regrade to grade its replies again")
         run = open_run(path)
@@ -150,17 +159,13 @@ def show(
     from refusal_index.render.summary import summary_blocks
     from refusal_index.runs.writing import open_run
 
-    folder, options = (
-        only_folder("show", files),
-        (penalty, truthfulness_weights, confidence_level, cluster, weight, column or None),
-    )
-    if folder and options == (None,) * len(options):
+    folder = only_folder("show", files)
+    options = (penalty, truthfulness_weights, confidence_level, cluster, weight, column or None)
+    if folder and all(option is None for option in options):
         console.show(run_blocks(open_run(folder)))
         return
-    payoffs: dict[str, Any] = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
-    given = {name: value for name, value in payoffs.items() if value is not None}
-    level, columns = confidence_level or DEFAULT_LEVEL, columns_of(column or [])
-    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), given, level, columns)))
+    payoffs, level = payoffs_of(penalty, truthfulness_weights), confidence_level or DEFAULT_LEVEL
+    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), payoffs, level, columns_of(column or []))))
 
 
 _PAGE = "report.html"
@@ -191,32 +196,27 @@ def report(
     from refusal_index.data.sampling import Sampling
     from refusal_index.render.report import read_report_runs, write_report
 
-    place = _place(runs) if out is None else out
+    if out is None and len(runs) > 1:
+        raise OptionError("report: expected --out FILE for a report of several runs, got none")
+    place = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
     _refuse_foreign(place)
-    sampling = Sampling(cluster, weight)
-    found = read_report_runs(
+    readable = read_report_runs(
         runs,
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights),
         confidence_level=confidence_level,
-        sampling=sampling,
+        sampling=Sampling(cluster, weight),
     )
-    tell_left_out(found.left_out)
+    tell_left_out(readable.left_out)
     try:
-        written = write_report(found.runs, place, left_out=found.left_out)
+        written = write_report(readable.runs, place, left_out=readable.left_out)
     except NotWrittenError:
         raise
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
     console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
-    if found.left_out:
+    if readable.left_out:
         raise typer.Exit(INCOMPLETE)
-
-
-def _place(runs: list[Path]) -> Path:
-    if len(runs) > 1:
-        raise OptionError("report: expected --out FILE for a report of several runs, got none")
-    return runs[0] / _PAGE if runs[0].is_dir() else runs[0].parent / _PAGE
 
 
 def _refuse_foreign(place: Path) -> None:
@@ -294,17 +294,17 @@ def compare(
         seed=seed,
         sampling=Sampling(cluster, weight),
     )
-    found = readable_runs(runs, options.sampling)
-    if len(found.runs) < 2:
+    readable = readable_runs(runs, options.sampling)
+    if len(readable.runs) < 2:
         raise OptionError(
-            f"compare: expected two models or more, got {found.runs[0].label} alone; "
+            f"compare: expected two models or more, got {readable.runs[0].label} alone; "
             "add the folder or the outcome table of another run"
         )
-    if len(found.runs) == 2:
-        pair = compare_pair(found.runs, options, compared_sections(found.runs, options))
+    if len(readable.runs) == 2:
+        pair = compare_pair(readable.runs, options, compared_sections(readable.runs, options))
         document, blocks = pair.to_document, (pair_blocks if full else pair_screen)(pair)
     else:
-        ranking = rank(found.runs, options)
+        ranking = rank(readable.runs, options)
         document, blocks = ranking.to_document, (ranking_blocks if full else ranking_screen)(ranking)
     if json:
         console.document(document())
@@ -312,5 +312,5 @@ def compare(
         console.show(blocks)
         if not full:
             console.show(["", "All metrics, pairs and notes: add --full"])
-    if found.left_out:
+    if readable.left_out:
         raise typer.Exit(INCOMPLETE)
