@@ -13,7 +13,7 @@ import pytest
 import refusal_index
 from refusal_index import stats
 from refusal_index.data.datasets import dataset_names
-from refusal_index.data.imports.first_pass import NOT_GRADED
+from refusal_index.data.first_pass import NOT_GRADED
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED

@@ -16,7 +16,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
-from refusal_index.cli.inputs import how_to_show
+from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
