@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.cli.groups import CORE, GROUPS
-from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
+from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import registry, scores
 from refusal_index.plugins.confidence.api import confidence_scores
@@ -96,7 +96,7 @@ def test_a_source_tree_or_an_older_installation_ends_in_one_line(plugins, monkey
 
 PLUGIN = """
 from refusal_index.data.datasets.dataset import Dataset
-from refusal_index.data.imports import FirstPass
+from refusal_index.data.first_pass import FirstPass
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.plugins.confidence.method import Method, score_each
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.confidence import read_confidence
+from refusal_index.data.outcome_table import read_confidence
 from tests.cli.making import outcomes
 from tests.tiers import others_nightly
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.data.confidence import read_confidence
+from refusal_index.data.outcome_table import read_confidence
 from refusal_index.plugins.confidence.score_table import write_confidence
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 

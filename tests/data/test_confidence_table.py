@@ -15,8 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tiers import dear_examples
 
-from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError, read_confidence, scores_of_outcomes
-from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.data.outcome_table import (
+    CONFIDENCE_SCHEMA,
+    ConfidenceError,
+    read_confidence,
+    read_outcomes,
+    scores_of_outcomes,
+)
 from refusal_index.plugins.confidence.score_files import (
     MINUS_LOG_PROBABILITY,
     has_no_range,

@@ -29,7 +29,7 @@ from refusal_index.data.outcome_table import (
     read_tables,
     write_outcomes,
 )
-from refusal_index.data.table_files import csv_text, undo_safe
+from refusal_index.data.tables import csv_text, undo_safe
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson")
 HOSTILE = (

@@ -13,7 +13,7 @@ import pytest
 import refusal_index
 from refusal_index import stats
 from refusal_index.data.datasets import dataset_names
-from refusal_index.data.imports.first_pass import NOT_GRADED
+from refusal_index.data.first_pass import NOT_GRADED
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED
@@ -55,8 +55,11 @@ def test_the_tables_of_the_store_are_those_of_the_code():
         connection.executescript(TABLES)
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", FILES.partition("<!-- store -->")[2], re.MULTILINE)
-    assert {name: re.findall(r"`(\w+)`", named) for name, named in rows if name in tables} == columns
+    table = FILES.partition("<!-- store -->\n\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", table, re.MULTILINE)
+    names = re.compile(r"`(\w+)`")
+    listed = {name: names.findall(named) for cell, named in rows for name in names.findall(cell) if name in tables}
+    assert listed == columns
     assert f"`user_version`, which is {STORE_VERSION}" in FILES
 
 

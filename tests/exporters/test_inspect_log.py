@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log
 
-from refusal_index.data.imports import FirstPassError, from_outcomes, to_outcomes
+from refusal_index.data.first_pass import FirstPassError, from_outcomes, to_outcomes
 from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
 from refusal_index.plugins.trackers.tracker import export_runs

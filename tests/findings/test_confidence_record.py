@@ -8,8 +8,8 @@ import json
 import pytest
 from tests.studies.made import made_run
 
-from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.findings.confidence_record import MethodRecord, read_record, recorded_methods
 from refusal_index.findings.summary import Usage
 from refusal_index.plugins.confidence.replies import write_record

@@ -13,9 +13,15 @@ import polars as pl
 import pytest
 from tests.tiers import others_nightly
 
-from refusal_index.data.confidence import CONFIDENCE_SCHEMA, ConfidenceError
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
-from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import (
+    CONFIDENCE_SCHEMA,
+    OPTIONAL,
+    SCHEMA,
+    ConfidenceError,
+    read_outcomes,
+    write_outcomes,
+)
 from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions

@@ -6,8 +6,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.imports import ReadOptions, read_first_passes, self_contained, to_outcomes
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.first_pass import self_contained, to_outcomes
+from refusal_index.data.imports import ReadOptions, SourceFile, read_first_passes
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE

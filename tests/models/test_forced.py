@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from refusal_index.data import Grade, Question
-from refusal_index.data.imports import FirstPass, to_outcomes
+from refusal_index.data.first_pass import FirstPass, to_outcomes
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.protocol import FORCED
 from refusal_index.runs.execute import execute

@@ -12,10 +12,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.confidence.score_table import write_confidence
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report

@@ -38,13 +38,13 @@ PUBLIC = [
 
 ERRORS = """
 cli.console.OptionError
-data.confidence.ConfidenceError
 data.datasets.dataset.DatasetError
 data.errors.NotWrittenError
 data.errors.OutcomeTableError
 data.errors.RunFolderError
 data.errors.TableError
-data.imports.first_pass.FirstPassError
+data.first_pass.FirstPassError
+data.outcome_table.ConfidenceError
 data.text.PatternError
 entry_points.PluginError
 errors.RefusalIndexError

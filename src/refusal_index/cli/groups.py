@@ -68,11 +68,16 @@ RENAMED_OPTIONS = {
 }
 """Old names of options, each with what replaces it where the command has no option of the old name."""
 
-CORE = (
-    *("run", "score", "show", "force", "regrade", "report", "compare", "gate", "sensitivity", "audit", "plan"),
-    *("import", "validate", "prompts", "ls"),
-)
-"""The commands that are modules of `commands/`; plugins register all others as ``refusal_index.commands``."""
+CORE = {
+    **dict.fromkeys(("run", "force", "regrade"), "run"),
+    **dict.fromkeys(("score", "show", "report", "compare"), "results"),
+    **dict.fromkeys(("import", "validate", "prompts", "ls"), "inputs"),
+    **dict.fromkeys(("audit", "sensitivity"), "grading"),
+    "gate": "gate",
+    "plan": "plan",
+}
+"""The commands of the core and their modules in `commands/`; plugins register all others as
+``refusal_index.commands``."""
 
 HELP_ALL = "help_all"
 """Parameter of the option that shows all options, and the mark in the context that it was given."""
@@ -178,8 +183,8 @@ class GroupedCommand(TyperCommand):
 
 def _load(name: str) -> Command:
     if name in CORE:
-        module = f"{name}_" if iskeyword(name) else name
-        core: Command = getattr(import_module(f"refusal_index.cli.commands.{module}"), module)
+        module = import_module(f"refusal_index.cli.commands.{CORE[name]}")
+        core: Command = getattr(module, f"{name}_" if iskeyword(name) else name)
         return core
     plugin = entry_points.find("commands", name)
     if plugin is None:

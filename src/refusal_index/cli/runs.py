@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
-from refusal_index.cli.inputs import how_to_show
+from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
@@ -99,15 +99,15 @@ def execute_with_progress(
     """Run the coroutine that asks the questions of a plan, `size` in all where given, with a progress bar."""
     budget = Budget(plan.settings.limits)
 
-    async def watched() -> T:
+    async def executed() -> T:
         with watching(plan, size) as progress:
             return await start(progress, budget)
 
-    return asking(watched(), budget, _waits(plan.settings.sending))
+    return asking(executed(), budget, _interruption_note(plan.settings.sending))
 
 
-def _waits(sending: Sending) -> str:
-    """Return what is said of the first interruption: batches are not waited for."""
+def _interruption_note(sending: Sending) -> str:
+    """Return what to print at the first interruption: batches are not waited for."""
     return STAYS if sending.engine == BATCH else WAITS
 
 
@@ -129,11 +129,11 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     if run.missing:
         console.say()
         console.say(f"{len(run.missing):,} not finished; the run's own command asks them again:")
-        for one in run.missing[:SHOWN]:
-            console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
+        for missing in run.missing[:SHOWN]:
+            console.say(f"  {missing.variant} {missing.question_id}: {missing.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
-    for line in (*_outdated_lines(run), *_study_lines(run)):
+    for line in _advice(run):
         console.say()
         console.prose(line)
     if run.ended is not None:
@@ -146,20 +146,16 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     return run.is_complete
 
 
-def _outdated_lines(run: Run) -> Iterator[str]:
-    """Yield which scores of confidence were removed, and what makes them anew."""
+def _advice(run: Run) -> Iterator[str]:
+    """Yield how to replace the confidence scores that were removed, and which study prompts with targets have."""
     if run.outdated:
         yield (
             f"scores of {', '.join(run.outdated)} rested on grades or draws that have changed, and were removed; "
             f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' makes them anew"
         )
-
-
-def _study_lines(run: Run) -> Iterator[str]:
-    """Say which study there is for prompts that state confidence targets."""
     prompts = run.folder.read_settings().get("prompts") if run.folder.run_json.exists() else None
     targets = prompts.get("targets") if isinstance(prompts, dict) else None
-    if isinstance(targets, dict) and len(targets.keys() & {one.variant for one in run.summary.variants}) > 1:
+    if isinstance(targets, dict) and len(targets.keys() & {variant.variant for variant in run.summary.variants}) > 1:
         yield (
             f"the prompts state what a wrong answer costs; 'refusal-index study response_to_penalty {run.path}' says "
             "whether the model refuses as they ask, and what it earns under each"
@@ -174,28 +170,40 @@ def tell_notes(plans: Sequence[Plan]) -> None:
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print what runs would send."""
-    found = asking(_estimates(plans))
+
+    async def estimates() -> list[RunEstimate]:
+        show_progress = partial(counting, console.terminal(stderr=True))
+        return [await estimate_run(plan, show_progress) for plan in plans]
+
+    estimated = asking(estimates())
     if as_json:
-        console.document(dry_run_document(found))
-        return
-    console.say("dry run: nothing is sent")
-    console.say()
-    console.show(dry_run_blocks(found))
-
-
-async def _estimates(plans: Sequence[Plan]) -> list[RunEstimate]:
-    return [await estimate_run(plan, _counting) for plan in plans]
-
-
-def _counting(title: str, size: int) -> AbstractContextManager[Callable[[], None]]:
-    return counting(console.terminal(stderr=True), title, size)
+        console.document(dry_run_document(estimated))
+    else:
+        console.show(["dry run: nothing is sent", "", *dry_run_blocks(estimated)])
 
 
 def show_set(sweep: Sweep, *, as_json: bool) -> bool:
-    """Carry out a set, print its results, and return whether every run of it is complete."""
+    """Execute the runs of a set, print their results, and return whether every run is complete."""
     budget = Budget(sweep.plans[0].settings.limits)
+
+    async def executed() -> list[CellResult]:
+        results = []
+        async for result in execute_sweep(sweep, watched, budget):
+            results.append(result)
+            if result.run is not None and result.run.unmet_goal:
+                console.note(result.run.unmet_goal)
+            if result.error is not None:
+                console.error(f"{result.plan.called}: {result.error}")
+        return results
+
+    @contextmanager
+    def watched(place: int, plan: Plan) -> Iterator[Progress]:
+        console.note(f"{place + 1} of {len(sweep.plans)}: {plan.called}")
+        with watching(plan) as progress:
+            yield progress
+
     with held(sweep.path):
-        results = asking(_carried_out(sweep, budget), budget, _waits(sweep.plans[0].settings.sending))
+        results = asking(executed(), budget, _interruption_note(sweep.plans[0].settings.sending))
     if as_json:
         console.document(sweep.to_document(results))
     else:
@@ -203,22 +211,3 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
         console.say()
         console.say(f"{sweep.path}: {SUMMARY}, and a folder for each run")
     return all(result.status == "complete" for result in results)
-
-
-async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
-    found = []
-    watched = partial(_watching_one, size=len(sweep.plans))
-    async for result in execute_sweep(sweep, watched, budget):
-        found.append(result)
-        if result.run is not None and result.run.unmet_goal:
-            console.note(result.run.unmet_goal)
-        if result.error is not None:
-            console.error(f"{result.plan.called}: {result.error}")
-    return found
-
-
-@contextmanager
-def _watching_one(place: int, plan: Plan, size: int) -> Iterator[Progress]:
-    console.note(f"{place + 1} of {size}: {plan.called}")
-    with watching(plan) as progress:
-        yield progress

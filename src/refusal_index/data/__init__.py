@@ -2,9 +2,8 @@
 
 The three records are exported here and need nothing but the standard library. The rest is imported by module:
 
-- `refusal_index.data.tables`: the reader of CSV, JSON Lines, Parquet and data in memory;
-- `refusal_index.data.outcome_table`: the outcome table, read, checked and written;
-- `refusal_index.data.table_files`: tables written to files;
+- `refusal_index.data.tables`: CSV, JSON Lines, Parquet and data in memory, read and written;
+- `refusal_index.data.outcome_table`: the outcome table and the confidence table;
 - `refusal_index.data.datasets`: questions; `refusal_index.data.imports`: other tools' results;
 - `refusal_index.data.rates`, `refusal_index.data.sampling`: from outcome tables to counts and matrices;
 - `refusal_index.data.folder`, `refusal_index.data.run_json`: the folder of a run, and its settings;

@@ -19,10 +19,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import read_confidence
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened
 from refusal_index.data.files import LOCK, TEMPORARY_SUFFIX, check_plain, held, make_folder, read_json, write_atomically
-from refusal_index.data.outcome_table import read_outcomes, write_outcomes
+from refusal_index.data.outcome_table import read_confidence, read_outcomes, write_outcomes
 from refusal_index.data.rates import completeness
 from refusal_index.data.run_json import (
     Stop,

@@ -11,10 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import scores_of_outcomes
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.data.folder import Asked, RunFolder, member_of_set, set_members
-from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.data.outcome_table import read_outcomes, scores_of_outcomes
 from refusal_index.data.rates import variant_groups
 from refusal_index.data.run_json import refusal_setting
 from refusal_index.data.sampling import OWN_COLUMNS, OutcomeMatrix, Sampling, outcome_matrix

@@ -1,9 +1,18 @@
-r"""The reader of tables that users provide: CSV, JSON Lines, Parquet, data frames, dictionaries.
+r"""Tables in files (CSV, JSON Lines, Parquet) and in memory (data frames, dictionaries): read, and written to files.
 
 A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row knows its line, so that every
 message names the file, the line and the column. An importer declares the columns that it takes: a `Column` has the
 usual names in other tools' files and says how its cells are read, as text or as a `Kind` of word or number.
 `resolve_columns` finds the columns of a table, and `values_by_role` reads the cells of a row.
+
+`write_table` writes a table as Parquet, JSON Lines, or CSV that is safe to open in a spreadsheet and is read back
+exactly. A text cell that a spreadsheet could take for a formula (it begins with ``=``, ``+``, ``-``, ``@``, one of
+their full-width forms, a tab or a line break) is written with an apostrophe before it. So that reading can remove
+exactly that apostrophe, text that itself begins with an apostrophe gets another one, and text of no characters is
+written as a single apostrophe, whereas an empty cell is null. It is safe to print as well: a control character other
+than a tab or a line break is written as an escape (``\x1b``), and a backslash before what looks like one is doubled.
+Both are undone only in files with the column `schema_version`: other tools' files are read as they are, with every
+empty cell null.
 """
 
 from __future__ import annotations
@@ -14,6 +23,7 @@ import io
 import itertools
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +42,7 @@ from refusal_index.data.errors import (
     shortened,
     suggestion,
 )
+from refusal_index.data.files import write_atomically
 from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -254,12 +265,25 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
     return found
 
 
-def iter_rows(source: Source, data: object, problems: Problems | None = None) -> Iterator[Row]:
+def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> Iterator[Row]:
     """Yield the rows as they are read, none where there is none; everything else is as with `read_rows`.
 
     - `data`: also an open file.
     """
-    return _rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems)
+    data = io.BytesIO(data) if isinstance(data, bytes) else data
+    records: Iterable[Record]
+    if source.kind == "csv":
+        records = _csv_records(source, _lines(source, data), problems)
+    elif source.kind == "jsonl":
+        records = _json_records(source, _lines(source, data), problems)
+    elif source.kind == "parquet":
+        slices = (frame.iter_rows(named=True) for frame in _slices(source, data))
+        records = enumerate(itertools.chain.from_iterable(slices), start=1)
+    else:
+        frame = _frame(source, data)
+        cells = _dictionaries(source, data) if frame is None else frame.iter_rows(named=True)
+        records = enumerate(cells, start=1)
+    return (Row(source, line, cells) for line, cells in records)
 
 
 def read_text(
@@ -288,22 +312,6 @@ def no_rows(source: Source) -> TableError:
     """Return the error for a table without rows."""
     where = "there are any" if source.kind == "memory" else "it is the right file, and whole"
     return source.wrong(f"expected at least one {source.holds}, got none; check that {where}")
-
-
-def _rows(source: Source, data: Any, problems: Problems | None) -> Iterator[Row]:
-    records: Iterable[Record]
-    if source.kind == "csv":
-        records = _csv_records(source, _lines(source, data), problems)
-    elif source.kind == "jsonl":
-        records = _json_records(source, _lines(source, data), problems)
-    elif source.kind == "parquet":
-        slices = (frame.iter_rows(named=True) for frame in _slices(source, data))
-        records = enumerate(itertools.chain.from_iterable(slices), start=1)
-    else:
-        frame = _frame(source, data)
-        cells = _dictionaries(source, data) if frame is None else frame.iter_rows(named=True)
-        records = enumerate(cells, start=1)
-    return (Row(source, line, cells) for line, cells in records)
 
 
 def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
@@ -351,7 +359,9 @@ def _is_of_pandas(data: object) -> bool:
 
 def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
-        data = _records_of_pandas(source, data)
+        names = _each_once(source, [str(name) for name in data.columns])
+        columns = (_cells_of_pandas(data.iloc[:, place]) for place in range(len(names)))
+        data = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
         message = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
         raise source.wrong(message)
@@ -360,12 +370,6 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
             message = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
             raise source.wrong(message, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
-
-
-def _records_of_pandas(source: Source, data: Any) -> Iterator[dict[str, Any]]:
-    names = _each_once(source, [str(name) for name in data.columns])
-    columns = (_cells_of_pandas(data.iloc[:, place]) for place in range(len(names)))
-    return (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
 
 
 def _cells_of_pandas(column: Any) -> list[Any]:
@@ -409,7 +413,9 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
         for found in reader:
             begins, line = line, reader.line_num + 1
             cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
-            if not any(map(str.strip, cells)) and not _may_be_unscored(header, cells):
+            # In a table of nothing but grades a row without a word is a question without a grade.
+            is_unscored = header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
+            if not any(map(str.strip, cells)) and not is_unscored:
                 continue
             if header is None:
                 header = _checked_header(source, cells)
@@ -422,11 +428,6 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
         _report(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
-
-
-def _may_be_unscored(header: list[str] | None, cells: list[str]) -> bool:
-    """Whether a row without a word is a question without a grade: in a table of nothing but grades."""
-    return header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
 
 
 def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -488,7 +489,7 @@ def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool
     frame = _parquet(source, data, wanted) if source.kind == "parquet" else None
     frame = _frame(source, data) if source.kind == "memory" else frame
     if frame is None:
-        return _text_of_rows(source, _rows(source, data, None), wanted, first_of_lists)
+        return _text_of_rows(source, iter_rows(source, data), wanted, first_of_lists)
     present = [name for name in frame.columns if name in wanted]
     columns = [_text_column(source, frame[name], first_of_lists) for name in present]
     return TextTable(source, tuple(frame.columns), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
@@ -635,3 +636,70 @@ def missing_column(source: Source, present: Collection[str], role: str, column: 
     guess = nearest(column, present)
     advice = f"{suggestion(column, present) or ';'} say which column it is with --column {role}={guess or 'NAME'}"
     return source.lacks(f"a column {column!r} with the {role}", present, advice)
+
+
+# Spreadsheets of some languages take the full-width forms of the first four for formulas too.
+_DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
+
+
+def csv_text(table: pl.DataFrame) -> str:
+    r"""Return a table as CSV that neither a spreadsheet nor a terminal obeys; `undo_safe` reads its cells back.
+
+    >>> csv_text(pl.DataFrame({"reply": ["=1+1", "\x1b[2J"]})).split()
+    ['reply', "'=1+1", '\\x1b[2J']
+    """
+    cell = pl.col(pl.String).map_batches(_escaped, return_dtype=pl.String)
+    risky = cell.str.contains(f"^($|{_DEFUSED})")
+    quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
+    return table.with_columns(quoted.name.keep()).write_csv()
+
+
+def write_table(table: pl.DataFrame, path: Path) -> None:
+    """Write a table, replacing the file at once or not at all; its suffix says whether Parquet, CSV or JSON Lines."""
+    kind = file_format(path)
+    if kind == "parquet":
+        whole = io.BytesIO()
+        table.write_parquet(whole)
+        content = whole.getvalue()
+    else:
+        content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
+        if path.name.lower().endswith(".gz"):
+            content = gzip.compress(content, mtime=0)  # the same table gives the same bytes
+    write_atomically(path, content)
+
+
+def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
+    """Take away the apostrophes and the escapes that `csv_text` has put into text."""
+    cell = pl.col(pl.String)
+    bare = pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell)
+    return cells.with_columns(bare.map_batches(_unescaped, return_dtype=pl.String))
+
+
+def _escaped(cells: pl.Series) -> pl.Series:
+    return _substituted(cells, _TO_ESCAPE, lambda found: found[1] * 2 + (_escape(ord(found[2])) if found[2] else ""))
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _unescaped(cells: pl.Series) -> pl.Series:
+    def undone(found: re.Match[str]) -> str:
+        times, odd = divmod(len(found[1]), 2)
+        return "\\" * times + (chr(int(found[2][1:], 16)) if odd else found[2])
+
+    return _substituted(cells, _ESCAPED, undone)
+
+
+def _substituted(cells: pl.Series, pattern: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> pl.Series:
+    if not cells.str.contains(rf"[{_CONTROLS}\r]|\\[xu]").any():
+        return cells
+    return pl.Series(cells.name, [text and pattern.sub(instead, text) for text in cells], pl.String)
+
+
+_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""What a terminal obeys, and what turns the direction of text; breaks of lines and tabs are text."""
+_CODE = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|u(?:061c|200[ef]|202[89a-e]|206[6-9])"
+# Backslashes before a code, or before what becomes one, are doubled, so that reading tells one from the other.
+_TO_ESCAPE = re.compile(rf"(?<!\\)(\\*+)([{_CONTROLS}]|\r(?!\n)|(?={_CODE}))")
+_ESCAPED = re.compile(rf"(?<!\\)(\\++)({_CODE})")

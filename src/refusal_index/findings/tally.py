@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_index.data.imports.first_pass import FirstPass
+from refusal_index.data.first_pass import FirstPass
 from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.statement import Statement
@@ -82,9 +82,7 @@ def _tally(
     forced = [
         first_pass
         for first_pass in group
-        if first_pass.grade is Grade.REFUSED
-        and first_pass.question.gold is not None
-        and first_pass.beyond.forced is not None
+        if first_pass.grade is Grade.REFUSED and first_pass.question.gold is not None and first_pass.forced is not None
     ]
     return Tally(
         *(model, dataset, variant),
@@ -92,7 +90,7 @@ def _tally(
         reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
         to_force=sum(first_pass.needs_forcing for first_pass in group),
         forced=len(forced),
-        set_aside=sum(first_pass.beyond.set_aside is not None for first_pass in group),
+        set_aside=sum(first_pass.set_aside is not None for first_pass in group),
         metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
     )
 

@@ -12,22 +12,20 @@ from typing import Any
 from typing import Protocol as Interface
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import Dataset, load_dataset
-from refusal_index.data.datasets.registry import ALMANAC
+from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset
 from refusal_index.data.errors import suggestion
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.imports import (
-    FORMATS,
+from refusal_index.data.first_pass import (
     FirstPass,
     FirstPassError,
-    ReadOptions,
-    detected_format,
-    read_first_passes,
+    filled_in,
+    of_one_model,
+    questions_to_force,
     to_outcomes,
+    with_forced,
+    without_forced,
 )
-from refusal_index.data.imports.first_pass import with_forced, without_forced
-from refusal_index.data.imports.known import filled_in, has_ids, of_one_model, questions_to_force
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.imports import FORMATS, ReadOptions, SourceFile, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import Dataset, load_dataset, sample
-from refusal_index.data.datasets.registry import ALMANAC
+from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset, sample
 from refusal_index.data.errors import shortened
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question

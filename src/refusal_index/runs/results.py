@@ -20,8 +20,8 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.files import TEMPORARY_SUFFIX
+from refusal_index.data.first_pass import FirstPass, from_outcomes, to_outcomes
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.imports import FirstPass, from_outcomes, to_outcomes
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.run_json import UNPRICED, Prices, refusal_setting

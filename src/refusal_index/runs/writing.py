@@ -23,7 +23,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic, refusal_setting
-from refusal_index.data.table_files import csv_text
+from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.conclusions import goal
 from refusal_index.findings.draws import corrected_indices

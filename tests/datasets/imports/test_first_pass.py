@@ -8,10 +8,15 @@ import pytest
 
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.datasets import DatasetError
-from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, from_outcomes, read_first_passes
-from refusal_index.data.imports.first_pass import self_contained, to_outcomes
-from refusal_index.data.imports.known import of_one_model, questions_to_force
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.first_pass import (
+    FirstPass,
+    from_outcomes,
+    of_one_model,
+    questions_to_force,
+    self_contained,
+    to_outcomes,
+)
+from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.findings.tally import tallies
 

@@ -10,8 +10,8 @@ import pytest
 
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
-from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, known, read_first_passes
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.first_pass import FirstPass
+from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -161,7 +161,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case, monkeypatch):
-    monkeypatch.setattr(known, "SECONDS", 0.05)
+    monkeypatch.setattr("refusal_index.data.imports.SECONDS", 0.05)
     text, options, expected = BAD[case]
     with pytest.raises(DatasetError) as caught:
         read(written(text), **options)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.first_pass import FirstPass, to_outcomes
+from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 from refusal_index.findings.tally import tallies
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

@@ -11,8 +11,8 @@ import pytest
 
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
-from refusal_index.data.imports import FirstPass, ReadOptions, detected_format, read_first_passes, to_outcomes
-from refusal_index.data.imports.source import SourceFile
+from refusal_index.data.first_pass import FirstPass, to_outcomes
+from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.data.rates import contingency_table
 from refusal_index.findings.tally import tallies

@@ -82,6 +82,7 @@ def gate(
     - `run`: Evaluate the candidate, and stop as soon as the verdict is certain.
     """
     from refusal_index.runs.gate import gate as judge
+    from refusal_index.runs.gate import policy_of, whole_run
 
     if more:
         raise OptionError(
@@ -89,22 +90,29 @@ def gate(
             "write with --out FILE (--json takes no file)"
         )
     places = _places(out or [])
-    demanded = _policy(policy, margin, at_least, at_most, variants)
-    if not run:
-        _refuse_asking(values)
-    else:
-        _refuse_asking_the_baseline(candidate, baseline)
+    limits = {"margins": ("--margin", margin), "at_least": ("--at-least", at_least), "at_most": ("--at-most", at_most)}
+    numbers = {name: _numbers(flag, pairs) for name, (flag, pairs) in limits.items() if pairs}
+    criteria = policy_of(policy).changed(**numbers, variant=variants)
+    if values and not run:
+        raise OptionError(
+            f"{option(next(iter(values)))}: an option of a run; add --run to evaluate the candidate, or leave it out"
+        )
+    if run and baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
+        raise OptionError(
+            f"--baseline: expected another run than the candidate, got {baseline} and {candidate}; choose another "
+            "folder for the candidate"
+        )
     try:
-        found = _asked(candidate, baseline, demanded, values) if run else judge(candidate, baseline, demanded)
+        result = _evaluate(candidate, baseline, criteria, values) if run else judge(candidate, baseline, criteria)
     except OSError as error:  # a full disk is no verdict, which its usual exit status would be
         raise OptionError(f"{error}; there is no verdict") from error
-    _write(found, [candidate, *([baseline] if baseline else [])], places)
-    _print(found, as_json=json)
-    raise typer.Exit(EXIT[found.verdict])
+    _write(result, [candidate, *([baseline] if baseline else [])], places)
+    _print(result, as_json=json)
+    raise typer.Exit(EXIT[result.verdict])
 
 
-def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
-    """Ask the candidate until the verdict is certain."""
+def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
+    """Evaluate the candidate until the verdict is certain."""
     from refusal_index.cli.runs import execute_with_progress, tell_notes
     from refusal_index.runs.gate import gate_while_asking, not_compared, read_one, variant_to_ask
     from refusal_index.runs.plan import prepare
@@ -114,50 +122,16 @@ def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mappi
     settings = Settings.of(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     tell_notes([plan])
-    in_vain = 0 if other is None else not_compared(plan, other)
-    if in_vain:
+    unmatched = 0 if other is None else not_compared(plan, other)
+    if unmatched:
         console.note(
-            f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions are not in {baseline}, so they "
+            f"baseline: {unmatched:,} of the {len(plan.dataset.questions):,} questions are not in {baseline}, so they "
             "are asked but not compared"
         )
     gated = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
     for note in gated.notes:
         console.note(note)
     return gated.verdict
-
-
-def _refuse_asking(values: Mapping[str, Any]) -> None:
-    """Raise where an option would do nothing."""
-    if values:
-        raise OptionError(
-            f"{option(next(iter(values)))}: an option of a run; add --run to evaluate the candidate, or leave it out"
-        )
-
-
-def _refuse_asking_the_baseline(candidate: Path, baseline: Path | None) -> None:
-    """Raise where a candidate would be asked into the folder of what it is compared with."""
-    from refusal_index.runs.gate import whole_run
-
-    if baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
-        raise OptionError(
-            f"--baseline: expected another run than the candidate, got {baseline} and {candidate}; choose another "
-            "folder for the candidate"
-        )
-
-
-def _policy(
-    path: Path | None,
-    margin: Sequence[str] | None,
-    at_least: Sequence[str] | None,
-    at_most: Sequence[str] | None,
-    variant: str | None,
-) -> Policy:
-    """Read the policy, and add to it what options say."""
-    from refusal_index.runs.gate import policy_of
-
-    tables = {"margins": ("--margin", margin), "at_least": ("--at-least", at_least), "at_most": ("--at-most", at_most)}
-    given = {name: _numbers(option, pairs) for name, (option, pairs) in tables.items() if pairs}
-    return policy_of(path).changed(**given, variant=variant)
 
 
 def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
@@ -190,64 +164,57 @@ def _places(files: Sequence[Path]) -> dict[str, Path]:
     return places
 
 
-def _print(found: GateResult, *, as_json: bool) -> None:
-    """Print the verdict; it stands as well where whoever reads it has gone, as `head` does after a line."""
+def _print(result: GateResult, *, as_json: bool) -> None:
+    """Print the verdict; it also stands where the reader of the output has closed it, as `head` does after a line."""
     from refusal_index.render.gate import gate_blocks, gate_document
 
     try:
         if as_json:
-            console.document(gate_document(found))
+            console.document(gate_document(result))
         else:
-            console.show(gate_blocks(found))
-            if found.guards:
-                console.say()
-                console.say("all numbers and changed questions: add --report FILE.html or --markdown FILE.md")
+            console.show(gate_blocks(result))
+            if result.guards:
+                console.show(["", "all numbers and changed questions: add --out FILE.html or --out FILE.md"])
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # the last is how Rich says the first
+    except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()
     except OSError as error:
         console.print_no_more()
         raise OptionError(
-            f"cannot write to standard output ({error.strerror}); the verdict is {found.verdict}"
+            f"cannot write to standard output ({error.strerror}); the verdict is {result.verdict}"
         ) from error
 
 
-def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
-    """Write the verdict to its places, the report of the runs among them, and to where GitHub shows it."""
+def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
+    """Write the verdict to its files, the report of the runs among them, and to the summary of a GitHub job."""
     from refusal_index.data.errors import NotWrittenError
     from refusal_index.runs.gate import write_verdict
 
-    _tell_github(found)
+    if place := os.environ.get(STEP_SUMMARY):
+        from refusal_index.render.gate_files import to_markdown
+
+        try:
+            with Path(place).open("a", encoding="utf-8") as summary:
+                summary.write(f"{to_markdown(result)}\n")
+        except OSError as error:
+            console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")
+
+    def write_page() -> None:
+        from refusal_index.render.report import read_report_runs, write_report
+
+        if (page := places.get("report")) is None:
+            return
+        if result.unasked is not None:
+            console.note(f"{page} is not written: nothing was judged")
+        else:
+            write_report(read_report_runs(runs).runs, page, gate=result)
+
     errors = []
     others = {form: place for form, place in places.items() if form != "report"}
-    for write in (partial(write_verdict, found, others), partial(_write_report, found, runs, places.get("report"))):
+    for write in (partial(write_verdict, result, others), write_page):
         try:
             write()
         except NotWrittenError as error:
             errors.append(error)
     if errors:
-        raise OptionError(f"{'; '.join(map(str, errors))}; the verdict is {found.verdict}") from errors[0]
-
-
-def _write_report(found: GateResult, runs: Sequence[Path], place: Path | None) -> None:
-    """Write the report of the runs with the verdict on top, where one is wanted and there is something to show."""
-    from refusal_index.render.report import read_report_runs, write_report
-
-    if place is not None and found.unasked is not None:
-        console.note(f"{place} is not written: nothing was judged")
-    elif place is not None:
-        write_report(read_report_runs(runs).runs, place, gate=found)
-
-
-def _tell_github(found: GateResult) -> None:
-    """Append the verdict to the summary of the job, where one runs."""
-    place = os.environ.get(STEP_SUMMARY)
-    if not place:
-        return
-    from refusal_index.render.gate_files import to_markdown
-
-    try:
-        with Path(place).open("a", encoding="utf-8") as summary:
-            summary.write(f"{to_markdown(found)}\n")
-    except OSError as error:
-        console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")
+        raise OptionError(f"{'; '.join(map(str, errors))}; the verdict is {result.verdict}") from errors[0]

@@ -79,9 +79,10 @@ def plan(
     slopes = refusal_slope, error_slope
     options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, request_cost, *slopes)
     _check(options)
+    rates = (refusal_rate, error_rate, refusal_index)
     if variants and not pilot:
         raise OptionError("--variants: expected a run with prompt variants, got expected rates; leave it out")
-    if pilot and any(value is not None for value in (refusal_rate, error_rate, refusal_index)):
+    if pilot and rates != (None, None, None):
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if corrected and (difference is not None or len(pilot or ()) > 1):
         raise OptionError(
@@ -95,16 +96,16 @@ def plan(
     if len(runs) == 2:
         console.show(apart_screen(plan_apart(runs, variants, options), options))
         return
-    expected = scenarios_of(runs[0], variants) if runs else _expected(refusal_rate, error_rate, refusal_index)
+    scenarios = scenarios_of(runs[0], variants) if runs else _expected(*rates)
     if not corrected:
-        plans = {name: plan_scenario(scenario, options) for name, scenario in expected.items()}
+        plans = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
     else:
         if runs and is_deterministic(runs[0].settings):
             raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
         shown = slopes_shown(runs[0], variants) if runs else {}
         plans = {
             name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
-            for name, scenario in expected.items()
+            for name, scenario in scenarios.items()
         }
     console.show((plan_blocks if full else plan_screen)(plans, options))
     if not full:
@@ -116,11 +117,13 @@ def _budget(requests: float | None, cost: float | None, each: float | None) -> f
     for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", each)):
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"{name}: expected a number above 0, got {value:g}")
-    if requests is not None and cost is not None:
+    if cost is None:
+        return requests
+    if requests is not None:
         raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
-    if cost is not None and each is None:
+    if each is None:
         raise OptionError("plan: --budget-cost needs --request-cost; 'refusal-index run --dry-run' estimates the cost")
-    return cost / each if cost is not None and each is not None else requests
+    return cost / each
 
 
 def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:

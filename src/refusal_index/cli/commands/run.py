@@ -1,4 +1,4 @@
-"""``refusal-index run``: the two-pass evaluation, from a model's name to its Refusal Index."""
+"""Commands that send requests: ``run``, and ``force`` and ``regrade``, which repeat one part of a run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import takes_settings
+from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 
 if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
@@ -81,3 +82,99 @@ def _refuse_looks(plans: Sequence[Plan], values: Mapping[str, Any]) -> None:
             f"--looks: expected --half-width beside it, got {values['looks']} alone; add the precision at which to "
             "stop, for instance --half-width .05"
         )
+
+
+@takes_settings(
+    *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
+    *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
+    *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
+    "truthfulness_weights",
+    dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
+    "name that 'refusal-index ls' prints. [default: own with --data]",
+    grader="Grader of the forced answers: 'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else "
+    "openai/gpt-4o-mini]",
+    seed="Random seed of every request.",
+)
+def force(
+    file: Path,
+    /,
+    model: str,
+    name: str | None = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Run the forced pass on imported results.
+
+    The first pass and its grades are taken from the file; the model is asked to answer what it refused there, and both
+    passes are scored together. Running the same command again resumes and pays for no reply twice.
+
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `file` FILE: File that 'refusal-index import' reads or has written.
+    - `model`: Model to ask, as PROVIDER/NAME.
+    - `name`: Model in the file whose first pass to use, if there are several.
+    - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
+    """
+    from refusal_index.cli.runs import execute_with_progress, show_run
+    from refusal_index.data.imports import ReadOptions
+    from refusal_index.render.sentences import sentence
+    from refusal_index.runs.execute import execute
+    from refusal_index.runs.force import prepare_force
+    from refusal_index.runs.settings import Settings
+
+    read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
+    settings = Settings.of(model=model, **values)
+    plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
+    for caution in plan.cautions:
+        console.note(f"warning: {sentence(caution)}")
+    run = execute_with_progress(plan, partial(execute, plan))
+    if not show_run(run, as_json=json):
+        raise typer.Exit(INCOMPLETE)
+
+
+@takes_settings(
+    "refusal",
+    *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
+    *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
+    max_cost="Stop before the run costs more than this many dollars; needs --grader-price.",
+    grader_price="Dollars per million input and output tokens of a model that grades, as in 0.15,0.6; for two graders, "
+    "the price of each. Adds the cost to the results.",
+)
+def regrade(
+    run: Path,
+    /,
+    grader: str,
+    out: Path | None = None,
+    json: bool = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Grade the replies of a run with another grader.
+
+    Writes a new run and compares its grades with the old ones. The evaluated model is not asked again: an answer that
+    is now a refusal has no forced answer and stays unscored. Running the same command again resumes and pays for no
+    grade twice.
+
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+
+    - `run` RUN: Folder of a finished run.
+    - `grader`: New grader: 'exact', 'choice' or 'regex', which send nothing; a model as PROVIDER/NAME; or two models
+      that must agree, as A,B.
+    - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
+    """
+    from refusal_index.cli.runs import execute_with_progress, show_run
+    from refusal_index.runs.execute import execute
+    from refusal_index.runs.regrade import prepare_regrade
+    from refusal_index.runs.settings import Settings
+
+    plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
+    done = execute_with_progress(plan, partial(execute, plan))
+    if not show_run(done, as_json=json):
+        raise typer.Exit(INCOMPLETE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from refusal_index import entry_points
-from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.errors import suggestion
+from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.plugins.confidence import apricot, model_scores, trained
 from refusal_index.plugins.confidence.method import Method
 

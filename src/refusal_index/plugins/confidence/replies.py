@@ -16,10 +16,10 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Outcome, Question
+from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.data.run_json import Prices
 from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
 from refusal_index.plugins.confidence.folds import KNOWN, known_groups

@@ -18,12 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError
 from refusal_index.data.errors import listed, shortened, suggestion
-from refusal_index.data.imports.graded import GRADE
-from refusal_index.data.imports.source import PARQUET, ZIP, SourceFile
+from refusal_index.data.imports import GRADE, PARQUET, ZIP, SourceFile
 from refusal_index.data.outcome import Grade
-from refusal_index.data.table_files import undo_safe
+from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PASSES, ConfidenceError
 from refusal_index.data.tables import (
     FLAG,
     Column,
@@ -36,6 +34,7 @@ from refusal_index.data.tables import (
     read_rows,
     resolve_columns,
     text,
+    undo_safe,
     values_by_role,
 )
 from refusal_index.data.text import sound_text

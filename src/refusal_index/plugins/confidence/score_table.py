@@ -8,7 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from refusal_index.data.confidence import (
+from refusal_index.data.errors import listed, shortened
+from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
     PLACE,
     ConfidenceError,
@@ -16,8 +17,7 @@ from refusal_index.data.confidence import (
     first_row,
     place_of,
 )
-from refusal_index.data.errors import listed, shortened
-from refusal_index.data.table_files import write_table
+from refusal_index.data.tables import write_table
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from refusal_index.data.confidence import ConfidenceError, is_trained, scores_by_method, scores_of_outcomes
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.data.outcome import NO_SCORE, Grade
-from refusal_index.data.outcome_table import SCHEMA, SCHEMA_VERSION
+from refusal_index.data.outcome_table import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    ConfidenceError,
+    is_trained,
+    scores_by_method,
+    scores_of_outcomes,
+)
 from refusal_index.data.runs import ComparedRun
 
 COLUMNS = ("question_id", "confidence", "wrong", "pass", "draw")

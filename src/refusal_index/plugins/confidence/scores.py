@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.confidence import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.outcome_table import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Usage

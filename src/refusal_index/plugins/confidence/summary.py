@@ -16,8 +16,7 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import is_trained, scores_by_method, scores_of_outcomes
-from refusal_index.data.outcome_table import GROUP, OPTIONAL
+from refusal_index.data.outcome_table import GROUP, OPTIONAL, is_trained, scores_by_method, scores_of_outcomes
 from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from refusal_index.data.confidence import ConfidenceError
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, matched_design
 from refusal_index.findings.shown import Shown

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from refusal_index.data.confidence import place_of
 from refusal_index.data.errors import listed
+from refusal_index.data.outcome_table import place_of
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.plugins.confidence.method import Method
 from refusal_index.plugins.confidence.plan import PendingRequests

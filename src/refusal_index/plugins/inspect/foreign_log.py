@@ -13,19 +13,18 @@ from inspect_ai.scorer import Score
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import check_plain
-from refusal_index.data.imports import FirstPass, FirstPassError, from_outcomes
-from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN
-from refusal_index.data.imports.graded import (
+from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
+from refusal_index.data.imports import (
     INSPECT_LETTERS,
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
     WORDS,
+    ReadOptions,
+    SourceFile,
     grade_kind,
     read_as,
     translated,
 )
-from refusal_index.data.imports.known import ReadOptions
-from refusal_index.data.imports.source import SourceFile
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import FLAG, Kind, Translations

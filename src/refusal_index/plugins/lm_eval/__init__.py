@@ -13,7 +13,7 @@ from typing import Any
 
 from refusal_index.data.datasets import DatasetError, load_dataset
 from refusal_index.data.errors import nearest, shortened
-from refusal_index.data.imports.first_pass import FORCED
+from refusal_index.data.first_pass import FORCED
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.plugins.lm_eval.samples import FLAGS, OURS
 from refusal_index.protocol import load_prompt_set

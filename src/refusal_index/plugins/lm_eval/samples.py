@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_index.data.errors import shortened
-from refusal_index.data.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
-from refusal_index.data.imports.graded import COLUMNS, RIGHT_OR_WRONG, WORDS, grade_kind
-from refusal_index.data.imports.known import ReadOptions
-from refusal_index.data.imports.source import SourceFile, with_paths
+from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.data.imports import COLUMNS, RIGHT_OR_WRONG, WORDS, ReadOptions, SourceFile, grade_kind, with_paths
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_columns
 

@@ -10,8 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.inputs import readable_runs, tell_missing
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output, readable_runs, tell_missing
 
 if TYPE_CHECKING:
     from refusal_index.plugins.studies.study import Study, StudyOptions

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from refusal_index.data.confidence import scores_by_method
+from refusal_index.data.outcome_table import scores_by_method
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods

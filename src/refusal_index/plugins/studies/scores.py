@@ -14,7 +14,7 @@ import polars as pl
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from refusal_index.data.confidence import is_trained, scores_by_method
+from refusal_index.data.outcome_table import is_trained, scores_by_method
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import draw_matrix
 from refusal_index.findings.draws import p_answering, usable_questions

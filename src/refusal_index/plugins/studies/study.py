@@ -28,7 +28,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.rates import Completeness, completeness
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, further_draws
-from refusal_index.data.table_files import csv_text
+from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.models import paper_rows
 from refusal_index.plugins.studies.style import house_style, new_figure, write_above

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.data.files import write_atomically
-from refusal_index.data.table_files import csv_text
+from refusal_index.data.tables import csv_text
 from refusal_index.plugins.trackers.results import ExportedRun
 
 SUFFIX = ".csv"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from refusal_index.data.datasets.dataset import DatasetError
+from refusal_index.data.datasets.dataset import Dataset, DatasetError
+from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
 
@@ -28,18 +30,6 @@ NOT_KNOWN = ""
 
 class FirstPassError(DatasetError):
     """A file of first passes that cannot be used; the message names the file and the line."""
-
-
-@dataclass(frozen=True)
-class Beyond:
-    """What a file of first passes knows besides them: none of it changes what a forced pass asks."""
-
-    forced: Outcome | None = None  # what became of the forced pass, where somebody asked and graded it
-    # A grade that stands beside a refusal and may be of the refusal or of a forced answer: the file does not say.
-    set_aside: Grade | None = None
-    # p_answering, confidence: probabilities that somebody else gave the question
-    p_answering: float | None = None
-    confidence: float | None = None
 
 
 def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
@@ -74,7 +64,13 @@ class FirstPass:
     variant: str | None = None
     draw: int = 0  # number of the repetition, from 0
     reason: str | None = None  # why the grade is ``unscored``; None for any other
-    beyond: Beyond = field(default_factory=Beyond)  # what the file knows besides the first pass
+    # What the file says beyond the first pass; none of it changes what a forced pass asks.
+    forced: Outcome | None = None  # what became of the forced pass, where somebody asked and graded it
+    # A grade beside a refusal that may be of the refusal or of a forced answer: the file does not say.
+    set_aside: Grade | None = None
+    # p_answering, confidence: probabilities that somebody else gave the question
+    p_answering: float | None = None
+    confidence: float | None = None
 
     @property
     def asked(self) -> Identification:
@@ -84,7 +80,7 @@ class FirstPass:
     @property
     def needs_forcing(self) -> bool:
         """Whether it takes a forced answer to score the question, and nobody asked for one."""
-        return self.grade is Grade.REFUSED and self.question.gold is not None and self.beyond.forced is None
+        return self.grade is Grade.REFUSED and self.question.gold is not None and self.forced is None
 
     @property
     def forced_id(self) -> str:
@@ -94,12 +90,12 @@ class FirstPass:
 
     def outcome(self, forced: Outcome | None = None) -> Outcome:
         """Return the outcome of the question; without that of its forced pass, not yet whether it is wrong."""
-        forced = forced or self.beyond.forced
+        forced = forced or self.forced
         refused, wrong, reason = self._first_outcome()
         if refused and self.question.gold is not None and forced is not None:
             return replace(forced, refused=True, first_grade=self.grade, first_reply=self.reply)
-        if refused is False and self.beyond.forced is not None:
-            grade, reply = self.beyond.forced.forced_grade, self.beyond.forced.forced_reply
+        if refused is False and self.forced is not None:
+            grade, reply = self.forced.forced_grade, self.forced.forced_reply
             return Outcome(refused, wrong, self.grade, grade, reason, self.reply, reply)
         # Where no answer can be right, none is asked for.
         return Outcome(refused, wrong, self.grade, Grade.INCORRECT if refused and wrong else None, reason, self.reply)
@@ -125,9 +121,7 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
     """
     passes, forced = tuple(passes), forced or {}
     table = outcome_table((each.asked, each.question, each.outcome(forced.get(each.forced_id))) for each in passes)
-    probabilities = [
-        pl.Series(name, [getattr(each.beyond, name) for each in passes], kind) for name, kind in OPTIONAL.items()
-    ]
+    probabilities = [pl.Series(name, [getattr(each, name) for each in passes], kind) for name, kind in OPTIONAL.items()]
     return table.with_columns(
         pl.col("question", "gold").replace(NOT_KNOWN, None),
         *(column for column in probabilities if column.is_not_null().any()),
@@ -136,7 +130,7 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
 
 def without_forced(first: FirstPass) -> FirstPass:
     """Return the first pass as if nobody had asked further: a forced pass of one's own takes the place of the other."""
-    return replace(first, beyond=replace(first.beyond, forced=None, set_aside=None))
+    return replace(first, forced=None, set_aside=None)
 
 
 def self_contained(first: FirstPass) -> FirstPass:
@@ -179,7 +173,9 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
         variant=row["variant"],
         draw=row["draw"],
         reason=row["unscored_reason"] if refused is None else None,
-        beyond=Beyond(forced, None, row.get("p_answering"), row.get("confidence")),
+        forced=forced,
+        p_answering=row.get("p_answering"),
+        confidence=row.get("confidence"),
     )
 
 
@@ -220,11 +216,9 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
         )
     joined = []
     for each in first:
-        if (second := by_key.get(key(each))) is not None:
-            beyond = replace(each.beyond, forced=forced_outcome(second.grade, second.reply), set_aside=None)
-            joined.append(replace(each, beyond=beyond))
-        else:
-            joined.append(each)
+        second = by_key.get(key(each))
+        outcome = None if second is None else forced_outcome(second.grade, second.reply)
+        joined.append(each if outcome is None else replace(each, forced=outcome, set_aside=None))
     return tuple(joined)
 
 
@@ -252,3 +246,124 @@ def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
             "name the file of the first pass too"
         )
     return with_forced(first, forced, "the forced pass")
+
+
+def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
+    """Return the first passes of one model on one dataset.
+
+    Raises FirstPassError if the file holds no such model, or several and none was named, or several datasets.
+
+    - `passes`: all that the file holds.
+    - `source`: the file, for messages.
+    - `name`: the model's name in the file; None where it holds but one.
+    """
+    models = list(dict.fromkeys(each.model or "(not named)" for each in passes))
+    if name is None and len(models) > 1:
+        raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
+    if name is not None and name not in models:
+        raise FirstPassError(
+            f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
+        )
+    name = name or models[0]
+    found = tuple(each for each in passes if (each.model or "(not named)") == name)
+    datasets = list(dict.fromkeys(each.dataset or "(not named)" for each in found))
+    if len(datasets) > 1:
+        raise FirstPassError(
+            f"{source} holds {name} on {len(datasets)} datasets ({', '.join(datasets)}); keep the rows of one in a "
+            "file of its own"
+        )
+    return found
+
+
+def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Question, ...]:
+    """Return every refused question once a draw, by the id that `FirstPass.forced_id` gives it.
+
+    Raises FirstPassError if nothing was refused, the file lacks what it takes to ask and to grade, or two prompt
+    variants have different questions under one id.
+    """
+    every = [each for each in passes if each.grade is Grade.REFUSED]
+    refused = [each for each in every if each.needs_forcing]
+    if every and not refused:
+        raise FirstPassError(
+            f"{source}: expected refused questions that have a right answer, got {len(every):,} without one: a forced "
+            "answer would be wrong whatever it is; 'refusal-index import' and 'score' take the file as it is"
+        )
+    if not refused:
+        raise FirstPassError(
+            f"{source}: expected refused questions, got none; if its grades know right and wrong only, say with "
+            "--refusal REGEX how a refusal is worded"
+        )
+    for role, field_ in (("question", "text"), ("answer", "gold")):
+        lacking = [each for each in refused if getattr(each.question, field_) == NOT_KNOWN]
+        if lacking:
+            raise FirstPassError(
+                f"{source}: expected the {role} of every refused question, got {len(lacking):,} of {len(refused):,} "
+                f"without one (first: question_id {lacking[0].question.question_id!r}); add a column for it, or name "
+                f"the column that holds it with --column {role}=NAME"
+            )
+    questions: dict[str, Question] = {}
+    for each in refused:
+        question = replace(each.question, question_id=each.forced_id)
+        if questions.setdefault(each.forced_id, question).text != question.text:
+            raise FirstPassError(
+                f"{source}: expected one question of the id {each.question.question_id!r}, got two with different "
+                "texts; give each an id of its own"
+            )
+    return tuple(questions.values())
+
+
+def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, source: str) -> tuple[FirstPass, ...]:
+    """Return first passes with the questions, gold answers and name of a dataset in place of those that they lack.
+
+    A question is found by its id, as long as the text that the file has for it holds the dataset's, or else by its
+    text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
+    question. Raises FirstPassError if a refused question lacks something and is not in the dataset.
+
+    - `passes`, `source`: the first passes, and their file, for messages.
+    - `dataset`: its questions.
+    - `by_id`: whether ids of the file can be those of the dataset, as `has_ids` tells.
+    """
+    ids = {question.question_id: question for question in dataset.questions} if by_id else {}
+    often = Counter(_normal(question.text) for question in dataset.questions)
+    texts = {text: each for each in dataset.questions if often[text := _normal(each.text)] == 1}
+    filled = []
+    for each in passes:
+        asked = _normal(each.question.text)
+        same = ids.get(each.question.question_id)
+        is_same = same is not None and (not asked or _normal(same.text) in asked)
+        question = _filled_in(each.question, same if is_same else texts.get(asked))
+        filled.append(replace(each, question=question, dataset=each.dataset or dataset.name))
+    refused = [each for each in filled if each.needs_forcing]
+    lacking = [each for each in refused if NOT_KNOWN in (each.question.text, each.question.gold)]
+    if lacking:
+        raise FirstPassError(
+            f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
+            f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
+            f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
+            "columns that hold them with --column question_id=NAME or question=NAME"
+        )
+    return tuple(filled)
+
+
+def _normal(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _filled_in(question: Question, known: Question | None) -> Question:
+    """Return a question of a file with what it lacks from the same question of a dataset."""
+    if known is None:
+        return question
+    asked = question.text if question.text != NOT_KNOWN else known.text
+    answered = known if question.gold == NOT_KNOWN else question
+    # A text that is longer than the question may be a whole prompt, with the context and the choices in it.
+    prompt = _normal(asked)
+    return replace(
+        known,
+        question_id=question.question_id,
+        text=asked,
+        gold=answered.gold,
+        aliases=answered.aliases,
+        topic=question.topic or known.topic,
+        context=None if known.context and _normal(known.context) in prompt else known.context,
+        choices=() if all(_normal(choice) in prompt for choice in known.choices) else known.choices,
+    )

@@ -1,0 +1,235 @@
+"""Commands about the inputs of a run: ``import``, ``validate``, ``prompts`` and ``ls``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
+from refusal_index.cli.shared_options import Penalty, columns_of, output, words_of
+
+if TYPE_CHECKING:
+    from refusal_index.protocol import PromptSet
+
+
+def import_(
+    files: list[Path],
+    /,
+    out: Annotated[Path, output()],
+    forced: Path | None = None,
+    format_: str | None = None,
+    column: list[str] | None = None,
+    map_: list[str] | None = None,
+    scorer: str | None = None,
+    refusal: str | None = None,
+    name: str | None = None,
+    dataset: str | None = None,
+    variants: str | None = None,
+    penalty: Penalty = 1.0,
+    json: bool = False,
+) -> None:
+    """Import results of other evaluation tools.
+
+    Writes an outcome table and prints the rates of the first pass; grades are not changed. Refused questions lack their
+    forced answers unless the file holds both passes or --forced names a second file; 'refusal-index force' adds them.
+
+    Exit status: 0 done, 2 bad input.
+
+    - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .jsonl, .json, .parquet).
+    - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
+    - `forced` FILE: File with the forced answers to a single FILE, matched by question.
+    - `name`: Name of the model, instead of the one in the files.
+    - `dataset`: Name of the dataset, instead of the one in the files.
+    - `variants` NAME: Name of the prompt variant, such as normal, instead of the one in the files.
+    - `json`: Print the counts as JSON and nothing else.
+    """
+    from refusal_index.data.first_pass import check_order, self_contained, to_outcomes, with_rows_of_forced
+    from refusal_index.data.imports import ReadOptions
+    from refusal_index.data.outcome_table import write_outcomes
+    from refusal_index.data.tables import file_format
+    from refusal_index.findings.tally import tallies, tally_document
+    from refusal_index.render.summary import tally_blocks
+    from refusal_index.runs.force import import_file, joined
+
+    file_format(out)  # before anything is read
+    if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
+        raise OptionError(f"--out: {out} is one of the files to import; choose another name")
+    if forced is not None and len(files) > 1:
+        raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
+    options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
+    read = [one for path in files for one in import_file(path, format_, options).passes]
+    if forced is None:
+        together = with_rows_of_forced(read)
+    else:
+        check_order(read, files[0], forced)
+        together = joined(read, forced, format_, options)
+    passes = [replace(one, variant=variants or one.variant) for one in together]
+    table = to_outcomes(self_contained(one) for one in passes)
+    try:
+        write_outcomes(table, out)
+    except OSError as error:
+        raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
+    found = tallies(passes, penalty=penalty)
+    if json:
+        console.document([tally_document(tally) for tally in found])
+        return
+    console.show(tally_blocks(found))
+    console.say()
+    asked = sum(tally.to_force for tally in found)
+    further = (
+        " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
+    )
+    console.prose(f"{out}: {len(table):,} rows.{further if asked else ''}")
+
+
+MOST_PROBLEMS = 20
+
+
+def validate(
+    file: Path,
+    /,
+    column: list[str] | None = None,
+    prompts: str = "default",
+    variants: str = "normal",
+    max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
+) -> None:
+    """Check a file of questions before a run.
+
+    Prints its contents and the first question in its prompt, or all problems by line.
+
+    Exit status: 0 valid, 2 problems or bad input.
+
+    - `file` FILE: Questions (.csv, .jsonl, .parquet).
+    - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
+    - `variants` NAME: Prompt variant of the first question.
+    - `max_context_tokens`: Context length of the model; longer prompts are problems.
+    """
+    from refusal_index.data.datasets.own import Survey, reading
+    from refusal_index.protocol import FORCED, load_prompt_set
+    from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+
+    prompt_set = load_prompt_set(prompts)
+    one_of("--variants", variants, [*prompt_set.variants, FORCED])
+    questions = reading(file, columns_of(column or []))
+    survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
+    if survey.problems or survey.first is None:
+        for problem in survey.problems[:MOST_PROBLEMS]:
+            console.error(problem)
+        if len(survey.problems) > MOST_PROBLEMS:
+            console.note(f"and {len(survey.problems) - MOST_PROBLEMS:,} more; fix these first")
+        raise typer.Exit(BAD_INPUT)
+    for line in survey.described():
+        console.say(line)
+    console.say()
+    console.say(f"the first question, with the prompt variant {variants!r}:")
+    console.say()
+    for line in whole_prompt(survey.first, prompt_set, variants).split("\n"):
+        console.say(f"  {line}".rstrip())
+
+
+EXAMPLE_QUESTION = "Who wrote the novel Emma?"
+
+
+def prompts(
+    name: str | None = None,
+    /,
+    variants: str | None = None,
+    question: str = EXAMPLE_QUESTION,
+) -> None:
+    """Check a prompt set and show its prompts.
+
+    Shows every variant. Without a set, lists the prompt sets of the package.
+
+    Exit status: 0 valid, 2 a set that cannot be used.
+
+    - `name` SET: Prompt set: a name, or a TOML file.
+    - `variants` NAME: Show only this variant, or 'forced'. [default: all]
+    - `question`: Question to show in the prompts.
+    """
+    from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
+
+    if name is None:
+        for known in prompt_set_names():
+            known_set = load_prompt_set(known)
+            console.say(f"{known_set.name:<18} {known_set.hash[:12]}  {', '.join(known_set.variants)}")
+        return
+    prompt_set = load_prompt_set(name)
+    known_variants = [*prompt_set.variants, FORCED]
+    shown = [one_of("--variants", variants, known_variants)] if variants is not None else known_variants
+    for line in _differences(prompt_set):
+        console.say(line)
+    for each in shown:
+        console.say()
+        console.say(f"---- {each} " + "-" * max(4, 70 - len(each)))
+        console.say()
+        for line in "\n\n".join(prompt_set.render(each, question)).split("\n"):
+            console.say(line)
+
+
+def _differences(prompt_set: PromptSet) -> Iterator[str]:
+    """Yield what tells the variants of a set apart: the instruction, and how many of the examples refuse."""
+    from refusal_index.protocol import FORCED
+
+    count = len(prompt_set.examples)
+    yield f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}"
+    yield f"{len(prompt_set.variants)} variants and the forced pass; {count} worked examples"
+    for name in (*prompt_set.variants, FORCED):
+        variant = prompt_set.variant(name)
+        family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
+        yield ""
+        target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
+        yield f"{name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}"
+        yield from (f"  {line}" for line in variant.instruction.split("\n"))
+
+
+def ls(
+    task_files: bool = False,
+) -> None:
+    """List datasets, prompt sets and embedded models.
+
+    - `task_files`: Print only the folder of the lm-evaluation-harness tasks, for its option --include_path.
+    """
+    from refusal_index.entry_points import installed, load, own
+
+    if task_files:
+        console.say(str(Path(load(own("task_files")["lm_eval"]).__file__).parent))
+        return
+    from refusal_index.data.datasets import dataset_names
+    from refusal_index.protocol import load_prompt_set, prompt_set_names
+
+    console.say("datasets (--dataset)")
+    for name in dataset_names():
+        console.say(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
+    console.say()
+    console.say("prompt sets (--prompts), with their variants (--variants)")
+    for name in prompt_set_names():
+        console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
+    console.say()
+    console.say("models without an API key or a download (--model)")
+    for provider, plugin in installed("models").items():
+        for name in (f"{provider}/{model}" for model in load(plugin).names):
+            console.say(f"  {name:<25} {MODEL_NOTES.get(name, '')}".rstrip())
+    console.say()
+    console.say("Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
+
+
+DATASET_NOTES = {
+    "almanac": "2,280 questions about the fictional world that the embedded models know",
+    "faitheval_counterfactual": "1,000 multiple-choice questions on texts with false facts; downloaded, or --data FILE",
+    "faitheval_inconsistent": "questions on texts that contradict themselves; likewise; mix with +precise_wiki",
+    "faitheval_unanswerable": "questions that their text does not answer; likewise; mix with +precise_wiki",
+    "own": "your own CSV, JSON Lines or Parquet file (--data FILE)",
+    "precise_wiki": "a set made by 'refusal-index build precise-wiki'; needs --data FILE",
+    "simpleqa": "4,326 factual questions; downloaded and verified, or --data FILE",
+    "simpleqa_verified": "1,000 verified questions of SimpleQA; needs --data FILE",
+}
+MODEL_NOTES = {
+    "almanac/base": "knows the frequent facts of the almanac and refuses where it knows less",
+    "almanac/small": "knows less",
+    "almanac/rash": "knows as much as base, but refuses less selectively",
+}

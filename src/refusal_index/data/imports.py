@@ -1,0 +1,510 @@
+"""Results of other tools: files of graded answers as first passes.
+
+`SourceFile` is a file as it stands: its content, its records with their places, and its format, detected from its
+content. `read_graded` reads rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for
+refusals. Plugins read other formats: `plugins/inspect` Inspect's logs, `plugins/lm_eval` the samples of
+lm-evaluation-harness.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data import tables
+from refusal_index.data.datasets.own import ContentIds
+from refusal_index.data.files import sha256_of
+from refusal_index.data.first_pass import (
+    NOT_GRADED,
+    NOT_KNOWN,
+    FirstPass,
+    FirstPassError,
+    forced_outcome,
+    from_outcomes,
+)
+from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.data.outcome_table import REQUIRED, read_outcomes
+from refusal_index.data.text import SECONDS, PatternError, compiled
+
+ZIP, PARQUET, GZIP = b"PK\x03\x04", b"PAR1", b"\x1f\x8b"
+SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to import."""
+
+    path: Path  # where it lies
+    content: bytes  # its bytes
+
+    @classmethod
+    def read(cls, path: Path) -> SourceFile:
+        """Read the file, or raise `DatasetError`."""
+        return cls(path, tables.read_content(path, FirstPassError))
+
+    @property
+    def sha256(self) -> str:
+        """Its checksum."""
+        return sha256_of(self.content)
+
+    @property
+    def stem(self) -> str:
+        """Its name without the suffixes that say how it is written.
+
+        >>> SourceFile(Path("results/llama-3.1.csv.gz"), b"").stem
+        'llama-3.1'
+        """
+        name = self.path.name
+        while (suffix := Path(name).suffix.lower()) in SUFFIXES:
+            name = name[: -len(suffix)]
+        return name
+
+    @cached_property
+    def is_inspect_log(self) -> bool:
+        """Whether it is a log of Inspect, in either of its formats."""
+        if self.content.startswith(ZIP):
+            return _is_eval_archive(self.content)
+        document = self.document
+        return isinstance(document, dict) and "eval" in document and "version" in document
+
+    @cached_property
+    def document(self) -> Any:
+        """The whole as one JSON value; None where it is not one, but for instance a JSON value a line."""
+        start = self.content[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+        if not start.startswith((b"{", b"[", GZIP)):
+            return None
+        try:
+            return json.loads(_unpacked(self.content).decode("utf-8-sig"))
+        except (ValueError, RecursionError, OSError, EOFError, zlib.error):
+            return None
+
+    @cached_property
+    def source(self) -> tables.Source:
+        """How it is read: Parquet is told by its content, JSON Lines from one JSON value by the suffix."""
+        name = self.path.name.lower().removesuffix(".gz")
+        if self.content.startswith(PARQUET):
+            kind = "parquet"
+        elif name.endswith(".json") or (self.document is not None and not name.endswith((".jsonl", ".ndjson"))):
+            kind = "json"
+        else:
+            kind = tables.file_format(self.path, FirstPassError)
+        return tables.Source(str(self.path), kind, "answer", FirstPassError)
+
+    @cached_property
+    def records(self) -> tuple[tables.Row, ...]:
+        """Its records, in their order; raises DatasetError if it holds none, or is malformed."""
+        if self.source.kind != "json":
+            return tuple(tables.read_rows(self.source, self.content))
+        if self.document is None:
+            raise self.source.wrong("expected one JSON document, got something else; is it cut off?")
+        return tuple(tables.read_rows(self.source, _items(self.source, self.document)))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column of any of its records."""
+        return tables.present_columns(self.records)
+
+    def with_paths(self, columns: Iterable[str]) -> tuple[tables.Row, ...]:
+        """Return the records, with columns for what lies deeper, by paths such as ``result.grades.0``."""
+        present = set(self.columns)
+        paths = [column for column in columns if "." in column and column not in present]
+        return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
+
+    def resolved(
+        self, given: Mapping[str, str], usual: Mapping[str, tables.Column]
+    ) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
+        """Return the records, with columns for paths, and the column of every role that has one; raises TableError.
+
+        - `given`, `usual`: as `resolve_columns` takes them.
+        """
+        rows = self.with_paths(given.values())
+        return rows, tables.resolve_columns(self.source, tables.present_columns(rows), given, usual)
+
+
+def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
+    """Return the cells of a record, with one more for each path that leads somewhere.
+
+    >>> with_paths({"result": {"grades": ["A"]}}, ["result.grades.0", "result.x"])
+    {'result': {'grades': ['A']}, 'result.grades.0': 'A'}
+    """
+    reached = {path: _reached(cells, path.split(".")) for path in paths}
+    return {**cells, **{path: value for path, value in reached.items() if value is not None}}
+
+
+def _reached(value: Any, steps: Sequence[str]) -> Any:
+    """Return what lies at the end of a path through objects and lists, also such as are written as JSON in a text."""
+    for step in steps:
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return None
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def _unpacked(content: bytes) -> bytes:
+    return gzip.decompress(content) if content.startswith(GZIP) else content
+
+
+def _is_eval_archive(content: bytes) -> bool:
+    try:
+        names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    except zipfile.BadZipFile:  # torn, as an archive that was being written is; its reader says so
+        return True
+    return any(name in ("header.json", "_journal/start.json") for name in names)
+
+
+def _items(source: tables.Source, document: Any) -> list[Any]:
+    """Find the list of answers: the document itself, or the only list of objects in it."""
+    if isinstance(document, list):
+        return document
+    lists = [value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    if len(lists) == 1:
+        return lists[0]
+    raise source.wrong(
+        "expected a list of answers, or an object that holds one such list, got an object with "
+        f"{len(lists)} of them; save the list of answers alone, or one object a line as .jsonl"
+    )
+
+
+Vocabulary = Mapping[str, Grade]
+
+WORDS: Vocabulary = {
+    "correct": Grade.CORRECT,
+    "incorrect": Grade.INCORRECT,
+    "not_attempted": Grade.REFUSED,
+    "refused": Grade.REFUSED,
+    "unscored": Grade.UNSCORED,
+}
+"""Words that are clear anywhere, in any case, with a space or a dash in place of the underscore too."""
+
+RIGHT_OR_WRONG: Vocabulary = {
+    **dict.fromkeys(("1", "1.0", "true"), Grade.CORRECT),
+    **dict.fromkeys(("0", "0.0", "false"), Grade.INCORRECT),
+}
+"""A mark that knows right and wrong only."""
+
+SIMPLEQA_LETTERS: Vocabulary = {"a": Grade.CORRECT, "b": Grade.INCORRECT, "c": Grade.REFUSED}
+"""The letters of SimpleQA's grader: C is NOT_ATTEMPTED."""
+
+INSPECT_LETTERS: Vocabulary = {"c": Grade.CORRECT, "i": Grade.INCORRECT, "n": Grade.REFUSED}
+"""The letters of Inspect's scores: C is CORRECT, N is NO ANSWER."""
+
+MEANINGS = (*(grade.value for grade in Grade), "true", "false")
+"""What a word may be read as."""
+
+
+def grade_kind(*vocabularies: Vocabulary) -> tables.Kind:
+    """Return the kind of cell that holds a grade in these words.
+
+    >>> grade_kind(WORDS)("Not attempted")
+    <Grade.REFUSED: 'refused'>
+    """
+    words = {word: grade for vocabulary in vocabularies for word, grade in vocabulary.items()}
+    expected = f"a grade out of {', '.join(word.upper() for word in words)} (in any case) or nothing"
+    return tables.Kind(expected, words, "translate it into one of these first")
+
+
+GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
+"""What a column of grades may hold."""
+
+
+def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
+    """Return what a value stands for, None for an empty one, or raise FirstPassError.
+
+    - `place`: for messages: the file, and where the value stands in it.
+    """
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise FirstPassError(f"{place}: {error}") from None
+
+
+def translated(value: Any, words: tables.Translations) -> Any:
+    """Return what a value is to be read as: itself where nobody said otherwise.
+
+    >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
+    ('refused', 1)
+    """
+    return words.get(str(value).strip().casefold(), value) if words and value is not None else value
+
+
+def _answers(cell: Any) -> list[str]:
+    """Return the accepted answers, the gold one first: a cell may hold a list, also as JSON or Python write it."""
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = read(cell)
+                return _answers(value if isinstance(value, list) else [cell])
+    answers = cell if isinstance(cell, list) else [cell]
+    stripped = (str(answer).strip() for answer in answers if answer is not None)
+    return list(dict.fromkeys(answer for answer in stripped if answer))
+
+
+COLUMNS: Mapping[str, tables.Column] = {
+    "question": tables.Column(("question", "problem", "query", "prompt"), tables.text),
+    "answer": tables.Column(
+        ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"), _answers
+    ),
+    "reply": tables.Column(
+        (
+            *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
+            *("model_response", "llm_response", "output", "completion"),
+        ),
+        tables.verbatim,
+    ),
+    "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), GRADE),
+    "refused": tables.Column(("refused", "abstained", "is_refusal", "is_not_attempted"), tables.FLAG),
+    "correct": tables.Column(("correct", "is_correct"), tables.FLAG),
+    "incorrect": tables.Column(("incorrect", "is_incorrect"), tables.FLAG),
+    "answerable": tables.Column(("answerable", "is_answerable"), tables.FLAG),
+    "question_id": tables.Column(("question_id", "id", "qid", "uuid"), tables.text),
+    "model": tables.Column(("model", "model_name"), tables.text),
+    "dataset": tables.Column(("dataset",), tables.text),
+    "variant": tables.Column(("variant", "condition"), tables.text),
+    "draw": tables.Column(("draw",), tables.Kind("a whole number from 0", low=0, is_whole=True)),
+    "forced_grade": tables.Column(("forced_grade", "second_grade"), GRADE),
+    "forced_correct": tables.Column(("forced_correct", "correct_forced", "correct_when_forced"), tables.FLAG),
+    "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.text),
+    # a column that is called so may hold anything: these are looked for under the name that is given only
+    "p_answering": tables.Column((), tables.PROBABILITY),
+    "confidence": tables.Column((), tables.PROBABILITY),
+    "topic": tables.Column(("topic", "category", "subject"), tables.text),
+    "context": tables.Column(("context", "passage"), tables.text),
+}
+"""The columns by role."""
+
+Values = Mapping[str, Any]
+"""What the cells of a row stand for, by role."""
+
+
+def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Translations) -> tuple[FirstPass, ...]:
+    """Return the first passes of a file with one graded answer a row.
+
+    The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
+    refusals counts beside a grade that knows right and wrong only.
+
+    A row may hold both passes: the second in columns of its own, or in the same grade where refusals have a flag. A
+    refusal is never right, so that one refused row that is marked as right shows that the grades of the refused rows
+    are those of forced answers. Where none is, a mark as wrong may be either, and is set aside.
+
+    Raises DatasetError if a column is missing, a grade is not known, or a cell is not what it should be; the message
+    names the line.
+
+    - `file`: the file.
+    - `columns`: column by role, where they have other than the usual names; ``result.grade`` is a path into what a cell
+      holds.
+    - `words`: what words of grades and flags are to be read as.
+    """
+    rows, found = file.resolved(columns, COLUMNS)
+    if not {"grade", "correct", "refused"} & found.keys():
+        raise tables.missing_column(file.source, tables.present_columns(rows), "grade", "grade")
+    cells = [tables.values_by_role(row, found, COLUMNS, words) for row in rows]
+    ids = _ids(rows, cells, found)
+    grades = [one["grade"] if "grade" in found else _of_flags(one) for one in cells]
+    both = any(one["refused"] and grade is Grade.CORRECT for one, grade in zip(cells, grades, strict=True))
+    passes = []
+    for row, one, question_id, answer in zip(rows, cells, ids, grades, strict=True):
+        if one["refused"] is False and answer is Grade.REFUSED:
+            message = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
+            raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", found.get("grade"))
+        grade = _grade(one, answer)
+        beside = answer if one["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
+        forced = _forced(one, found, beside if both else None)
+        passes.append(
+            FirstPass(
+                question=_question(one, question_id),
+                model=one["model"] or file.stem,
+                dataset=one["dataset"],
+                grade=grade,
+                reply=one["reply"],
+                variant=one["variant"],
+                draw=one["draw"] or 0,
+                reason=NOT_GRADED if grade is Grade.UNSCORED else None,
+                forced=forced,
+                set_aside=beside if forced is None else None,
+                p_answering=one["p_answering"],
+                confidence=one["confidence"],
+            )
+        )
+    return tuple(passes)
+
+
+def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], found: Mapping[str, str]) -> list[str]:
+    """Return an id for every row: its own, or one made of its question.
+
+    Files of several models over the same questions may be in different orders. So where questions of one text differ
+    in their answers, the id is made of both and not of the order. Repetitions are counted within each model's rows.
+    """
+    if "question_id" in found:
+        for row, one in zip(rows, cells, strict=True):
+            if one["question_id"] is None:
+                raise row.wrong("expected an id, got an empty cell; give every question one", found["question_id"])
+        return [one["question_id"] for one in cells]
+    if "question" not in found:
+        return [str(number) for number in range(1, len(rows) + 1)]
+    whose = [tuple(one[role] for role in ("model", "dataset", "variant", "draw")) for one in cells]
+    texts = ["\x1f".join(filter(None, (one["question"], one["context"]))) for one in cells]
+    seen = Counter(zip(whose, texts, strict=True))
+    makers = {group: ContentIds() for group in whose}
+    return [
+        makers[group].of(f"{asked}\n{one['answer'] or []}" if seen[group, asked] > 1 else asked)
+        for one, group, asked in zip(cells, whose, texts, strict=True)
+    ]
+
+
+def _of_flags(one: Values) -> Grade | None:
+    """Return what the flags for right and wrong say; an answer flagged as neither was not graded."""
+    if one["correct"]:
+        return Grade.CORRECT
+    return Grade.INCORRECT if one["incorrect"] or (one["correct"] is False and one["incorrect"] is None) else None
+
+
+def _grade(one: Values, answer: Grade | None) -> Grade | None:
+    """Return the grade of a row; None where the model answered and nobody said whether that is right."""
+    if one["refused"]:
+        return Grade.REFUSED
+    if answer is None and one["refused"] is None:
+        return Grade.UNSCORED
+    if answer is None and one["answerable"] is False:
+        return Grade.INCORRECT  # to a question without an answer every answer is wrong
+    return answer
+
+
+def _forced(one: Values, found: Mapping[str, str], beside: Grade | None) -> Outcome | None:
+    """Return the outcome of the forced pass from its own columns, or else from the grade of a refused row."""
+    if "forced_grade" in found:
+        grade = one["forced_grade"]
+    elif "forced_correct" in found:
+        grade = {None: None, True: Grade.CORRECT, False: Grade.INCORRECT}[one["forced_correct"]]
+    else:
+        grade = beside
+    return None if grade is None and one["forced_reply"] is None else forced_outcome(grade, one["forced_reply"])
+
+
+def _question(one: Values, question_id: str) -> Question:
+    has_answer = one["answerable"] is not False
+    gold, *aliases = one["answer"] or [NOT_KNOWN]
+    return Question(
+        question_id=question_id,
+        text=one["question"] or NOT_KNOWN,
+        gold=gold if has_answer else None,
+        aliases=tuple(aliases) if has_answer else (),
+        topic=one["topic"],
+        context=one["context"],
+    )
+
+
+INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
+FORMATS = (GRADED, OUTCOMES)
+"""What is read here; other formats are read by plugins."""
+
+Detector = Callable[[str, Question], bool]
+"""Tells whether a reply to a question is a refusal."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)  # column by role
+    scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval's samples, that is the grade
+    # regular expression: a reply in which it is found is a refusal, unless it was graded as correct
+    refusal: str | None = None
+    # name, dataset: of the model and the questions, in place of what the files say
+    name: str | None = None
+    dataset: str | None = None
+    words: tables.Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
+    # in the place of `refusal`: whether a reply to a question is a refusal
+    detector: Detector | None = None
+
+    def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
+        """Return the first passes under these names, with the refusals that their replies show.
+
+        Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
+        """
+        detector = self.detector or (_pattern_detector(self.refusal) if self.refusal else None)
+        return tuple(self._applied(first, detector) for first in passes)
+
+    def _applied(self, first: FirstPass, detector: Detector | None) -> FirstPass:
+        named = replace(first, model=self.name or first.model, dataset=self.dataset or first.dataset)
+        if detector is None or first.grade is Grade.CORRECT or first.reply is None:
+            return named
+        return replace(named, grade=Grade.REFUSED, reason=None) if detector(first.reply, first.question) else named
+
+
+def detected_format(file: SourceFile) -> str:
+    """Tell what a file is by its content; raises DatasetError if the file holds nothing, or is malformed."""
+    if file.is_inspect_log:
+        return INSPECT
+    columns = file.records[0].cells
+    if "doc_id" in columns and "filtered_resps" in columns:
+        return LM_EVAL
+    return OUTCOMES if all(column in columns for column in REQUIRED) else GRADED
+
+
+def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Read graded answers or an outcome table.
+
+    Raises DatasetError or OutcomeTableError if it cannot be used as it is, or an option has no effect on its kind; the
+    message names the line, or the option.
+
+    - `file`: the file.
+    - `kind`: one of `FORMATS`.
+    - `options`: how it is read.
+    """
+    if options.scorer:
+        raise FirstPassError(
+            f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "
+            "grades with --column grade=NAME"
+        )
+    if kind == GRADED:
+        return options.applied(read_graded(file, options.columns, options.words))
+    for option, given in (("--column", options.columns), ("--map", options.words)):
+        if given:
+            raise FirstPassError(
+                f"{option}: {file.path} is an outcome table, whose columns and words are fixed; leave it out"
+            )
+    return options.applied(from_outcomes(read_outcomes(file.path)))
+
+
+def _pattern_detector(refusal: str) -> Detector:
+    try:
+        pattern = compiled(refusal)
+    except PatternError as error:
+        raise FirstPassError(f"--refusal: expected a regular expression, got {refusal!r} ({error})") from error
+
+    def refuses(reply: str, question: Question) -> bool:
+        try:
+            return pattern.search(reply, timeout=SECONDS) is not None
+        except TimeoutError as error:
+            raise FirstPassError(
+                f"--refusal: {refusal!r} takes more than {SECONDS:g} second on the reply to question "
+                f"{question.question_id!r}; choose a pattern without nested repetitions"
+            ) from error
+
+    return refuses
+
+
+def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
+    """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
+    if kind != GRADED:
+        return kind != LM_EVAL
+    return "question_id" in file.resolved(read.columns, COLUMNS)[1]
