@@ -56,6 +56,17 @@ def folded(done: Result) -> str:
     return " ".join(done.stdout.split())
 
 
+def test_methods_that_cost_nothing_are_the_default_and_each_screen_takes_20_lines_of_80_columns(command, ran):
+    screens = [command("confidence", "r")]
+    assert {"likelihood", "p-true", "verbalised-number"} <= set(pl.read_parquet("r/confidence.parquet")["method"])
+    screens += [command("confidence", "r", "--method", "likelihood", *limit) for limit in (("--penalty", "1"),)]
+    for done in screens:
+        assert done.exit_code == 0, done.output
+        lines = done.stdout.splitlines()
+        assert len(lines) <= 20
+        assert max(map(len, lines)) <= 80
+
+
 def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(command, ran):
     assert command("confidence", "r", "--method", "likelihood").exit_code == 0
     done = command("confidence", "r", "--penalty", "1", "--out", "virtual.parquet")
@@ -126,7 +137,7 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     own_table()
     done = command("confidence", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
     assert done.exit_code == 1
-    assert "No cut of confidence (only) is known to keep errors within 0.1 %" in folded(done)
+    assert "No threshold of confidence (only) is known to keep the error rate within 0.1 %" in folded(done)
     assert not Path("v.parquet").exists()
     shown = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
     assert shown.exit_code == 1
@@ -136,11 +147,11 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("r",), "threshold: expected --penalty or --max-error, got neither"),
-        (("r", "--penalty", "1", "--max-error", ".1"), "threshold: expected --penalty or --max-error, got both"),
-        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got None"),
+        (("r", "--penalty", "1", "--dry-run"), "--dry-run: --penalty and --max-error"),
+        (("r", "--penalty", "1", "--max-error", ".1"), "--penalty: expected alone"),
+        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got none"),
         (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
-        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got None"),
+        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got none"),
         (("r", "--penalty", "inf", "--method", "likelihood"), "penalty: expected a number from 0, got inf"),
         (("r", "--penalty", "1", "--method", "likelihood", "--out", "v.txt"), "v.txt: expected a file that ends in"),
         (
@@ -174,7 +185,7 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
 def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
     done = command("confidence", "r", "--penalty", "1")
     assert done.exit_code == 2
-    assert "r holds no scores yet; 'refusal-index confidence r --method likelihood' makes them" in done.stderr
+    assert "r holds no scores yet; 'refusal-index confidence r' makes them" in done.stderr
     with pytest.raises(RunFolderError, match="holds no scores yet"):
         ri.threshold("r", penalty=1)
 

@@ -341,6 +341,7 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
     most = sum(one.most for one in requests)
     if plan.is_free or not most:
         return
+    check_code(plan.run.names, plan.given, plan.run.folder.path)
     with open_store(plan.run.folder, made=False) as store:
         own = total(store.paid(), plan.run.prices).requests
     if most > own:

@@ -16,7 +16,7 @@ from refusal_index.stats import Estimate
 add_sentences(__package__)
 
 
-MOST_METHODS, LONGEST_METHOD = 8, 23
+MOST_METHODS, LONGEST_METHOD = 6, 23
 """Methods that the first screen shows, and the characters of their names."""
 
 
@@ -46,8 +46,8 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
     yield sentence(Statement("confidence_explained", "scope"))
     for names, remark in shared_remarks(shown):
-        if remark.severity == "grave" or remark.code == "method_left_out":
-            yield f"{abridged(names)}: {sentence(remark)}"
+        if remark.code == "method_left_out" or (remark.severity == "grave" and best.name in names):
+            yield f"Caution: {best.name if remark.severity == 'grave' else abridged(names)}: {sentence(remark)}"
     yield sentence(Statement("more_methods", "scope", {"left_out": len(ranked) - len(shown)}))
 
 

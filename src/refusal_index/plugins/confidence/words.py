@@ -41,8 +41,8 @@ def pending_blocks(pending: Sequence[PendingRequests], prices: Prices = UNPRICED
     if least < most:
         yield ""
         yield (
-            "The upper number applies if the model returns no log probabilities, so that replies are sampled instead, or "
-            "if an answer that was judged before changes."
+            "The upper number applies if the model returns no log probabilities, so replies are sampled instead, or if "
+            "an answer that was judged before changes."
         )
 
 
