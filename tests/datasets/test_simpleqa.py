@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from refusal_index.data.datasets import DatasetError, load_dataset, sample
-from refusal_index.data.datasets.published import SIMPLEQA, cache_directory
+from refusal_index.data.datasets.published import PUBLISHED, cache_directory
 from tests.datasets.local_server import LocalServer
 
+SIMPLEQA = PUBLISHED["simpleqa"]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "simpleqa"
 SMALL = b"""metadata,problem,answer
 "{'topic': 'Art', 'answer_type': 'Person', 'urls': ['https://example.org/a,b']}",Who painted it?, Ann \t

@@ -44,6 +44,16 @@ RUN_ID = "run_id"
 """Where `about` holds what tells a run from every other one, also from those of the same settings."""
 
 
+class _Entry:
+    """A file in the folder of a run, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder, owner: type[RunFolder]) -> Path:
+        return folder.path / self._name
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """A run's folder and the names of what lies in it.
@@ -54,40 +64,13 @@ class RunFolder:
 
     path: Path  # the folder; `create_or_resume` makes it
 
-    @property
-    def run_json(self) -> Path:
-        """What was asked."""
-        return self.path / "run.json"
-
-    @property
-    def replies(self) -> Path:
-        """The store of replies: all that was paid for."""
-        return self.path / "replies.sqlite"
-
-    @property
-    def outcomes(self) -> Path:
-        """One row a question, variant and draw."""
-        return self.path / "outcomes.parquet"
-
-    @property
-    def confidence(self) -> Path:
-        """Scores of how likely answers are right, one row a question and method."""
-        return self.path / "confidence.parquet"
-
-    @property
-    def confidence_record(self) -> Path:
-        """What the scores of each method rest on, and what that took."""
-        return self.path / "confidence.json"
-
-    @property
-    def summary(self) -> Path:
-        """Every metric of every variant."""
-        return self.path / "summary.json"
-
-    @property
-    def report(self) -> Path:
-        """The page to look at."""
-        return self.path / "report.html"
+    run_json = _Entry("run.json")  # what was asked
+    replies = _Entry("replies.sqlite")  # the store of replies: all that was paid for
+    outcomes = _Entry("outcomes.parquet")  # one row per question, variant and draw
+    confidence = _Entry("confidence.parquet")  # scores of how likely answers are right, one row per question and method
+    confidence_record = _Entry("confidence.json")  # what the scores of each method rest on, and what that took
+    summary = _Entry("summary.json")  # every metric of every variant
+    report = _Entry("report.html")  # the page to look at
 
     def lock(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
@@ -239,10 +222,18 @@ class RunFolder:
             raise RunFolderError(f"{self.path} lies in the folder of the run {around}; choose another folder")
         if not self.path.exists():
             return
-        found = sorted(entry.name for entry in _entries(self.path) if not _is_ours(entry))
-        if found:
+        try:
+            names = [entry.name for entry in self.path.iterdir()]
+        except OSError as error:
             raise RunFolderError(
-                f"{self.path} is not empty and no run made it (it holds {shortened(found[0])} but no run.json); "
+                f"{self.path} cannot be read as a folder ({error.strerror}); choose another place"
+            ) from error
+        # a run that was killed before its `run.json` can have left its lock and a half-written file
+        half_written = [name for name in names if name.startswith(".run.json.") and name.endswith(TEMPORARY_SUFFIX)]
+        foreign = sorted({*names} - {LOCK, *half_written})
+        if foreign:
+            raise RunFolderError(
+                f"{self.path} is not empty and no run made it (it holds {shortened(foreign[0])} but no run.json); "
                 "choose another folder, or empty this one yourself"
             )
 
@@ -284,18 +275,6 @@ def _plain(path: Path) -> Path:
 
 def _reason(error: OSError | ValueError) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _entries(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read as a folder ({error.strerror}); choose another place") from error
-
-
-def _is_ours(entry: Path) -> bool:
-    """Whether a run that was killed before its `run.json` can have left it."""
-    return entry.name == LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))
 
 
 @dataclass(frozen=True)

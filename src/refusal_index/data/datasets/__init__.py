@@ -35,10 +35,10 @@ class Loader(Protocol):
 
 _LOADERS: Mapping[str, Loader] = {
     "own": own.load,
-    **{dataset.name: dataset.load for dataset in PUBLISHED},
+    **{dataset.name: dataset.load for dataset in PUBLISHED.values()},
 }
 
-_FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED if dataset.address is None)}
+_FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED.values() if dataset.address is None)}
 
 
 def dataset_names() -> tuple[str, ...]:

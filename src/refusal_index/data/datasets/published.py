@@ -29,9 +29,11 @@ import json
 import os
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from urllib import request
@@ -60,7 +62,7 @@ class Published:
     home: str = ""  # where a copy comes from
     advice: str = ""  # how to get a copy
     optional: Sequence[str] = ()  # roles whose columns may be missing
-    prepare: Callable[[Published, Sequence[Row]], Sequence[Row]] = lambda _dataset, rows: rows
+    prepare: str = "none"  # what is done with its rows before they are read, one of `PREPARATIONS`
 
     def load(self, data: Path | None = None) -> Dataset:
         """Load all questions.
@@ -83,7 +85,7 @@ class Published:
                 "leave data out to download that file, or ask your own questions with the dataset 'own' "
                 f"(--dataset own --data {data})"
             )
-        rows = self.prepare(self, _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content))
+        rows = PREPARATIONS[self.prepare](self, _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content))
         present = present_columns(rows)
         for role, column in self.columns.items():
             if column not in present and role not in self.optional:
@@ -151,61 +153,16 @@ def _of_faitheval(dataset: Published, rows: Sequence[Row]) -> list[Row]:
     return prepared
 
 
-_SIMPLEQA = {"question": "problem", "answer": "answer", "topic": "topic"}
-_ABOUT_A_TEXT = {"question_id": "qid", "question": "question", "context": "context", "answerable": "answerable"}
-_VERIFIED_HOME = "https://www.kaggle.com/benchmarks/deepmind/simpleqa-verified"
+PREPARATIONS: Mapping[str, Callable[[Published, Sequence[Row]], list[Row]]] = {
+    "none": lambda _dataset, rows: list(rows),
+    "topics": _with_topics,
+    "faitheval": _of_faitheval,
+}
+"""What is done with the rows of a file before they are read, by name."""
 
-SIMPLEQA = Published(
-    "simpleqa",
-    _SIMPLEQA,
-    "model",
-    "MIT, Copyright (c) 2024 OpenAI",
-    address="https://openaipublic.blob.core.windows.net/simple-evals/simple_qa_test_set.csv",
-    sha256="feee3f7e7db3617e94e8fcf1977b756ec420ef8568f4e0fcbbe0e92e9d5fc032",
-    prepare=_with_topics,
-)
-SIMPLEQA_VERIFIED = Published(
-    "simpleqa_verified",
-    _SIMPLEQA,
-    "model",
-    home=_VERIFIED_HOME,
-    advice=f"download it from {_VERIFIED_HOME} or https://huggingface.co/datasets/google/simpleqa-verified",
-)
-UNANSWERABLE = Published(
-    "faitheval_unanswerable",
-    _ABOUT_A_TEXT,
-    "model",
-    address="{hub}/FaithEval-unanswerable-v1.0/resolve/001f1672f4a21cffcc8054da8fe839b225ccc683/"
-    "data/test-00000-of-00001.parquet",
-    prepare=_of_faitheval,
-)
-INCONSISTENT = Published(
-    "faitheval_inconsistent",
-    _ABOUT_A_TEXT,
-    "model",
-    address="{hub}/FaithEval-inconsistent-v1.0/resolve/13b2fbd835e144bdd40f869d50ecd1edfb491398/"
-    "default/test/0000.parquet",
-    prepare=_of_faitheval,
-)
-COUNTERFACTUAL = Published(
-    "faitheval_counterfactual",
-    {"question_id": "id", "question": "question", "context": "context", "choices": "choices", "answer": "answerKey"},
-    "choice",
-    address="{hub}/FaithEval-counterfactual-v1.0/resolve/88d27f7e83ff1eb3f0c6645eef608e08654d85d7/"
-    "default/test/0000.parquet",
-    prepare=_of_faitheval,
-)
-PRECISE_WIKI = Published(
-    "precise_wiki",
-    {role: role for role in ("question", "answer", "question_id", "aliases", "topic")},
-    "model",
-    "the texts are Wikipedia's (CC BY-SA)",
-    advice="make one with 'refusal-index build precise-wiki', or give one that was made before",
-    optional=("question_id", "aliases", "topic"),
-)
-
-PUBLISHED = (SIMPLEQA, SIMPLEQA_VERIFIED, COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE, PRECISE_WIKI)
-
+_TEXT = resources.files(__package__).joinpath("published.toml").read_text("utf-8")
+PUBLISHED = {name: Published(name, **described) for name, described in tomllib.loads(_TEXT).items()}
+"""The datasets by name."""
 
 RECORDED = ".sha256"
 """Ends the name of the file beside a cached one that holds the checksum of what came."""
