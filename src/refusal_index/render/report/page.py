@@ -42,6 +42,7 @@ from refusal_index.render.report.figures import (
     index_scale,
     metric_rows,
     plane,
+    rate_rows,
     sensitivity_rows,
     tiles,
 )
@@ -140,7 +141,7 @@ def run_view(run: ReportRun, number: int) -> RunView:
     """Prepare a run for the page; `number` tells its places from those of other runs."""
     paper = paper_indices(run.run.dataset_id)
     on_page = RunOnPage(run.run, run.summary, f"run-{number}")
-    joint = [Line("jointly", run.index, joint=True)] if run.pooled is not None else []
+    joint = [Line("all", run.index, joint=True)] if run.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
     return RunView(
         run,
@@ -299,5 +300,5 @@ def environment(*packages: str) -> Environment:
     made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
     made.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
     made.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
-    made.globals.update(metric_rows=metric_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
+    made.globals.update(metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
     return made
