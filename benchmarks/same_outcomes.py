@@ -47,6 +47,7 @@ RENAMED = {"inspect": "direct"}  # the engine that is the default
 
 OLDER_SPELLINGS = {
     r"^study --all": "paper",
+    r"^confidence(?=.* --(?:penalty|max-error) )": "threshold",
     r"^(gate .*)--json": r"\1--json -",
     r"^((?:compare|gate|plan) .*)--variants": r"\1--variant",
     r"^(run .*)--half-width (\S+)": r"\1--until half-width=\2",
@@ -93,8 +94,8 @@ COMMANDS = {
     "gate_looks": "gate almanac/small --run --limit {n} --looks 3 --variants normal --baseline base "
     "--margin correct_rate=0.3 --json",
     "looks": "run --limit {n} --variants normal --looks 4 --half-width 0.2",
-    "threshold": "threshold all_draws --method self-consistency --penalty 1 --json",
-    "threshold_error": "threshold system --method likelihood --max-error 0.5 --json",
+    "threshold": "confidence all_draws --method self-consistency --penalty 1 --json",
+    "threshold_error": "confidence system --method likelihood --max-error 0.5 --json",
     "plan": "plan --refusal-rate 0.4 --error-rate 0.5 --refusal-index 0.5 --half-width 0.1",
     "plan_pilot": "plan draws --corrected --budget-requests 4000",
     "plan_difference": "plan base small --variants normal",

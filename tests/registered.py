@@ -61,7 +61,6 @@ COMMANDS: Mapping[str, Command] = {
     "run-batch": almanac_commands.run_batch,
     "serve": almanac_commands.serve,
     "study": studies_commands.study,
-    "threshold": confidence_commands.threshold,
     "watch": training_commands.watch,
 }
 DATASETS: Mapping[str, Loader] = {"almanac": dataset.load}

@@ -95,7 +95,7 @@ def test_what_the_run_does_not_have_is_named_and_counted(command, ran):
     ids = [outcomes(ran)["question_id"][0], "strange", "stranger"]
     Path("s.csv").write_text("id,confidence\n" + "".join(f"{one},.5\n" for one in ids))
     said = " ".join(command("confidence", "r", "--add", "s.csv").stdout.split())
-    assert "2 scores are of answers that the run does not have, and left out (first: question_id 'strange'" in said
+    assert "2 scores belong to answers that the run does not have; excluded (first: question_id 'strange'" in said
     assert read_confidence(ran / "confidence.parquet").height == 1
 
 
@@ -112,7 +112,7 @@ def test_uncertainties_of_no_range_are_named(command, ran):
     first = outcomes(ran)["question_id"][0]
     Path("p.csv").write_text(f"question_id,PTrue,MeanTokenEntropy\n{first},.1,2\n")
     said = " ".join(command("confidence", "r", "--add", "p.csv").stdout.split())
-    assert "Left out: 'MeanTokenEntropy', uncertainties that no formula makes scores of." in said
+    assert "Excluded: 'MeanTokenEntropy', uncertainties that no formula turns into a confidence." in said
 
 
 BAD = {
@@ -121,7 +121,7 @@ BAD = {
     "no role": ("s.csv", "question_id,score\nq,.5\n", ["--column", "score"], ["--column: expected ROLE=NAME"]),
     "strange ids": ("s.csv", "question_id,confidence\n7,.5\n", [], ["none of 1 scores", "--column question_id=NAME"]),
     "another suffix": ("s.txt", "question_id,confidence\nq,.5\n", [], ["expected a file that ends in"]),
-    "no name": ("s.csv", "question_id,confidence\nq,.5\n", ["--name", " "], ["--name: expected what to call"]),
+    "no name": ("s.csv", "question_id,confidence\nq,.5\n", ["--name", " "], ["--name: expected a name"]),
     "a method too": ("s.csv", "question_id,confidence\nq,.5\n", ["--method", "all"], ["leave out --method"]),
     "onto itself": ("s.csv", "question_id,confidence\nq,.5\n", ["--out", "s.csv"], ["--out: s.csv is the file to add"]),
     "out": ("s.csv", "question_id,confidence\nq,.5\n", ["--out", "o.xlsx"], ["o.xlsx: expected a file that ends in"]),
@@ -152,8 +152,8 @@ def test_a_pickle_is_refused(command, ran):
     ("arguments", "told"),
     [
         (["r", "--out", "o.csv"], "r holds no scores"),
-        (["r", "--column", "a=b"], "--column: expected --add FILE beside it"),
-        (["r", "--name", "x"], "--name: expected --add FILE beside it"),
+        (["r", "--column", "a=b"], "--column: expected --add FILE with it"),
+        (["r", "--name", "x"], "--name: expected --add FILE with it"),
         (["r", "--add", "absent.csv"], "absent.csv cannot be read"),
         (["absent", "--add", "s.csv"], "absent: expected the folder of a run"),
     ],

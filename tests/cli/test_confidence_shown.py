@@ -66,7 +66,7 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
 def test_score_by_other_clusters_shows_the_scores_too_and_says_what_they_do_not_allow_for(command, run):
     done = command("show", "r", "--cluster", "topic")
     assert done.exit_code == 0
-    assert "Scores count every question alike and by itself" in " ".join(done.stdout.split())
+    assert "Scores ignore clusters and weights" in " ".join(done.stdout.split())
 
 
 def test_report_of_a_folder_has_the_section_and_of_its_table_alone_has_not(command, run):

@@ -18,7 +18,7 @@ from refusal_index.runs.settings import SETTINGS
 TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
 NAMES = {
     *("run", "score", "report", "study", "compare", "import", "force", "regrade", "sensitivity", "audit"),
-    *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "threshold", "run-batch"),
+    *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "run-batch"),
     *("requests", "replies", "export", "gate", "watch", "show"),
 }
 HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")

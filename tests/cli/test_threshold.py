@@ -56,15 +56,26 @@ def folded(done: Result) -> str:
     return " ".join(done.stdout.split())
 
 
+def test_methods_that_cost_nothing_are_the_default_and_each_screen_takes_20_lines_of_80_columns(command, ran):
+    screens = [command("confidence", "r")]
+    assert {"likelihood", "p-true", "verbalised-number"} <= set(pl.read_parquet("r/confidence.parquet")["method"])
+    screens += [command("confidence", "r", "--method", "likelihood", *limit) for limit in (("--penalty", "1"),)]
+    for done in screens:
+        assert done.exit_code == 0, done.output
+        lines = done.stdout.splitlines()
+        assert len(lines) <= 20
+        assert max(map(len, lines)) <= 80
+
+
 def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(command, ran):
     assert command("confidence", "r", "--method", "likelihood").exit_code == 0
-    done = command("threshold", "r", "--penalty", "1", "--out", "virtual.parquet")
+    done = command("confidence", "r", "--penalty", "1", "--out", "virtual.parquet")
     assert done.exit_code == 0, done.output
     assert "refusals of low" in done.stdout
     assert "virtual.parquet: 10 questions, for compare, report, study and score" in done.stderr
     table = read_outcomes("virtual.parquet")
     assert table.height == 10
-    assert command("threshold", "r", "--max-error", "0.1").exit_code == 1
+    assert command("confidence", "r", "--max-error", "0.1").exit_code == 1
     assert command("compare", "r", "virtual.parquet").exit_code == 0
     assert command("report", "r", "virtual.parquet", "--out", "page.html").exit_code == 0
 
@@ -73,7 +84,7 @@ def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(c
 @pytest.mark.parametrize("method", ["likelihood", "other"])
 def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_from(command, scored, method):
     chosen = ("--method", method, *(("--variants", "low") if method == "other" else ()))
-    done = command("threshold", "r", *chosen, "--penalty", "1", "--out", "v.parquet")
+    done = command("confidence", "r", *chosen, "--penalty", "1", "--out", "v.parquet")
     assert done.exit_code == 0, done.output
     table = read_outcomes("v.parquet")
     assert list(table.columns) == list(SCHEMA)
@@ -103,7 +114,7 @@ def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_fr
 
 def test_two_cuts_and_a_run_are_ranked(command, scored):
     for name, penalty in (("a.parquet", "0.5"), ("b.parquet", "4")):
-        command("threshold", "r", "--method", "likelihood", "--penalty", penalty, "--out", name)
+        command("confidence", "r", "--method", "likelihood", "--penalty", penalty, "--out", name)
     assert read_outcomes("a.parquet")["question_id"].equals(read_outcomes("b.parquet")["question_id"])
     done = command("compare", "r", "a.parquet", "b.parquet", "--full")
     assert done.exit_code == 0, done.output
@@ -111,24 +122,24 @@ def test_two_cuts_and_a_run_are_ranked(command, scored):
 
 
 def test_a_table_of_others_is_cut_by_its_own_column(command):
-    done = command("threshold", own_table(), "--max-error", "0.3", "--out", "v.csv")
+    done = command("confidence", own_table(), "--max-error", "0.3", "--out", "v.csv")
     assert done.exit_code == 0, done.output
     assert "With 90 % confidence at most 30 % of the answers given at confidence (only) >= 0." in folded(done)
     assert command("compare", "own.parquet", "v.csv").exit_code == 0
-    document = json.loads(command("threshold", "own.parquet", "--max-error", "0.3", "--json").stdout)
+    document = json.loads(command("confidence", "own.parquet", "--max-error", "0.3", "--json").stdout)
     assert (document["chosen_on"], document["judged_on"], document["status"]) == (200, 200, "ok")
     assert document["rule"] in read_outcomes("v.csv")["model"][0]
-    clustered = command("threshold", "own.parquet", "--max-error", "0.3", "--cluster", "question_id")
+    clustered = command("confidence", "own.parquet", "--max-error", "0.3", "--cluster", "question_id")
     assert "400 clusters" in folded(clustered)
 
 
 def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     own_table()
-    done = command("threshold", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
+    done = command("confidence", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
     assert done.exit_code == 1
-    assert "No cut of confidence (only) is known to keep errors within 0.1 %" in folded(done)
+    assert "No threshold of confidence (only) is known to keep the error rate within 0.1 %" in folded(done)
     assert not Path("v.parquet").exists()
-    shown = command("threshold", "own.parquet", "--max-error", "0.001", "--json")
+    shown = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["status"] == "undefined"
 
@@ -136,11 +147,11 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("r",), "threshold: expected --penalty or --max-error, got neither"),
-        (("r", "--penalty", "1", "--max-error", ".1"), "threshold: expected --penalty or --max-error, got both"),
-        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got None"),
+        (("r", "--penalty", "1", "--dry-run"), "--dry-run: --penalty and --max-error"),
+        (("r", "--penalty", "1", "--max-error", ".1"), "--penalty: expected alone"),
+        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got none"),
         (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
-        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got None"),
+        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got none"),
         (("r", "--penalty", "inf", "--method", "likelihood"), "penalty: expected a number from 0, got inf"),
         (("r", "--penalty", "1", "--method", "likelihood", "--out", "v.txt"), "v.txt: expected a file that ends in"),
         (
@@ -164,7 +175,7 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
     own_table("same.parquet", confidence=pl.lit(0.5))
     own_table("wrong.parquet", wrong=pl.lit(value=True))
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-    done = command("threshold", *arguments)
+    done = command("confidence", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
     assert done.stderr.count("error: ") == 1
@@ -172,16 +183,16 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
 
 
 def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
-    done = command("threshold", "r", "--penalty", "1")
+    done = command("confidence", "r", "--penalty", "1")
     assert done.exit_code == 2
-    assert "r holds no scores yet; 'refusal-index confidence r --method likelihood' makes them" in done.stderr
+    assert "r holds no scores yet; 'refusal-index confidence r' makes them" in done.stderr
     with pytest.raises(RunFolderError, match="holds no scores yet"):
         ri.threshold("r", penalty=1)
 
 
 def test_a_full_disk_while_writing_is_told(command, scored):
     Path("v.csv").mkdir()
-    done = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--out", "v.csv")
+    done = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--out", "v.csv")
     assert done.exit_code == 2
     assert "v.csv already exists" in done.stderr
 
@@ -192,15 +203,15 @@ def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
     scores = pl.read_parquet("r/confidence.parquet").filter(method="likelihood").with_columns(method=pl.lit(name))
     write_confidence(scores, Path("r/confidence.parquet"))
     for suffix in ("parquet", "csv"):
-        done = command("threshold", "r", "--penalty", "1", "--out", f"v.{suffix}")
+        done = command("confidence", "r", "--penalty", "1", "--out", f"v.{suffix}")
         assert done.exit_code == 0, done.output
         assert "\x1b" not in done.output
         assert "\u202e" not in done.output
     assert read_outcomes("v.csv").equals(read_outcomes("v.parquet"))
     assert name in read_outcomes("v.csv")["model"][0]
     assert {path.name for path in Path().iterdir()} == {"r", "v.parquet", "v.csv"}
-    assert command("threshold", "r", "--penalty", "1", "--json").exit_code == 0
-    assert command("threshold", "r", "--penalty", "1", "--method", "x").exit_code == 2
+    assert command("confidence", "r", "--penalty", "1", "--json").exit_code == 0
+    assert command("confidence", "r", "--penalty", "1", "--method", "x").exit_code == 2
     assert command("compare", "r", "v.csv").exit_code == 0
     assert command("report", "r", "v.csv", "--out", "page.html").exit_code == 0
     assert "<script>owned()" not in Path("page.html").read_text()
@@ -208,7 +219,7 @@ def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
 
 def test_from_python_it_is_the_same(command, scored):
     found = ri.threshold("r", "likelihood", penalty=1, seed=2)
-    shown = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
+    shown = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_document()))
     assert ri.threshold(ri.open_run("r"), "likelihood", penalty=1, seed=2).to_document() == found.to_document()
     assert "likelihood" in str(found)

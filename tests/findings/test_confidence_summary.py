@@ -136,15 +136,13 @@ def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
     assert found.auroc == rest.auroc
     assert found.against == rest.against
     (said,) = map(sentence, found.remarks)
-    assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are left out")
+    assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are excluded")
 
 
 def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
     (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
     assert found.auroc.reason == "no_questions"
-    assert list(map(sentence, found.remarks)) == [
-        "no score in 400 of 400 replies; they are left out, and not filled in."
-    ]
+    assert list(map(sentence, found.remarks)) == ["no score in 400 of 400 replies; they are excluded, not imputed."]
     text = to_text(measures_blocks([found]))
     assert "no score in 400 of 400 replies" in text
     assert "refusals under" not in text
@@ -167,16 +165,20 @@ def _found(
     [
         (_found(0.3, 0.5), "orders errors better than the refusals under low", "the score orders errors better."),
         (_found(-0.5, -0.3), "orders errors worse than the refusals under low", "the score orders errors worse."),
-        (_found(-0.1, 0.1), "cannot be told from the refusals under low", "the two cannot be told apart."),
+        (
+            _found(-0.1, 0.1),
+            "orders errors about as well as the refusals under low",
+            "the difference is within sampling error.",
+        ),
         (
             _found(None, None, "nobody_refused"),
             "cannot be compared with the refusals under low (the model refused none of these questions)",
-            "there is nothing to compare: the model refused none of these questions.",
+            "there is no comparison: the model refused none of these questions.",
         ),
         (
             _found(None, None, "score:zero_cell:answered_wrong"),
-            "cannot be compared with the refusals under low (the score leaves no error, so that there is no interval)",
-            "there is nothing to compare: the score leaves no error, so that there is no interval.",
+            "cannot be compared with the refusals under low (the score leaves no error, so there is no interval)",
+            "there is no comparison: the score leaves no error, so there is no interval.",
         ),
     ],
 )
@@ -191,13 +193,13 @@ def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
     assert sentence(one.verdict(numbers=True)) == (
         "likelihood orders errors better than the refusals under low (RI +0.400 [0.300, 0.500], errors "
-        "among the answers given -0.100 [-0.150, -0.050]); it cannot be told from the refusals under high (RI "
-        "+0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
+        "among the answers given -0.100 [-0.150, -0.050]); it orders errors about as well as the refusals under high "
+        "(RI +0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
     )
     assert sentence(one.against[0].in_full("likelihood")) == (
-        "Under low the model refused 100 of 400 questions. Refusing instead the 100 with the lowest likelihood turns "
-        "RI from 0.300 into 0.700 (+0.400 [0.300, 0.500]), and the share of errors among the answers given "
-        "from 40.0 % into 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
+        "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
+        "RI from 0.300 to 0.700 (+0.400 [0.300, 0.500]), and the error rate when answering "
+        "from 40.0 % to 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
     )
 
 
@@ -237,15 +239,15 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     (found,) = summarise_confidence(confidence_table(few), table)
     said = list(map(sentence, found.remarks))
     assert said == [
-        "it scored 105 of the 400 questions that were asked, and speaks for these alone.",
-        "5 of its 105 answers are wrong: too few to settle much.",
+        "it scored 105 of 400 questions, and describes only these.",
+        "5 of its 105 answers are wrong: too few for a reliable result.",
     ]
     others = [replace(one, wrong=False) if place < 40 else one for place, one in enumerate(scores)]
     own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
     (said,) = map(sentence, found.remarks)
-    assert said.startswith(f"under low, the run's own answers to these questions are right in {own:.1f} %, the answers")
-    assert f"scored here in {given:.1f} %" in said
+    assert said.startswith(f"under low, {own:.1f} % of the run's own answers")
+    assert f"{given:.1f} % of the forced answers" in said
 
 
 def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table, scores):

@@ -254,7 +254,7 @@ def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compa
         ("answer_all", None): False,
     }
     assert [one.difference is None for one in found.points] == [True, True, False, False]
-    assert "answers the same questions as refusals of low: there is nothing to compare" in str(found)
+    assert "answers the same questions as refusals of low." in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
     (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
     assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
@@ -320,11 +320,11 @@ def test_the_promise_is_said_in_words_beside_what_came_of_it():
 def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
     said = str(find_threshold(planted(2000), PENALTY))
     assert "which is optimistic" in said
-    assert "the cut is worth more than refusals of low, refusals of high and answering all." in said
+    assert "the threshold has a higher utility than refusals of low, refusals of high and answering everything." in said
 
 
 @pytest.mark.parametrize(
-    ("penalty", "share", "words"), [(0, 1.0, "To answer all was"), (1e6, 0.0, "To refuse all was")]
+    ("penalty", "share", "words"), [(0, 1.0, "Answering everything was"), (1e6, 0.0, "Refusing everything was")]
 )
 def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
     run = with_scores(planted(), wrong=pl.col("question_id") > "q00010") if share == 0 else planted()
@@ -353,8 +353,8 @@ def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit
 @pytest.mark.parametrize(
     ("n", "max_error", "reason", "words"),
     [
-        (600, 0.001, "too_few_questions", "no cut would be expected to show it with 90 % confidence"),
-        (600, 0.05, "no_cut_holds", "the rate seen is itself above the limit"),
+        (600, 0.001, "too_few_questions", "not even half that error rate could be shown with 90 % confidence"),
+        (600, 0.05, "no_cut_holds", "the observed rate is itself above the limit"),
     ],
 )
 def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, reason, words):
@@ -377,7 +377,7 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
         wrong=pl.when(number % 10 == 1).then(None).otherwise("wrong"),
     )
     found = find_threshold(run, PENALTY)
-    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are left out" in str(found)
+    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are excluded" in str(found)
     document = found.to_document()
     assert document["chosen_on"] + document["judged_on"] == 480
     assert (document["without_score"], document["without_grade"]) == (60, 60)
@@ -395,7 +395,7 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
 def test_of_a_trained_method_it_is_said_that_its_scores_owe_something_to_both_halves():
     run = planted()
     assert "was trained" not in str(find_threshold(run, PENALTY))
-    assert "mine was trained on answers of both halves" in str(
+    assert "mine was trained on answers from both halves" in str(
         find_threshold(with_scores(run, fold=pl.lit(1)), PENALTY)
     )
 
@@ -499,7 +499,7 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
     by_variant = [run.confidence.with_columns(variant=pl.lit(name, pl.String)) for name in ("low", "high")]
     several = replace(run, confidence=pl.concat(by_variant))
     with pytest.raises(
-        ConfidenceError, match=r"scores of mine differ between variants; expected one of low, high, got N"
+        ConfidenceError, match=r"scores of mine differ between variants; expected one of low, high, got n"
     ):
         find_threshold(several, PENALTY)
     with pytest.raises(ConfidenceError, match=r"got 'hihg'; did you mean 'high'"):
@@ -515,7 +515,7 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
 def test_an_unknown_method_is_told_with_those_that_there_are():
     run = planted()
     two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
-    for given, said in ((None, "got None"), ("yuors", "did you mean 'yours'")):
+    for given, said in ((None, "got none"), ("yuors", "did you mean 'yours'")):
         with pytest.raises(ConfidenceError, match=f"method: expected one of mine, yours, .*{said}"):
             scored_answers(replace(run, confidence=two), given)
     assert scored_answers(run).method == "mine"
@@ -549,9 +549,7 @@ def test_scores_of_questions_that_the_run_does_not_ask_are_told():
 def test_without_scores_it_is_said_what_makes_them(tmp_path):
     run = planted()
     for none in (None, run.confidence.clear()):
-        with pytest.raises(
-            RunFolderError, match=r"holds no scores yet; 'refusal-index confidence .* --method likelihood'"
-        ):
+        with pytest.raises(RunFolderError, match=r"holds no scores yet; 'refusal-index confidence .*'"):
             scored_answers(replace(run, confidence=none))
     (table,) = compared_runs(tmp_path / "t.csv", run.variants["low"], {})
     with pytest.raises(OutcomeTableError, match=r"t\.csv: expected a column 'confidence', filled"):

@@ -164,7 +164,7 @@ def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table,
     empty = [replace(one, method="verbalised-words", confidence=None) for one in scores_of(table)[:200]]
     page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
     text = shown(page.path.read_text(encoding="utf-8"))
-    assert "verbalised-words no score in 200 of 200 replies; they are left out, and not filled in." in text
+    assert "verbalised-words no score in 200 of 200 replies; they are excluded, not imputed." in text
     assert f"verbalised-words 0 {DASH}" in text
     assert "verbalised-words orders" not in text
 
@@ -173,7 +173,7 @@ def test_trained_methods_are_marked(table, tmp_path):
     trained = [replace(one, method="p-ik", fold=0) for one in scores_of(table)[:200]]
     page = write_report([scored_run(table, trained)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "p-ik 200 answers, trained on right and wrong answers" in shown(page)
-    assert "so that not all it says is the model's own" in shown(page)
+    assert "so the score is not the model's own" in shown(page)
 
 
 def test_hostile_method_names_add_no_element(table, tmp_path):

@@ -36,7 +36,6 @@ GROUPS = {
         "confidence": "Score how likely a run's answers are right.",
     },
     "More commands": {
-        "threshold": "Choose from which score on to answer.",
         "study": "Make a table or figure of the paper, or all of them.",
         "sensitivity": "Show how results depend on grading decisions.",
         "regrade": "Grade the replies of a run with another grader.",
@@ -56,7 +55,7 @@ GROUPS = {
 }
 """The commands of this package in the order of the help, each with one line of at most 80 columns."""
 
-RENAMED_COMMANDS = {"paper": "study --all"}
+RENAMED_COMMANDS = {"paper": "study --all", "threshold": "confidence RUN --penalty P (or --max-error E)"}
 """Old names of commands, each with the command that replaces it."""
 
 RENAMED_OPTIONS = {

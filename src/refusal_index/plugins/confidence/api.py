@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def confidence_scores(
     run: Run | str | Path,
-    methods: str | Sequence[str],
+    methods: str | Sequence[str] | None = None,
     *,
     model: Any = None,
     grader: Any = None,
@@ -41,7 +41,8 @@ def confidence_scores(
     run
         A finished run, or its folder.
     methods
-        Their names, as ``refusal-index confidence RUN --list`` has them; ``["all"]`` for all that the run allows.
+        Their names, as ``refusal-index confidence RUN --list`` prints them; ``["all"]`` for all that the run allows;
+        None for those that cost nothing: all of an embedded model, else those that send no further request.
     model, grader
         The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
         is run only if it is named here as well.

@@ -35,6 +35,7 @@ from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
 from refusal_index.runs.execute import Wave, ask_waves, outstanding
 from refusal_index.runs.plan import Plan, check_code, open_store
+from refusal_index.runs.results import total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -86,6 +87,11 @@ class ConfidencePlan:
         """Whether the model runs in this process, and always gives log probabilities."""
         provider, _ = provider_of(self.settings.model)
         return provider is not None and provider.is_embedded
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its requests cost nothing: the model is embedded, and no other model grades."""
+        return self.is_embedded and not self.run.graders
 
     @property
     def gives_logprobs(self) -> bool:
@@ -328,6 +334,21 @@ def _pending(
                 most += one.n if one.n > 1 else each
                 tokens += one.n * request_tokens(plan.settings.model, request)
     return PendingRequests(name, len(conversations) + again, requests, most + each * again, tokens)
+
+
+def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
+    """Raise SettingError if more requests would be sent than the run itself took, unless they are free."""
+    most = sum(one.most for one in requests)
+    if plan.is_free or not most:
+        return
+    check_code(plan.run.names, plan.given, plan.run.folder.path)
+    with open_store(plan.run.folder, made=False) as store:
+        own = total(store.paid(), plan.run.prices).requests
+    if most > own:
+        raise SettingError(
+            f"{{method}}: up to {most:,} requests to {plan.settings.model}, more than the {own:,} of the run itself; "
+            "add {yes} to send them, or name fewer methods ({dry_run} counts their requests)"
+        )
 
 
 async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:

@@ -99,13 +99,11 @@ def _scores_of(run: ComparedRun) -> pl.DataFrame:
         if scores.is_empty():
             raise OutcomeTableError(
                 f"{run.source}: expected a column 'confidence', filled, and 'schema_version' beside it, got none; add "
-                "them, or put scores of others beside a run with 'refusal-index confidence RUN --add FILE'"
+                "them, or add scores to a run with 'refusal-index confidence RUN --add FILE'"
             )
         return scores
     if run.confidence is None or run.confidence.is_empty():
-        raise RunFolderError(
-            f"{run.source} holds no scores yet; 'refusal-index confidence {run.source} --method likelihood' makes them"
-        )
+        raise RunFolderError(f"{run.source} holds no scores yet; 'refusal-index confidence {run.source}' makes them")
     return run.confidence
 
 
@@ -113,8 +111,7 @@ def _method(given: str | None, known: Sequence[str]) -> str:
     if given is None and len(known) == 1:
         return known[0]
     if given is None or given not in known:
-        guess = "" if given is None else suggestion(given, known)
-        raise ConfidenceError(f"method: expected one of {', '.join(known)}, got {given!r}{guess}")
+        raise ConfidenceError(f"method: expected one of {', '.join(known)}, got {_given(given, known)}")
     return given
 
 
@@ -128,10 +125,14 @@ def _variant(given: str | None, known: Sequence[str | None], method: str) -> str
             f"variant: scores of {method} belong to all variants, got {given!r}; leave the variant out"
         )
     names = [str(one) for one in known]
-    guess = "" if given is None else suggestion(given, names)
     raise ConfidenceError(
-        f"variant: scores of {method} differ between variants; expected one of {', '.join(names)}, got {given!r}{guess}"
+        f"variant: scores of {method} differ between variants; expected one of {', '.join(names)}, got "
+        f"{_given(given, names)}"
     )
+
+
+def _given(given: str | None, known: Sequence[str]) -> str:
+    return "none" if given is None else f"{given!r}{suggestion(given, known)}"
 
 
 DECIMALS = range(2, 17)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
-from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, unmet
+from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, pending, unmet
 from refusal_index.plugins.confidence.registry import METHODS, all_methods, method_of, methods_of
 from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
 from refusal_index.plugins.confidence.score_files import read_score_table
@@ -58,7 +59,7 @@ def allowed(
 
 def prepare_confidence(
     run: Path,
-    names: Sequence[str],
+    names: Sequence[str] | None,
     settings: Settings,
     *,
     prompts: str | None = None,
@@ -75,7 +76,7 @@ def prepare_confidence(
     run
         The folder of a finished run.
     names
-        Of methods.
+        Of methods; None for those that cost nothing.
     settings
         How requests are sent; all else is the run's.
     prompts
@@ -94,14 +95,16 @@ def prepare_confidence(
     RefusalIndexError
         If the run cannot be used, there is no such method, or one lacks what it needs.
     """
-    methods = () if ALL in names else methods_of(names)
+    chooses = names is None or ALL in names
+    methods = () if chooses else methods_of(names or ())
     plan = _plan(run, settings, prompts, objects or {}, group)
     plan = replace(plan, methods=methods, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
-    known = all_methods() if ALL in names else METHODS.values()
+    known = all_methods() if chooses else METHODS.values()
     usable = [one for one in known if unmet(plan, one) is None]
-    if ALL in names:
+    if chooses:
         # Weights that are downloaded, and trained for hours, are used only where the method is named.
-        plan = replace(plan, methods=tuple(one for one in usable if Need.WEIGHTS not in one.needs))
+        usable = [one for one in usable if Need.WEIGHTS not in one.needs]
+        plan = replace(plan, methods=tuple(usable) if names else free_methods(plan, usable))
     for method in plan.methods:
         if method not in usable:
             left = ", ".join(one.name for one in usable) or "none"
@@ -111,6 +114,26 @@ def prepare_confidence(
     if Need.STATES in plan.needs:
         check_layer(plan.settings.model, layer)
     return replace(plan, run=replace(plan.run, settings=plan.settings.changed(logprobs=plan.takes_logprobs)))
+
+
+def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method, ...]:
+    """Return the methods that cost nothing: all where requests are free, else those that send no further one.
+
+    Raises
+    ------
+    SettingError
+        If there is none; the message says how many requests the others send.
+    """
+    if plan.is_free:
+        return tuple(usable)
+    amounts = {one: sum(each.most for each in pending(replace(plan, methods=(one,)))) for one in usable}
+    free = tuple(one for one, requests in amounts.items() if not requests)
+    if not free:
+        shown = ", ".join(f"{one.name} ({requests:,})" for one, requests in sorted(amounts.items(), key=itemgetter(1)))
+        raise SettingError(
+            f"{{method}}: every method sends further requests to {plan.settings.model}: {shown}; name some, or 'all'"
+        )
+    return free
 
 
 def _given(run: Plan, kind: GraderKind, model: str | None, grader: str | None) -> frozenset[str]:
@@ -392,7 +415,7 @@ def export_scores(run: Path, out: Path) -> int:
     RefusalIndexError
         If the folder is none of a run or holds no scores, or the file cannot be written.
     """
-    advice = f"scores; 'refusal-index confidence {run}' makes them with --method, and takes yours with --add FILE"
+    advice = f"scores; 'refusal-index confidence {run}' makes them, and takes yours with --add FILE"
     table = read_confidence(_folder_with(run, "confidence", advice).confidence)
     write_confidence(table, out)
     return table.height

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.statement import Statement
 from refusal_index.plugins.confidence.summary import NAME, MethodSummary, shared_remarks
 from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import interval_of, listed, number, percent, title
+from refusal_index.render.format import abbreviated, abridged, count, interval_of, listed, number, percent, title
 from refusal_index.render.sentences import add_sentences, phrase, sentence
 from refusal_index.stats import Estimate
 
 add_sentences(__package__)
+
+
+MOST_METHODS, LONGEST_METHOD = 6, 23
+"""Methods that the first screen shows, and the characters of their names."""
+
+
+def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    """Yield which method ranks the answers best, and a row for each, the best first, on a screen of 80 columns."""
+    if not summary:
+        yield "no scores"
+        return
+    ranked = sorted(summary, key=lambda one: -math.inf if one.auroc.estimate is None else one.auroc.estimate)[::-1]
+    best, shown = ranked[0], ranked[:MOST_METHODS]
+    yield title(best.model, best.dataset)
+    yield sentence(Statement("best_method", "conclusion", {"best": best, "several": len(ranked) > 1}))
+    if best.questions:
+        yield sentence(best.verdict())
+    rows = (
+        (
+            abbreviated(one.name, LONGEST_METHOD),
+            number(one.auroc.estimate, 2),
+            interval_of(one.auroc, 2),
+            count(one.questions),
+            number(one.ece, 2),
+            phrase(one.tone, "short_verdict"),
+        )
+        for one in shown
+    )
+    columns = ("method", "AUROC", "95 % interval", "answers", "ECE", "against refusals")
+    yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
+    yield sentence(Statement("confidence_explained", "scope"))
+    for names, remark in shared_remarks(shown):
+        if remark.code == "method_left_out" or (remark.severity == "grave" and best.name in names):
+            yield f"Caution: {best.name if remark.severity == 'grave' else abridged(names)}: {sentence(remark)}"
+    yield sentence(Statement("more_methods", "scope", {"left_out": len(ranked) - len(shown)}))
 
 
 def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:

@@ -30,7 +30,7 @@ from refusal_index.plugins.confidence.scored_answers import (
     virtual_run,
 )
 from refusal_index.render.blocks import Block, Table, shows
-from refusal_index.render.format import interval_of, number
+from refusal_index.render.format import abbreviated, estimate, interval_of, number, percent
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.stats import (
     Estimate,
@@ -525,7 +525,30 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
     )
 
 
+LONGEST_RULE = 30  # characters on the first screen
+
 POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ", "utility", "interval  ")
+
+
+def threshold_screen(found: Threshold) -> Iterator[Block]:
+    """Yield the choice, what limits it, and a row for each way to refuse, on a screen of 80 columns."""
+    for one in found.statements:
+        if one.severity in ("conclusion", "grave") or one.code == "scores_left_out":
+            yield f"{'Caution: ' if one.severity == 'grave' else ''}{sentence(one)}"
+    rows = (
+        (
+            abbreviated(sentence(found.name(point)), LONGEST_RULE),
+            *(percent(one.estimate, 0) for one in (point.worth.coverage, point.worth.error_rate)),
+            number(point.worth.utility.estimate, 2),
+            "" if point.difference is None else estimate(point.difference.utility, 2),
+        )
+        for point in found.points
+    )
+    yield from ("", Table.of(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)), "")
+    values = {"questions": found.sizes[1], "price": found.options.price, "level": found.options.interval_level}
+    compared = any(point.difference is not None for point in found.points)
+    yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
+    yield "All intervals and differences: add --full"
 
 
 @shows(Threshold)
@@ -538,7 +561,7 @@ def threshold_blocks(found: Threshold) -> Iterator[Block]:
         if one.code == "judged_on_other_half":
             yield from ("", _points_table(found, "", [(point, point.worth) for point in found.points]))
         elif one.code == "cut_less_others":
-            yield from ("", _points_table(found, "the cut less", compared))
+            yield from ("", _points_table(found, "difference", compared))
 
 
 def _points_table(found: Threshold, heading: str, rows: Sequence[tuple[OperatingPoint, Worth]]) -> Table:

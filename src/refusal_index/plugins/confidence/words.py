@@ -28,21 +28,21 @@ def methods_blocks(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
 
 def pending_blocks(pending: Sequence[PendingRequests], prices: Prices = UNPRICED) -> Iterator[Block]:
     """Yield what would be sent, and about what that costs where prices are known."""
-    yield from ("dry run: nothing is sent", "")
+    yield from ("Dry run: nothing is sent.", "")
     rows = [
         (one.name, f"{one.questions:,}", _range(one.requests, one.most), f"{one.input_tokens:,}") for one in pending
     ]
     least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
-    rows.append(("all", "", _range(least, most), f"{tokens:,}"))
-    yield Table.of(("asked", "questions", "requests", "about tokens in"), rows, left=("asked",))
+    rows.append(("total", "", _range(least, most), f"{tokens:,}"))
+    yield Table.of(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
     cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
     if cost is not None:
         yield from ("", f"about ${cost:,.2f}, at {REPLY_TOKENS} tokens a reply and without graders")
     if least < most:
         yield ""
         yield (
-            "The most are sent where no log probabilities come, so that replies are drawn instead, or where an answer "
-            "that was judged comes out otherwise."
+            "The upper number applies if the model returns no log probabilities, so replies are sampled instead, or if "
+            "an answer that was judged before changes."
         )
 
 
@@ -53,14 +53,16 @@ def _range(least: int, most: int) -> str:
 def done_blocks(found: Confidence) -> Iterator[Block]:
     """Yield what was sent for the scores, why it ended early, and where they are."""
     if found.ended is not None:
-        yield from ("", f"ended early: {found.ended}; what was not asked yet has no score")
+        yield from ("", f"stopped early: {found.ended}; answers without a reply have no score")
     used = found.usage
     cost = "" if used.cost is None else f", ${used.cost:,.2f}"
     tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-    yield from ("", f"asked now: {used.requests:,} requests, {tokens}{cost}")
+    yield ""
+    if used.requests:
+        yield f"Sent: {used.requests:,} requests, {tokens}{cost}"
     made = {one.name for one in found.methods}
     kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
-    beside = f"; scores of {', '.join(kept)} beside these" if kept else ""
+    beside = f"; also holds scores of {', '.join(kept)}" if kept else ""
     yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
 
 
@@ -74,22 +76,22 @@ def added_blocks(added: AddedScores) -> Iterator[Block]:
 
 def _remarks(added: AddedScores) -> Iterator[str]:
     if count := added.joined.unknown.height:
-        are = "1 score is of an answer" if count == 1 else f"{count:,} scores are of answers"
+        are = "1 score belongs to an answer" if count == 1 else f"{count:,} scores belong to answers"
         first = place_of(added.joined.unknown.row(0, named=True))
-        yield f"{are} that the run does not have, and left out (first: {first})."
+        yield f"{are} that the run does not have; excluded (first: {first})."
     if added.joined.by_text:
-        yield f"{added.joined.by_text:,} questions were found by their text."
+        yield f"{added.joined.by_text:,} questions were matched by their text."
     if added.left_out:
         yield (
-            f"Left out: {listed(added.left_out)}, uncertainties that no formula makes scores of. Calibrate one on "
-            "questions that are held out, and name its column with --column confidence=NAME."
+            f"Excluded: {listed(added.left_out)}, uncertainties that no formula turns into a confidence. Calibrate one "
+            "on held-out questions, and name its column with --column confidence=NAME."
         )
     if added.replaced:
         yield f"Earlier scores of the same methods are replaced: {', '.join(added.replaced)}."
     if added.assumed:
         yield (
-            "A score without a pass is taken to be of the answer that counts: the first pass's where that answered, "
-            "else the forced one. If it is of another answer, say whether that is right in a column 'correct'."
+            "A score without a pass is assumed to belong to the answer that counts: that of the first pass if it "
+            "answered, else the forced one. For any other answer, give its grade in a column 'correct'."
         )
 
 
