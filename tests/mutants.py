@@ -743,7 +743,7 @@ MUTANTS = (
            '"refused_unanswerable": "refusal_recall"', '"refused_unanswerable": "refusal_precision"',
            "findings/test_variant_metrics.py"),
     Mutant("an interval of published rates allows for their rounding", "data/rates.py",
-           "low=min(known[0]), high=max(known[1])", "low=found.low, high=found.high", "data/test_rates.py"),
+           "low=min(lows), high=max(highs)", "low=estimate.low, high=estimate.high", "data/test_rates.py"),
     Mutant("the digits printed say how far a rate is rounded", "data/rates.py",
            '0.5 * 10.0 ** -len(found[2] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
     Mutant("copula tests are adjusted for their number", "plugins/studies/copula_comparison.py",
