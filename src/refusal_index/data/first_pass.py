@@ -32,6 +32,10 @@ class FirstPassError(DatasetError):
     """A file of first passes that cannot be used; the message names the file and the line."""
 
 
+BEYOND = ("forced", "set_aside", "p_answering", "confidence")
+"""Fields of a first pass that do not change what a forced pass asks, and do not count in the identity of its run."""
+
+
 def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
     """Return what became of a forced pass with this grade; without one it was asked and is unscored."""
     scored = grade not in (None, Grade.UNSCORED)
@@ -64,7 +68,7 @@ class FirstPass:
     variant: str | None = None
     draw: int = 0  # number of the repetition, from 0
     reason: str | None = None  # why the grade is ``unscored``; None for any other
-    # What the file says beyond the first pass; none of it changes what a forced pass asks.
+    # The fields of `BEYOND`: what the file says besides the first pass.
     forced: Outcome | None = None  # what became of the forced pass, where somebody asked and graded it
     # A grade beside a refusal that may be of the refusal or of a forced answer: the file does not say.
     set_aside: Grade | None = None

@@ -59,12 +59,12 @@ class PublishedRates:
 
         A metric is smallest and largest, and its interval ends, at one of a few such tables.
         """
-        every = _metrics(self.table, worth, level)
-        edges = {place for one in every for place in _ends(self.possible, one.name, worth)}
-        shares = np.cumsum(self.possible[sorted(edges)], axis=1)
+        estimates = _metrics(self.table, worth, level)
+        extremes = {place for estimate in estimates for place in _ends(self.possible, estimate.name, worth)}
+        shares = np.cumsum(self.possible[sorted(extremes)], axis=1)
         counts = np.diff(np.rint(self.table.n * shares / shares[:, -1:]), axis=1, prepend=0)
         others = [_metrics(ContingencyTable(*cells), worth, level) for cells in counts.tolist()]
-        return {same[0].name: _reaching(*same) for same in zip(every, *others, strict=True)}
+        return {same[0].name: _spanning(*same) for same in zip(estimates, *others, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
     given = [name for name in FIRST_PASS if name in columns]
     if len(given) != 1:
         raise source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", present, ADVICE)
-    found: dict[tuple[str, str | None], PublishedRates] = {}
+    published: dict[tuple[str, str | None], PublishedRates] = {}
     for row in rows:
         cells = tables.values_by_role(row, columns, COLUMNS)
         rates = {name: cells[name] for name in (given[0], "refusal_rate", "forced_accuracy")}
@@ -136,11 +136,11 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
         except ValueError as error:
             raise row.wrong(str(error)) from error
         possible = printed_alike(*rates.values(), attempted=given[0] == FIRST_PASS[1])
-        one = PublishedRates(cells["model"] or row.place, cells["dataset"], table, possible)
-        if (one.model, one.dataset) in found:
-            raise row.wrong(f"{shortened(one.model)} occurs twice; give each row a model of its own")
-        found[one.model, one.dataset] = one
-    return tuple(found.values())
+        model, dataset = cells["model"] or row.place, cells["dataset"]
+        if (model, dataset) in published:
+            raise row.wrong(f"{shortened(model)} occurs twice; give each row a model of its own")
+        published[model, dataset] = PublishedRates(model, dataset, table, possible)
+    return tuple(published.values())
 
 
 def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
@@ -148,12 +148,12 @@ def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
     rows = [
         pl.DataFrame(
             {
-                "question_id": [f"{one.model}, question {place}" for place in range(1, one.table.n + 1)],
-                "refused": np.repeat([True, True, False, False], one.table.counts),
-                "wrong": np.repeat([True, False, True, False], one.table.counts),
+                "question_id": [f"{row.model}, question {place}" for place in range(1, row.table.n + 1)],
+                "refused": np.repeat([True, True, False, False], row.table.counts),
+                "wrong": np.repeat([True, False, True, False], row.table.counts),
             }
-        ).with_columns(model=pl.lit(one.model, pl.String), dataset=pl.lit(one.dataset, pl.String))
-        for one in rates
+        ).with_columns(model=pl.lit(row.model, pl.String), dataset=pl.lit(row.dataset, pl.String))
+        for row in rates
     ]
     return read_outcomes(pl.concat(rows)).select(list(SCHEMA))
 
@@ -184,11 +184,13 @@ def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
     return {int(np.nanargmin(values)), int(np.nanargmax(values))} if np.isfinite(values).any() else set()
 
 
-def _reaching(found: Estimate, *others: Estimate) -> Estimate:
-    """Return an estimate whose interval reaches over those of others."""
-    lows, highs = ([getattr(one, end) for one in (found, *others)] for end in ("low", "high"))
-    known = [[end for end in ends if end is not None] for ends in (lows, highs)]
-    return found if found.low is None else replace(found, low=min(known[0]), high=max(known[1]))
+def _spanning(estimate: Estimate, *others: Estimate) -> Estimate:
+    """Return an estimate whose interval also covers those of others."""
+    if estimate.low is None:
+        return estimate
+    ends = ([getattr(each, end) for each in (estimate, *others)] for end in ("low", "high"))
+    lows, highs = ([value for value in values if value is not None] for values in ends)
+    return replace(estimate, low=min(lows), high=max(highs))
 
 
 ROUNDING = 1e-12
@@ -283,9 +285,9 @@ def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> It
     kept = [SHORT.get(name, pl.col(name)) for name in columns if name in known]
     for key in table.select(GROUP).unique(maintain_order=True).collect().iter_rows():
         named = tuple(zip(GROUP, key, strict=True))
-        mine = (pl.col(name).is_null() if one is None else pl.col(name) == one for name, one in named)
-        names = (pl.lit(one, pl.Enum([] if one is None else [one])).alias(name) for name, one in named)
-        rows = table.filter(*mine).select(*kept).with_columns(*names)
+        in_group = (pl.col(name).is_null() if value is None else pl.col(name) == value for name, value in named)
+        names = (pl.lit(value, pl.Enum([] if value is None else [value])).alias(name) for name, value in named)
+        rows = table.filter(*in_group).select(*kept).with_columns(*names)
         model, dataset, variant = key
         yield VariantGroup(model, dataset, variant, rows.collect(engine="streaming"))
 
@@ -341,10 +343,14 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     ungraded = answered.filter(_WRONG.is_null())["unscored_reason"].fill_null(NOT_STATED)
     lacking = str(ungraded.mode().sort()[0]) if too_many_missing(ungraded.len(), rows.height) else None
 
-    def shown(found: Estimate) -> Estimate:
-        if found.name in NEED_FORCED_ANSWERS:
-            return _not_known(found, FORCED_NOT_ASKED)
-        return _not_known(found, lacking) if lacking and found.name not in NEED_NO_GRADES else found
+    def shown(estimate: Estimate) -> Estimate:
+        if estimate.name in NEED_FORCED_ANSWERS:
+            reason = FORCED_NOT_ASKED
+        elif lacking and estimate.name not in NEED_NO_GRADES:
+            reason = lacking
+        else:
+            return estimate
+        return Estimate(None, status="undefined", reason=reason, name=estimate.name, method=estimate.method)
 
     # What is not known counts as wrong, where it does not matter to the metric: of refused questions, and for the
     # refusal rate of all.
@@ -354,9 +360,8 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
         refused, 0, answered.height, 0
     )
-    found, rates = (_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals))
-    pairs = zip(found, rates, strict=True)
-    return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
+    pairs = zip(*(_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals)), strict=True)
+    return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
 
 
 BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
@@ -420,7 +425,3 @@ def never_forced(rows: pl.DataFrame) -> bool:
 
 def _taken_for_wrong(rows: pl.DataFrame, chosen: pl.Expr) -> pl.DataFrame:
     return rows.with_columns(wrong=pl.when(chosen).then(pl.lit(value=True)).otherwise(_WRONG))
-
-
-def _not_known(found: Estimate, reason: str) -> Estimate:
-    return Estimate(None, status="undefined", reason=reason, name=found.name, method=found.method)

@@ -71,12 +71,7 @@ def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
 
 def design_of(rows: pl.DataFrame) -> dict[str, Any]:
     """Give clusters and weights as the functions of `refusal_index.stats` take them; empty where there are none."""
-    found: dict[str, Any] = {}
-    if _is_filled(rows, "cluster"):
-        found["cluster"] = rows["cluster"].to_numpy()
-    if _is_filled(rows, "weight"):
-        found["weight"] = rows["weight"].to_numpy()
-    return found
+    return {name: rows[name].to_numpy() for name in COLUMNS if _is_filled(rows, name)}
 
 
 def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, sampling: Sampling) -> SamplingSummary | None:
@@ -86,22 +81,16 @@ def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, samplin
     columns = [sampling.column(name) if _is_filled(outcomes, name) else None for name in COLUMNS]
     scored = outcomes.drop_nulls(["refused", "wrong"])
     weights = np.ones(table.n) if columns[1] is None else scored["weight"].to_numpy()
-    degrees, size = table.degrees_of_freedom, _effective_questions(table)
+    degrees, index = table.degrees_of_freedom, refusal_index(table)
+    rho = index.rho if index.status == "ok" else None
     return SamplingSummary(
         cluster=columns[0],
         weight=columns[1],
         clusters=table.n_clusters,
         degrees_of_freedom=None if np.isnan(degrees) else degrees,
         effective_by_weight=effective_number(weights) if table.n else 0.0,
-        effective_questions=size,
+        effective_questions=None if rho is None else table.effective_size(cell_influence(table, rho)),
     )
-
-
-def _effective_questions(table: SampledTable) -> float | None:
-    result = refusal_index(table)
-    if result.rho is None or result.status != "ok":
-        return None
-    return table.effective_size(cell_influence(table, result.rho))
 
 
 def describe(design: Mapping[str, Any], sampling: Sampling) -> dict[str, Any] | None:
@@ -127,7 +116,14 @@ def matched_design(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> dict[st
         return {}
     known = pl.concat([table.select("question_id", *COLUMNS) for table in tables])
     for name in filled:
-        _refuse_contradictions(known.select("question_id", name).drop_nulls().unique(), name)
+        values = known.select("question_id", name).drop_nulls().unique()
+        twice = values.filter(pl.len().over("question_id") > 1).sort("question_id", name)
+        if twice.height:
+            raise OutcomeTableError(
+                f"question_id {shortened(twice['question_id'][0])} has the {name} {twice[name][0]!r} in one run and "
+                f"{twice[name][1]!r} in another; a question has one {name}: correct it, or name another column with "
+                f"--{name}"
+            )
     rows = ids.join(
         known.group_by("question_id").agg(pl.col(name).drop_nulls().first() for name in COLUMNS),
         on="question_id",
@@ -142,16 +138,6 @@ def matched_design(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> dict[st
                 f"all runs a column {name!r}, or name one that they have with --{name}"
             )
     return design_of(rows)
-
-
-def _refuse_contradictions(known: pl.DataFrame, name: str) -> None:
-    twice = known.filter(pl.len().over("question_id") > 1).sort("question_id", name)
-    if twice.height:
-        question_id, (one, other) = twice["question_id"][0], twice[name][:2]
-        raise OutcomeTableError(
-            f"question_id {shortened(question_id)} has the {name} {one!r} in one run and {other!r} in another; a "
-            f"question has one {name}: correct it, or name another column with --{name}"
-        )
 
 
 def _is_filled(table: pl.DataFrame, name: str) -> bool:
@@ -196,7 +182,7 @@ class OutcomeMatrix:
 
 
 def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Keep the first draw of each question: the one that every number is made of that takes one draw.
+    """Keep the first draw of each question: the draw of every number that rests on one draw.
 
     >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
     >>> first_draws(rows)["draw"].to_list()
@@ -219,7 +205,7 @@ _FIRST_DRAW = pl.col("draw").min().over("model", "dataset", "variant", "question
 
 
 def drawn_once(outcomes: pl.DataFrame) -> bool:
-    """Whether all rows are of the same draw, so that no question occurs twice: quickly told, and mostly so."""
+    """Whether all rows are of the same draw, so that no question occurs twice; a quick check for the common case."""
     return bool(outcomes["draw"].min() == outcomes["draw"].max())
 
 
@@ -238,7 +224,7 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     [[True, False, False], [True, False, True]]
     """
     rows = [first_draws(table) for table in tables]
-    _refuse_other_texts(rows)
+    _check_texts(rows)
     ids = pl.concat([table.select("question_id") for table in rows]).unique(maintain_order=True)
     matrix = _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
     return replace(matrix, design=matched_design(rows, ids))
@@ -291,7 +277,7 @@ def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
 
 
 def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
-    return sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0]))
+    return rows.sort("draw", maintain_order=True).partition_by("draw", maintain_order=True)
 
 
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -315,15 +301,15 @@ def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
     return OutcomeMatrix(tuple(ids["question_id"]), r & s, w & s, s)
 
 
-def _refuse_other_texts(tables: Sequence[pl.DataFrame]) -> None:
+def _check_texts(tables: Sequence[pl.DataFrame]) -> None:
     """Raise `OutcomeTableError` where an id stands for two questions: matching them would compare unlike things."""
     texts = [table.select("question_id", "question").drop_nulls() for table in tables]
     # Hashes are counted first, as all texts together may take more memory than there is.
     ids, pairs = pl.concat(texts).select("question_id", pair=pl.struct("question_id", "question").hash())
     if pairs.n_unique() > ids.n_unique():
-        found = pl.concat(texts).unique().filter(pl.col("question_id").is_duplicated())
-        (question_id, one), (_, other) = found.sort("question_id", "question").head(2).iter_rows()
+        ambiguous = pl.concat(texts).unique().filter(pl.col("question_id").is_duplicated())
+        (question_id, text), (_, other) = ambiguous.sort("question_id", "question").head(2).iter_rows()
         raise OutcomeTableError(
-            f"question_id {shortened(question_id)} stands for {shortened(one)} and for {shortened(other)}: expected "
+            f"question_id {shortened(question_id)} stands for {shortened(text)} and for {shortened(other)}: expected "
             "the same question under the same id; give the questions ids of their own, or compare runs over one file"
         )

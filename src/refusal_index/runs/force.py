@@ -15,6 +15,7 @@ from refusal_index import entry_points
 from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset
 from refusal_index.data.errors import suggestion
 from refusal_index.data.first_pass import (
+    BEYOND,
     FirstPass,
     FirstPassError,
     filled_in,
@@ -150,7 +151,7 @@ def _default_grader(dataset: str, known: Dataset | None) -> str:
 
 def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:
     """Return what the first pass is: taken as it was graded, so that its file and all that was read of it count."""
-    read = json.dumps([{name: value for name, value in asdict(one).items() if name != "beyond"} for one in passes])
+    read = json.dumps([{name: value for name, value in asdict(one).items() if name not in BEYOND} for one in passes])
     return {
         "source": imported.file.path.name,
         "sha256": imported.file.sha256,

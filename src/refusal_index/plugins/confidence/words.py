@@ -57,7 +57,6 @@ def done_blocks(found: Confidence) -> Iterator[Block]:
     used = found.usage
     cost = "" if used.cost is None else f", ${used.cost:,.2f}"
     tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
-    yield ""
     if used.requests:
         yield f"Sent: {used.requests:,} requests, {tokens}{cost}"
     made = {one.name for one in found.methods}
