@@ -100,7 +100,9 @@ def _back(page: Page) -> None:
 def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    links = page.run("[...document.querySelectorAll('.mosaics .counts a')].map((a) => [a.getAttribute('href'), a.textContent])")
+    links = page.run(
+        "[...document.querySelectorAll('.mosaics .counts a')].map((a) => [a.getAttribute('href'), a.textContent])"
+    )
     assert len(links) == 16
     for href, count in links:
         page.click(f'.counts a[href="{href}"]')
