@@ -116,8 +116,10 @@ def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
     for name in ("refusal_rate", "refusal_precision", "over_refusal"):
         yield MetricRow(METRICS[name].label, description(name, payoffs), UNIT, (variant.metric(name),))
     right = variant.metric("correct_given_attempted")
-    wrong = Estimate(*(None if value is None else 1 - value for value in (right.estimate, right.high, right.low)))
-    yield MetricRow(*(phrase("wrong_if_answered", section) for section in ("rate", "rate_meaning")), UNIT, (wrong,))
+    estimate, low, high = (None if value is None else 1 - value for value in (right.estimate, right.high, right.low))
+    wrong = Estimate(estimate, low, high)
+    name, meaning = (phrase("wrong_if_answered", section) for section in ("rate", "rate_meaning"))
+    yield MetricRow(name, meaning, UNIT, (wrong,))
 
 
 def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
