@@ -381,7 +381,7 @@ MUTANTS = (
            "pl.col(\"forced_reply\").is_not_null()) & ~settled", "pl.col(\"forced_reply\").is_not_null())",
            "findings/test_variant_metrics.py"),
     Mutant("a refused row that is right holds a forced answer", "data/imports.py",
-           'one["refused"] and grade is Grade.CORRECT', 'one["refused"] and grade is Grade.INCORRECT',
+           'values["refused"] and grade is Grade.CORRECT', 'values["refused"] and grade is Grade.INCORRECT',
            "datasets/imports/test_two_passes.py"),
     Mutant("two files are joined by what both tell apart", "data/first_pass.py",
            "<= {getattr(each, name) for each in forced}", ">= {getattr(each, name) for each in forced}",

@@ -150,7 +150,7 @@ def _refuse_device(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Have the content on the disk before the name points to it."""
+    """Write the content to the disk before the name points to it."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
@@ -207,7 +207,10 @@ def held(folder: Path) -> Iterator[None]:
     """
     make_folder(folder)
     path = folder / LOCK
-    descriptor = _open(path)
+    try:
+        descriptor = opened_plain(path, os.O_RDWR | os.O_CREAT, LONGEST)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
     try:
         _take(descriptor, path)
         yield
@@ -223,13 +226,6 @@ def make_folder(path: Path) -> None:
         raise RunFolderError(f"{path} cannot be made ({error.strerror}); choose another place") from error
 
 
-def _open(path: Path) -> int:
-    try:
-        return opened_plain(path, os.O_RDWR | os.O_CREAT, LONGEST)
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
-
-
 def _take(descriptor: int, path: Path) -> None:
     try:
         _acquire(descriptor)
@@ -243,10 +239,10 @@ def _take(descriptor: int, path: Path) -> None:
         raise RunFolderError(
             f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
         ) from error
-    held = os.read(descriptor, LONGEST).strip()
-    if held and not held.isdigit():  # the name may be a second one of another file
+    holder = os.read(descriptor, LONGEST).strip()
+    if holder and not holder.isdigit():  # the name may be a second one of another file
         raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
-    with suppress(OSError):  # only what others are told: a full disk keeps nobody from the lock
+    with suppress(OSError):  # the id is information for others: a full disk keeps nobody from the lock
         os.write(descriptor, f"{os.getpid()}\n".encode())

@@ -296,7 +296,7 @@ Values = Mapping[str, Any]
 
 
 def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Translations) -> tuple[FirstPass, ...]:
-    """Return the first passes of a file with one graded answer a row.
+    """Return the first passes of a file with one graded answer per row.
 
     The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
     refusals counts beside a grade that knows right and wrong only.
@@ -313,102 +313,104 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
       holds.
     - `words`: what words of grades and flags are to be read as.
     """
-    rows, found = file.resolved(columns, COLUMNS)
-    if not {"grade", "correct", "refused"} & found.keys():
+    rows, by_role = file.resolved(columns, COLUMNS)
+    if not {"grade", "correct", "refused"} & by_role.keys():
         raise tables.missing_column(file.source, tables.present_columns(rows), "grade", "grade")
-    cells = [tables.values_by_role(row, found, COLUMNS, words) for row in rows]
-    ids = _ids(rows, cells, found)
-    grades = [one["grade"] if "grade" in found else _of_flags(one) for one in cells]
-    both = any(one["refused"] and grade is Grade.CORRECT for one, grade in zip(cells, grades, strict=True))
+    cells = [tables.values_by_role(row, by_role, COLUMNS, words) for row in rows]
+    ids = _ids(rows, cells, by_role)
+    grades = [values["grade"] if "grade" in by_role else _of_flags(values) for values in cells]
+    both = any(values["refused"] and grade is Grade.CORRECT for values, grade in zip(cells, grades, strict=True))
     passes = []
-    for row, one, question_id, answer in zip(rows, cells, ids, grades, strict=True):
-        if one["refused"] is False and answer is Grade.REFUSED:
-            message = f"the grade says that the model refused, and column {found['refused']!r} says that it did not; "
-            raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", found.get("grade"))
-        grade = _grade(one, answer)
-        beside = answer if one["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
-        forced = _forced(one, found, beside if both else None)
+    for row, values, question_id, answer in zip(rows, cells, ids, grades, strict=True):
+        if values["refused"] is False and answer is Grade.REFUSED:
+            message = f"the grade says that the model refused, and column {by_role['refused']!r} says that it did not; "
+            raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", by_role.get("grade"))
+        grade = _grade(values, answer)
+        beside = answer if values["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
+        forced = _forced(values, by_role, beside if both else None)
         passes.append(
             FirstPass(
-                question=_question(one, question_id),
-                model=one["model"] or file.stem,
-                dataset=one["dataset"],
+                question=_question(values, question_id),
+                model=values["model"] or file.stem,
+                dataset=values["dataset"],
                 grade=grade,
-                reply=one["reply"],
-                variant=one["variant"],
-                draw=one["draw"] or 0,
+                reply=values["reply"],
+                variant=values["variant"],
+                draw=values["draw"] or 0,
                 reason=NOT_GRADED if grade is Grade.UNSCORED else None,
                 forced=forced,
                 set_aside=beside if forced is None else None,
-                p_answering=one["p_answering"],
-                confidence=one["confidence"],
+                p_answering=values["p_answering"],
+                confidence=values["confidence"],
             )
         )
     return tuple(passes)
 
 
-def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], found: Mapping[str, str]) -> list[str]:
+def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[str, str]) -> list[str]:
     """Return an id for every row: its own, or one made of its question.
 
     Files of several models over the same questions may be in different orders. So where questions of one text differ
     in their answers, the id is made of both and not of the order. Repetitions are counted within each model's rows.
     """
-    if "question_id" in found:
-        for row, one in zip(rows, cells, strict=True):
-            if one["question_id"] is None:
-                raise row.wrong("expected an id, got an empty cell; give every question one", found["question_id"])
-        return [one["question_id"] for one in cells]
-    if "question" not in found:
+    if "question_id" in by_role:
+        for row, values in zip(rows, cells, strict=True):
+            if values["question_id"] is None:
+                raise row.wrong("expected an id, got an empty cell; give every question one", by_role["question_id"])
+        return [values["question_id"] for values in cells]
+    if "question" not in by_role:
         return [str(number) for number in range(1, len(rows) + 1)]
-    whose = [tuple(one[role] for role in ("model", "dataset", "variant", "draw")) for one in cells]
-    texts = ["\x1f".join(filter(None, (one["question"], one["context"]))) for one in cells]
+    whose = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
+    texts = ["\x1f".join(filter(None, (values["question"], values["context"]))) for values in cells]
     seen = Counter(zip(whose, texts, strict=True))
     makers = {group: ContentIds() for group in whose}
     return [
-        makers[group].of(f"{asked}\n{one['answer'] or []}" if seen[group, asked] > 1 else asked)
-        for one, group, asked in zip(cells, whose, texts, strict=True)
+        makers[group].of(f"{asked}\n{values['answer'] or []}" if seen[group, asked] > 1 else asked)
+        for values, group, asked in zip(cells, whose, texts, strict=True)
     ]
 
 
-def _of_flags(one: Values) -> Grade | None:
+def _of_flags(values: Values) -> Grade | None:
     """Return what the flags for right and wrong say; an answer flagged as neither was not graded."""
-    if one["correct"]:
+    if values["correct"]:
         return Grade.CORRECT
-    return Grade.INCORRECT if one["incorrect"] or (one["correct"] is False and one["incorrect"] is None) else None
+    return (
+        Grade.INCORRECT if values["incorrect"] or (values["correct"] is False and values["incorrect"] is None) else None
+    )
 
 
-def _grade(one: Values, answer: Grade | None) -> Grade | None:
+def _grade(values: Values, answer: Grade | None) -> Grade | None:
     """Return the grade of a row; None where the model answered and nobody said whether that is right."""
-    if one["refused"]:
+    if values["refused"]:
         return Grade.REFUSED
-    if answer is None and one["refused"] is None:
+    if answer is None and values["refused"] is None:
         return Grade.UNSCORED
-    if answer is None and one["answerable"] is False:
+    if answer is None and values["answerable"] is False:
         return Grade.INCORRECT  # to a question without an answer every answer is wrong
     return answer
 
 
-def _forced(one: Values, found: Mapping[str, str], beside: Grade | None) -> Outcome | None:
+def _forced(values: Values, by_role: Mapping[str, str], beside: Grade | None) -> Outcome | None:
     """Return the outcome of the forced pass from its own columns, or else from the grade of a refused row."""
-    if "forced_grade" in found:
-        grade = one["forced_grade"]
-    elif "forced_correct" in found:
-        grade = {None: None, True: Grade.CORRECT, False: Grade.INCORRECT}[one["forced_correct"]]
+    if "forced_grade" in by_role:
+        grade = values["forced_grade"]
+    elif "forced_correct" in by_role:
+        grade = {None: None, True: Grade.CORRECT, False: Grade.INCORRECT}[values["forced_correct"]]
     else:
         grade = beside
-    return None if grade is None and one["forced_reply"] is None else forced_outcome(grade, one["forced_reply"])
+    return None if grade is None and values["forced_reply"] is None else forced_outcome(grade, values["forced_reply"])
 
 
-def _question(one: Values, question_id: str) -> Question:
-    has_answer = one["answerable"] is not False
-    gold, *aliases = one["answer"] or [NOT_KNOWN]
+def _question(values: Values, question_id: str) -> Question:
+    has_answer = values["answerable"] is not False
+    gold, *aliases = values["answer"] or [NOT_KNOWN]
     return Question(
         question_id=question_id,
-        text=one["question"] or NOT_KNOWN,
+        text=values["question"] or NOT_KNOWN,
         gold=gold if has_answer else None,
         aliases=tuple(aliases) if has_answer else (),
-        topic=one["topic"],
-        context=one["context"],
+        topic=values["topic"],
+        context=values["context"],
     )
 
 

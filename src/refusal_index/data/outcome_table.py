@@ -292,17 +292,13 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
 
 
 def _record(asked: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
+    grades = (None if grade is None else str(grade) for grade in (outcome.first_grade, outcome.forced_grade))
     values = (
         *(asked.model, asked.dataset, asked.variant, question.question_id, asked.draw, outcome.refused, outcome.wrong),
-        *(_value(outcome.first_grade), _value(outcome.forced_grade), outcome.unscored_reason),
-        *(question.topic, None, None, question.text, question.gold),
+        *(*grades, outcome.unscored_reason, question.topic, None, None, question.text, question.gold),
         *(outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
     return tuple(value if not isinstance(value, str) or value.isascii() else sound_text(value) for value in values)
-
-
-def _value(grade: str | None) -> str | None:
-    return None if grade is None else str(grade)
 
 
 def read_outcomes(
@@ -464,8 +460,8 @@ def read_confidence(path: Path) -> pl.DataFrame:
     try:
         table = pl.read_parquet(read_plain(path))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfidenceError(f"{path} cannot be read ({said[0]}); remove it, and run the methods again") from error
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfidenceError(f"{path} cannot be read ({reason[0]}); remove it, and run the methods again") from error
     if table.schema != pl.Schema(CONFIDENCE_SCHEMA):
         raise ConfidenceError(
             f"{path}: expected the columns {', '.join(CONFIDENCE_SCHEMA)}, got {', '.join(table.columns)}; remove it, "
@@ -492,13 +488,15 @@ def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
     polars.DataFrame
         With the columns of `CONFIDENCE_SCHEMA`; empty where the table has no such column, or nothing in it.
     """
-    filled = [name for name in OPTIONAL if name in outcomes.columns and outcomes[name].null_count() < outcomes.height]
-    blank = {"pass": pl.lit(None), "fold": pl.lit(None)}  # what the table does not say of an answer
-    tables = [
-        outcomes.select(
-            said.get(column, pl.col(column)).cast(kind).alias(column) for column, kind in CONFIDENCE_SCHEMA.items()
-        )
-        for name in filled
-        for said in [{**blank, "method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name)}]
-    ]
+    tables = []
+    for name in OPTIONAL:
+        if name in outcomes.columns and outcomes[name].null_count() < outcomes.height:
+            known = {
+                "method": pl.lit(METHOD_OF[name]),
+                "confidence": pl.col(name),
+                "pass": pl.lit(None),
+                "fold": pl.lit(None),
+            }
+            columns = ((column, known.get(column, pl.col(column)), kind) for column, kind in CONFIDENCE_SCHEMA.items())
+            tables.append(outcomes.select(value.cast(kind).alias(column) for column, value, kind in columns))
     return pl.concat(tables) if tables else pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,9 @@ def read_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> tuple[
 
 
 def find_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> FoundRuns:
-    """Read what can be read of some folders and files, and say of the rest why not.
+    """Read every run that can be read, and say why the others cannot.
 
-    Raises RunFolderError or OutcomeTableError if a path is not there, which is a slip of the pen and no unfinished run,
-    or nothing can be read.
+    Raises RunFolderError or OutcomeTableError if a path does not exist, or no run can be read.
 
     - `paths`, `sampling`: as `read_runs` takes them.
     """
@@ -229,35 +228,25 @@ def read_outcomes_of(path: Path, sampling: Sampling = OWN_COLUMNS) -> pl.DataFra
 def _read_all(
     paths: Sequence[Path], sampling: Sampling
 ) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:
-    """Read every run once, and collect what is wrong with those that cannot be read."""
+    """Read every run once, those of a set in its place, and collect the errors of those that cannot be read."""
     for path in paths:
         if not path.exists():
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
+    places: dict[Path, Path] = {}
+    for path in paths:
+        for place in [member.folder for member in set_members(path)] or [path]:
+            places.setdefault(place.resolve(), place)
     runs: list[ComparedRun] = []
     errors: list[OutcomeTableError | RunFolderError] = []
-    for path in _each(paths):
+    for path in places.values():
         try:
-            runs += _read(path, sampling)
+            if not path.exists():
+                raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
+            settings = RunFolder(path).read_settings() if path.is_dir() else {}
+            runs += compared_runs(path, read_outcomes_of(path, sampling), settings)
         except (OutcomeTableError, RunFolderError) as error:
             errors.append(error)
     return runs, errors
-
-
-def _each(paths: Sequence[Path]) -> Iterator[Path]:
-    """Name every run once, those of a set in its place."""
-    seen = set()
-    for path in paths:
-        for place in [member.folder for member in set_members(path)] or [path]:
-            if place.resolve() not in seen:
-                seen.add(place.resolve())
-                yield place
-
-
-def _read(path: Path, sampling: Sampling) -> list[ComparedRun]:
-    if not path.exists():
-        raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
-    settings = RunFolder(path).read_settings() if path.is_dir() else {}
-    return compared_runs(path, read_outcomes_of(path, sampling), settings)
 
 
 def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:

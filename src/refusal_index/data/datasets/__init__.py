@@ -82,19 +82,15 @@ def load_dataset(
     files = _files(names, data)
     if names == ["own"] and limit is not None:
         return own.load(files[0], columns, limit, mix_seed)
-    parts = [_load(part, file, columns) for part, file in zip(names, files, strict=True)]
+    parts = []
+    for part, file in zip(names, files, strict=True):
+        if part != "own" and is_in_memory(file):
+            raise DatasetError(
+                f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
+            )
+        parts.append(own.load(file, columns) if part == "own" else _loader(part)(file))
     whole = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return whole if limit is None else sample(whole, limit, mix_seed)
-
-
-def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
-    if name == "own":
-        return own.load(data, columns)
-    if is_in_memory(data):
-        raise DatasetError(
-            f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
-        )
-    return _loader(name)(data)
 
 
 def _loader(name: str) -> Loader:
@@ -109,22 +105,21 @@ def _loader(name: str) -> Loader:
     return load
 
 
-def _counted(some: Sequence[object]) -> str:
-    return f"{len(some)} file{'s' if len(some) > 1 else ''}"
-
-
 def _files(names: Sequence[str], data: Any) -> list[Any]:
     """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
     given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
-    given = [Path(one) if isinstance(one, str) else one for one in given]
     if not given:
         return [None] * len(names)
-    needing = [name for name in names if name in _FROM_FILES_ONLY]
-    taking = [name for name in names if name != ALMANAC] or list(names)
-    takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
+    required = [name for name in names if name in _FROM_FILES_ONLY]
+    accepting = [name for name in names if name != ALMANAC] or list(names)
+    takers = next((group for group in (required, accepting) if len(group) == len(given)), None)
     if takers is None:
-        ways = {_counted(some): ", ".join(some) for some in (taking, needing) if some}
-        expected = " or ".join(f"{files} ({names})" for files, names in ways.items())
-        raise DatasetError(f"data: expected {expected}, in this order, got {_counted(given)}")
-    left = iter(given)
-    return [next(left) if name in takers else None for name in names]
+        counts = {len(group): ", ".join(group) for group in (accepting, required) if group}
+        expected = " or ".join(f"{_files_in_words(count)} ({group})" for count, group in counts.items())
+        raise DatasetError(f"data: expected {expected}, in this order, got {_files_in_words(len(given))}")
+    files = iter(Path(file) if isinstance(file, str) else file for file in given)
+    return [next(files) if name in takers else None for name in names]
+
+
+def _files_in_words(count: int) -> str:
+    return f"{count} file{'s' if count > 1 else ''}"

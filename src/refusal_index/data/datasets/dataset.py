@@ -148,8 +148,8 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     size = min(len(dataset.questions) for dataset in datasets)
     drawn = [
         [
-            replace(one, question_id=f"{dataset.name}/{one.question_id}", topic=dataset.name)
-            for one in sample(dataset, size, seed).questions
+            replace(question, question_id=f"{dataset.name}/{question.question_id}", topic=dataset.name)
+            for question in sample(dataset, size, seed).questions
         ]
         for dataset in datasets
     ]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -94,26 +95,23 @@ class Choices:
             labels, choices = value.get("label"), value.get("text")
             if not (isinstance(labels, list) and isinstance(choices, list) and len(labels) == len(choices)):
                 raise _not_a_list(value)
-            found = cls(texts(choices), texts(labels))
+            answers, names = texts(choices), texts(labels)
         else:
-            found = cls(texts(value))
-        if found.texts:
-            found.check()
-        return found if found.texts else None
-
-    def check(self) -> None:
-        """Raise ValueError, saying what is wrong with the choices, if anything is."""
-        if not 2 <= len(self.texts) <= len(LETTERS):
-            raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(self.texts)}")
-        if len({choice.casefold() for choice in self.texts}) < len(self.texts) or "" in self.texts:
-            shown = shortened(list(self.texts))
+            answers, names = texts(value), ()
+        if not answers:
+            return None
+        if not 2 <= len(answers) <= len(LETTERS):
+            raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(answers)}")
+        if len({choice.casefold() for choice in answers}) < len(answers) or "" in answers:
+            shown = shortened(list(answers))
             raise ValueError(f"expected every choice once and none empty, got {shown}; remove what is too much")
-        letters = LETTERS[: len(self.texts)]
-        for letter, choice in zip(letters, self.texts, strict=True):
+        letters = LETTERS[: len(answers)]
+        for letter, choice in zip(letters, answers, strict=True):
             if choice.upper() in set(letters) - {letter}:
                 raise ValueError(
                     f"choice {letter} reads {shortened(choice)}, which is the letter of another; reword the choices"
                 )
+        return cls(answers, names)
 
     def keyed(self, key: str) -> str | None:
         """Return the choice that `key` points to: by the source's label, by its text or by its letter.
@@ -187,7 +185,6 @@ class QuestionReader:
         self._empty: dict[str, list[int]] = {}
         self._lines: dict[str, int] = {}
         self._again: dict[str, list[int]] = {}
-        self._topics: dict[str, str] = {}
         self.made_ids = ContentIds()
 
     def question(self, row: tables.Row) -> Question:
@@ -213,11 +210,14 @@ class QuestionReader:
             self._problems.append(row.wrong(message, self._columns["pattern"]))
         texts = choices.texts if choices else ()
         aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
-        topic = cells["topic"] and self._topics.setdefault(
-            cells["topic"], cells["topic"]
-        )  # one text for all of a topic
+        topic = cells["topic"] and sys.intern(cells["topic"])  # one text for all questions of a topic
+        question_id: str = cells["question_id"] or ""
+        if "question_id" not in self._columns:
+            question_id = self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
+        elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
+            self._again.setdefault(question_id, []).append(row.line)
         return Question(
-            self._id(row, cells, texts),
+            question_id,
             cells["question"] or "",
             gold,
             tuple(alias for alias in aliases if alias not in ("", gold)),
@@ -236,15 +236,6 @@ class QuestionReader:
             problem = row.wrong(f"{message}the choices are {shortened(names)}", self._columns["answer"])
             self._problems.append(problem)
         return gold
-
-    def _id(self, row: tables.Row, cells: Mapping[str, Any], choices: Sequence[str]) -> str:
-        """Return the id of a row, or derive one from its question, context and choices."""
-        if "question_id" not in self._columns:
-            return self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *choices))))
-        found: str = cells["question_id"] or ""
-        if found and self._lines.setdefault(found, row.line) != row.line:
-            self._again.setdefault(found, []).append(row.line)
-        return found
 
     def problems(self) -> tables.Problems:
         """Return everything that is wrong, in the order of the lines.
@@ -293,7 +284,6 @@ def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> t
 
 
 Draw = Callable[[Iterable[Question]], Sequence[Question]]
-Sha256 = Callable[[Sequence[Question]], str]
 
 
 class Reading:
@@ -356,7 +346,15 @@ class Reading:
         with data if isinstance(data, io.IOBase) else nullcontext():
             yield from tables.iter_rows(self.source, data, malformed)
 
-    def dataset(self, name: str, source: str, sha256: Sha256, *, lister: str = "", draw: Draw = tuple) -> Dataset:
+    def dataset(
+        self,
+        name: str,
+        source: str,
+        sha256: Callable[[Sequence[Question]], str],
+        *,
+        lister: str = "",
+        draw: Draw = tuple,
+    ) -> Dataset:
         """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
 
         - `name`, `source`: as `Dataset` has them.
@@ -373,8 +371,8 @@ class Reading:
                 yield question
             if self.problems:
                 more = len(self.problems) - 1
-                told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
-                raise DatasetError(f"{self.problems[0]}{told if more else ''}")
+                others = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
+                raise DatasetError(f"{self.problems[0]}{others if more else ''}")
 
         questions = tuple(draw(checked()))
         grader: GraderName = "choice" if all_have_choices else "model"
@@ -411,8 +409,8 @@ def load(
             "give a .csv, .jsonl or .parquet file with the columns question and answer"
         )
     if not isinstance(data, str | Path):
-        found = questions_from(data, columns)
-        return found if limit is None else sample(found, limit, seed)
+        dataset = questions_from(data, columns)
+        return dataset if limit is None else sample(dataset, limit, seed)
     path = Path(data)
     name = f"own/{path.name.split('.')[0]}"
     return reading(path, columns).dataset(
@@ -439,8 +437,8 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     'Lima'
     """
     data = list(data) if isinstance(data, Iterator) else data  # it is read more than once
-    found = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
-    return found.dataset(name, "questions in memory", questions_sha256)
+    questions = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
+    return questions.dataset(name, "questions in memory", questions_sha256)
 
 
 def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:

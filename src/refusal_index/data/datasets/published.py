@@ -240,9 +240,9 @@ def _whole(answer: http.client.HTTPResponse, until: float) -> bytes:
             raise OSError(f"it is larger than {LARGEST:,} bytes, which no dataset of ours is")
         if time.monotonic() > until:
             raise OSError(f"it was not whole after {LONGEST:,.0f} s")
-    told = answer.headers["Content-Length"]
-    if told is not None and told.isdecimal() and len(content) != int(told):
-        raise OSError(f"it was cut short: {len(content):,} of {int(told):,} bytes came")
+    length = answer.headers["Content-Length"]
+    if length is not None and length.isdecimal() and len(content) != int(length):
+        raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes came")
     return bytes(content)
 
 
