@@ -1,7 +1,8 @@
 """Make the gallery: run the embedded models, make every study of the runs, and write the page and its pictures.
 
-``.venv/bin/python docs/make_gallery.py`` takes about ten minutes the first time and one minute after that, since the
-runs in `build/gallery` are resumed and ask nothing twice. Pictures and page are committed.
+``.venv/bin/python docs/make_gallery.py`` takes about ten minutes the first time and one minute after that, because it
+resumes the runs in `build/gallery`. ``docs/make_gallery.py report`` only takes the screenshot of the report
+(`docs/assets/report.png`), in three minutes. Pictures and page are committed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SCORED = (
     "refusal-index confidence base-scored --method p-answering,self-consistency,answer-entropy,likelihood,"
     "likelihood-platt,p-ik,text-classifier",
 )
-"""Of one model, as in the paper: with scores of how likely its answers are right."""
+"""A run of one model with confidence scores, as in the paper."""
 
 WITH_DRAWS = (*MODELS, *(f"{model}-drawn" for model in MODELS))
 MADE_OF = {
@@ -56,10 +57,10 @@ MADE_OF = {
     "response_to_penalty": tuple(f"{model}-targets" for model in MODELS),
     "hallucination_table": (*MODELS, *(f"{model}-books" for model in MODELS)),
 }
-"""Runs of the studies that need many draws, scores or a second dataset; the others are made of the main runs."""
+"""Runs for the studies that need many samples, scores or a second dataset; the other studies use the main runs."""
 
 SCALE = 0.9
-"""Pixels kept of a picture for print; the page shows it at half of that size, since many screens have two for one."""
+"""Scale of a picture in pixels; the page shows it at about half of that size, for screens with a high resolution."""
 
 COLOURS = 224
 
@@ -70,24 +71,28 @@ hide: [navigation]
 <!-- Written by docs/make_gallery.py: change that file and run it. -->
 # Gallery
 
-Every study in the package, made from real runs of the three embedded models. These models are tiny and know only an
+Every study in the package, made from runs of the three embedded models. These models are tiny and know only an
 invented world, so the results say nothing about large models. Each caption explains how to read its figure.
 
-`refusal-index study NAME RUN...` makes one, as CSV, LaTeX, SVG, PDF and PNG; `refusal-index study --all RUN...`
-makes every study that the runs allow, and lists the runs that the others need. These commands made the runs here:
+`refusal-index study NAME RUN...` makes one study, as CSV, LaTeX, SVG, PDF and PNG. `refusal-index study --all RUN...`
+makes every study that is possible with the runs, and lists what the others need. The runs on this page were made with:
 
 <!-- not run: takes ten minutes; docs/make_gallery.py runs it -->
 ```bash
 {commands}
 ```
 
-where `books.csv` holds the almanac's questions about books, for a second dataset. RI is
-[the paper's](reading.md#ri-and-corrected-ri) in every study.
+`books.csv` contains the almanac's questions about books, as a second dataset. All studies use
+[RI as the paper reports it](reading.md#ri-and-corrected-ri).
 """
 
 
 def main() -> None:
-    """Make the runs, the pictures and the page."""
+    """Make the runs, the pictures and the page; with the argument ``report``, only the screenshot of the report."""
+    RUNS.mkdir(parents=True, exist_ok=True)
+    photograph_report()
+    if sys.argv[1:] == ["report"]:
+        return
     make_runs()
     shutil.rmtree(PICTURES, ignore_errors=True)
     parts = [head()]
@@ -97,15 +102,13 @@ def main() -> None:
             study = spec.make(read_runs([RUNS / name for name in names]), StudyOptions())
             parts.append(section(study, f"refusal-index study {spec.name} {' '.join(names)}"))
         except NotPossibleError:
-            parts.append(f"## {spec.title} {{#{spec.name}}}\n\nNot of these runs. It needs {markdown(spec.needs)}.\n")
+            parts.append(f"## {spec.title} {{#{spec.name}}}\n\nNot possible with these runs. It needs {markdown(spec.needs)}.\n")
         print(spec.name, flush=True)
     PAGE.write_text("\n".join(parts))
-    photograph_report()
 
 
 def make_runs() -> None:
-    """Run every command for every model; what was answered before is not asked again."""
-    RUNS.mkdir(parents=True, exist_ok=True)
+    """Run every command for every model; earlier replies are reused."""
     (RUNS / "books.csv").write_text(book_questions())
     command_line = Path(sys.executable).with_name("refusal-index")
     for command in commands():
@@ -113,12 +116,12 @@ def make_runs() -> None:
 
 
 def commands() -> tuple[str, ...]:
-    """Return what makes the runs, as one would type it."""
+    """Return the commands that make the runs."""
     return (*(command.format(model=model) for command in COMMANDS for model in MODELS), *SCORED)
 
 
 def book_questions() -> str:
-    """Return the almanac's questions about books as a file of one's own."""
+    """Return the almanac's questions about books as a CSV file."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("question_id", "question", "answer", "topic"))
@@ -129,7 +132,7 @@ def book_questions() -> str:
 
 
 def head() -> str:
-    """Return what stands above the studies."""
+    """Return the introduction of the page."""
     return HEAD.format(commands="\n".join(commands()))
 
 
@@ -148,12 +151,12 @@ def section(study: Study, command: str) -> str:
 
 
 def photograph_report() -> None:
-    """Take a picture of the first screen of the tutorial's report."""
-    page = RUNS / "tutorial" / "report.html"
+    """Take a screenshot of the first screen of the report of ``refusal-index run``."""
+    page = RUNS / "report" / "report.html"
     command_line = Path(sys.executable).with_name("refusal-index")
-    subprocess.run([command_line, "run", "--limit", "250", "--out", page.parent], check=True)
-    settings = ("--headless", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1.2")
-    browser = ("chromium", *settings, "--window-size=1250,800", f"--screenshot={REPORT}", page.as_uri())
+    subprocess.run([command_line, "run", "--out", page.parent], check=True)
+    settings = ("--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,770")
+    browser = ("chromium", *settings, f"--screenshot={REPORT}", page.as_uri())
     subprocess.run(browser, check=True, capture_output=True)
     with_few_colours(REPORT)
 

@@ -183,7 +183,7 @@ def test_without_repeated_draws_ri_is_all_there_is(command, runs):
     assert any(line.startswith("RI ") for line in said.splitlines())
     assert "orrected RI" not in said
     ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES), "--full").stdout.split())
-    assert "RI, jointly" in ranked
+    assert "RI, combined" in ranked
     done = command("compare", *(f"{name}.parquet" for name in INDICES), "--metric", "corrected_refusal_index")
     assert done.exit_code == 2
     assert "expected questions sampled more than once in every run" in " ".join(done.stderr.split())
@@ -199,7 +199,7 @@ def test_questions_of_one_run_only_are_counted(command, runs):
     write_outcomes(table_of("more", 0.5, ids=range(100, N + 100)), Path("more.parquet"))
     done = command("compare", "good.parquet", "more.parquet", "--variants", "low")
     said = " ".join(done.stdout.split())
-    assert "400 questions matched; left out, since not every run has a grade there: 100 of good, 100 of more" in said
+    assert "400 questions matched; left out because a run has no grade for them: 100 of good, 100 of more" in said
 
 
 def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
@@ -300,7 +300,9 @@ def test_a_plan_says_what_its_run_lacks(command, tmp_path):
     run = pl.concat(made_run(n=60, unscored=20, variants=["low"]).variants.values())
     write_outcomes(run, tmp_path / "a.parquet")
     said = " ".join(command("plan", str(tmp_path / "a.parquet")).stdout.split())
-    assert said.startswith("Incomplete: m lacks grades, which leave its index within a range: low 20 of 60 (RI ")
+    assert said.startswith(
+        "Incomplete: m has missing grades, so its RI is only known within a range: low 20 of 60 (RI "
+    )
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):

@@ -92,7 +92,7 @@ def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
 
 def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
     result = force(first, "--model", "almanac/small", "--out", "f")
-    assert result.stderr.startswith("warning: The first pass is of almanac/base")
+    assert result.stderr.startswith("warning: The first pass is from almanac/base")
     assert "RI mixes two models" in " ".join(result.stdout.split())
     (low, high) = json.loads(Path("f/summary.json").read_text())["variants"]
     assert [variant["warnings"][0]["code"] for variant in (low, high)] == ["two_models"] * 2

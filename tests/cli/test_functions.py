@@ -46,7 +46,7 @@ def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run, pipel
     assert result.exit_code == 1
     assert len(stored("r")) == 3
     assert f"{HERE}:answer raised RuntimeError: out of quota" in result.stdout
-    assert "10 not finished; the run's own command asks them again:" in result.stdout
+    assert "10 not finished; run the same command again to complete them:" in result.stdout
     assert "Traceback" not in result.output
     pipeline.__init__()
     assert run(f"{HERE}:answer").exit_code == 0

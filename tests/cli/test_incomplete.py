@@ -60,7 +60,7 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
         assert result.exit_code == 1
         assert "2 of 60 questions (3.3 %) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
         lines = result.stdout.splitlines()
-        start = lines.index("2 not finished; the run's own command asks them again:")
+        start = lines.index("2 not finished; run the same command again to complete them:")
         assert lines[start + 1] == "  normal q3: BadRequestError: 400: not [key]"
         assert lines[start + 2].startswith("  normal q7: ")
         assert KEY not in result.output

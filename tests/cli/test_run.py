@@ -296,7 +296,7 @@ def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(co
     assert (result.exit_code, result.stderr) == (1, "")
     first = " ".join(result.stdout.partition("\n\n")[0].split())
     assert first.startswith("Incomplete: ")
-    assert first.endswith(" of 10 questions scored; the run's own command asks for the rest.")
+    assert first.endswith(" of 10 questions scored; run the same command again to complete it.")
     assert "not_finished" in command("show", "r").stdout
     assert outcomes("r").height == 2 * 10, "of both variants"
     pipeline.__init__()
@@ -362,7 +362,7 @@ def test_a_run_that_was_ended_before_its_further_draws_has_the_status_of_an_inco
     ended = command(*asked, "--draws", "2", "--max-requests", str(len(stored("r")) + 5))
     assert ended.exit_code == 1
     first = " ".join(ended.stdout.split())
-    assert re.search(r"^Incomplete: .* further draws scored; the run's own command asks", first)
+    assert re.search(r"^Incomplete: .* repeated samples scored; run the same command again", first)
     assert "ended early: " in ended.stdout
     for scored in ("r", "r/outcomes.parquet"):
         assert command("score", scored).exit_code == 1

@@ -106,13 +106,13 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
     assert " ".join(lines[:2]).replace("  ", " ").strip() == (
-        f"Incomplete: high 0 of {len(asked)} questions scored; the run's own command asks for the rest."
+        f"Incomplete: high 0 of {len(asked)} questions scored; run the same command again to complete it."
     )
     low = next(line.split() for line in before.splitlines() if line.startswith("low "))
     again, high = (next(line.split() for line in lines if line.startswith(name)) for name in ("low ", "high "))
     assert again[:4] == low[:4]
     assert (high[1], high[-1]) == ("-", "%)")
-    assert f"{len(asked)} not finished; the run's own command asks them again:" in lines
+    assert f"{len(asked)} not finished; run the same command again to complete them:" in lines
     document = json.loads(Path("r/summary.json").read_text())
     assert [(one["variant"], one["status"]) for one in document["variants"]] == [("low", "ok"), ("high", "incomplete")]
     assert "Incomplete: high 0 of" in Path("r/report.html").read_text()

@@ -62,7 +62,7 @@ def test_every_decision_has_its_row_and_its_number(command, run):
     assert f"{as_scored:.3f}" in line(done.stdout, "refused again is wrong (as scored)")
     assert f"{right:.3f}" in line(done.stdout, "refused again is right")
     bounds = missing_bounds(ContingencyTable(90, 20, 60, 80), 8, 4)
-    assert f"{bounds.low:.3f} to {bounds.high:.3f}" in line(done.stdout, "whatever is missing is anything")
+    assert f"{bounds.low:.3f} to {bounds.high:.3f}" in line(done.stdout, "missing answers (any grade)")
     assert "3 of 3 topics say something" in line(done.stdout, "within topics")
     for same_rates, start in ((False, "the grader errs on up to 3 % of right"), (True, "  and alike on refused")):
         spread = misgrading_range(ContingencyTable(98, 20, 60, 80), (0, 0.03), (0, 0.03), same_rates=same_rates)
@@ -116,7 +116,7 @@ def test_answers_of_a_kind_without_labels_leave_the_correction_undefined_and_are
     row = line(done.stdout, "corrected by")
     assert reason_text("no_labels:refused_graded_right") in row
     assert row.split()[4] == "-"
-    assert "none says right or wrong of the forced answers graded correct" in " ".join(done.stdout.split())
+    assert "no label says right or wrong for the forced answers graded correct" in " ".join(done.stdout.split())
 
 
 def test_answers_of_a_kind_that_the_run_does_not_have_need_no_labels(command, run):
@@ -144,7 +144,7 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
     bare = read_outcomes(run).with_columns(forced_grade=pl.lit(None, pl.String))
     write_outcomes(bare, "bare.parquet")
     done = command("sensitivity", "bare.parquet")
-    for start in ("refused again is right", "refused again is dropped", "both as low", "both as high"):
+    for start in ("refused again is right", "refused again is dropped", "both: lowest", "both: highest"):
         assert "not known" in line(done.stdout, start)
     assert f"{refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.3f}" in line(done.stdout, "as scored")
     assert "not known" not in command("sensitivity", run).stdout

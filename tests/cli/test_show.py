@@ -129,7 +129,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
     (tmp_path / "summary.json").touch()
     assert show_run(made_run(summary(low=(7, 3, 4, 6)), errors, str(tmp_path)), as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    start = lines.index("8 not finished; the run's own command asks them again:")
+    start = lines.index("8 not finished; run the same command again to complete them:")
     assert lines[start + 1].startswith("  low q0: Error code: 400 - no")
     assert max(map(len, lines[start : start + 6])) < 220
     assert lines[start + 6] == "  and 3 more, in outcomes.parquet"

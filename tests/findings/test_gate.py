@@ -226,7 +226,7 @@ def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_numb
 
 
 def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
-    policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record what was asked"
+    policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record which questions were asked"
     assert note in str(decide(base, None, policy))
     assert note not in str(decide(recorded(base), None, policy))
 

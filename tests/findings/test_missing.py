@@ -107,7 +107,7 @@ def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest
     parts = {"low": {RIGHT: 99, UNSCORED: 1}, "normal": {RIGHT: 120, to_come: 80}, "high": {to_come: 200}}
     summary = summarise(pl.concat([table_of(cells, name) for name, cells in parts.items()]))
     assert sentence(lacking(summary)) == (
-        "Incomplete: normal 120 of 200, high 0 of 200 questions scored; the run's own command asks for the rest."
+        "Incomplete: normal 120 of 200, high 0 of 200 questions scored; run the same command again to complete it."
     )
 
 
@@ -134,7 +134,7 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
     assert (document["complete"], variant.status == "incomplete") == (complete, not complete)
     lacks = lacking(summary)
     if not complete:
-        assert sentence(lacks) == f"Incomplete: normal {50 - unscored} of 50 further draws scored."
+        assert sentence(lacks) == f"Incomplete: normal {50 - unscored} of 50 repeated samples scored."
     else:
         assert lacks is None
     assert ("incomplete_draws" in codes(variant)) is not complete
@@ -157,8 +157,8 @@ def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:
     low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
     summary = summarise(pl.concat([low, drawn_again(10, 40, "high", NOT_FINISHED)]))
     assert sentence(lacking(summary)) == (
-        "Incomplete: low 80 of 100 questions and high 10 of 50 further draws scored; "
-        "the run's own command asks for the rest."
+        "Incomplete: low 80 of 100 questions and high 10 of 50 repeated samples scored; "
+        "run the same command again to complete it."
     )
 
 

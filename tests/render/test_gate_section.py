@@ -65,7 +65,7 @@ def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:
     runs, found = both(temperature=0.7)
     page = write_report(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
     section = page.partition('id="gate"')[2].partition("</section>")[0]
-    assert "Single responses cannot show that any one question changed" in section
+    assert "Single responses cannot show that a particular question changed" in section
     assert "changed most</summary>" not in section
 
 

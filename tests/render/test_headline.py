@@ -80,7 +80,8 @@ def test_a_verdict_in_words() -> None:
     assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals follow its knowledge loosely."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
     assert (
-        said == "Whether its refusals follow its knowledge is not settled: anything from not at all to moderately well."
+        said
+        == "It is uncertain whether its refusals follow its knowledge: anything from not at all to moderately well is possible."
     )
 
 
@@ -179,8 +180,8 @@ def test_missing_answers_are_said_however_few() -> None:
     assert Statement("missing_range", "scope", values) in found.certainty
     assert found.lacking is None
     by_name = {row.name: row for row in sensitivity_rows(report_run(gone))}
-    (cell,) = by_name["whatever is missing"].cells
-    assert (cell.low, cell.high, by_name["whatever is missing"].kind) == (missing.low, missing.high, "range")
+    (cell,) = by_name["missing answers"].cells
+    assert (cell.low, cell.high, by_name["missing answers"].kind) == (missing.low, missing.high, "range")
 
 
 def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
         *(pl.when(~to_come).then(pl.col(name)).alias(name) for name in columns),
         unscored_reason=pl.when(to_come).then(pl.lit("not_finished")),
     )
-    said = "Incomplete: high 15 of 30 questions scored; the run&#39;s own command asks for the rest."
+    said = "Incomplete: high 15 of 30 questions scored; run the same command again to complete it."
     write_report((report_run(gone),), tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert page.count(said) == 1

@@ -194,7 +194,9 @@ def test_what_a_link_names_and_the_report_does_not_have_is_said_and_goes_from_th
     """All questions were listed without a word, as if the filters had been applied."""
     known = "cell=refused_right&search=numb&look=all&draw=first"
     page = new_page(report, f"#questions?run=9&variant=xyz&{known}&varient=low")
-    assert _left_out(page) == "Left out of the link, as this report does not know it: run=9, variant=xyz, varient=low."
+    assert (
+        _left_out(page) == "Ignored in the link because this report does not have it: run=9, variant=xyz, varient=low."
+    )
     assert _address(page) == "#questions?search=numb&cell=refused_right"
     assert page.run("document.getElementById('cell').value") == "1"
     page.click("#filters button[type=reset]")
@@ -403,7 +405,7 @@ def test_an_old_browser_that_cannot_unpack_says_so_and_shows_the_rest(chromium: 
     page = Page(chromium)
     page.send("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
     page.open(written.path)
-    assert "takes a browser of 2023 or later" in _text(page, "#reading")
+    assert "requires a browser from 2023 or later" in _text(page, "#reading")
     assert page.run("document.querySelectorAll('.mosaic').length") == 4
     assert page.complaints() == []
     page.close()

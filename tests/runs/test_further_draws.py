@@ -67,7 +67,7 @@ def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherev
     assert (variant.further_draws.asked, variant.further_draws.reasons) == (60, {"not_finished": 60 - scored})
     assert 0 < scored < 30
     assert (ended.is_complete, variant.status) == (False, "incomplete")
-    line = f"Incomplete: high {scored} of 60 further draws scored; the run's own command asks for the rest."
+    line = f"Incomplete: high {scored} of 60 repeated samples scored; run the same command again to complete it."
     assert line in str(ended).replace("\n", " ")
     assert line in html.unescape(ended.folder.report.read_text())
     document = json.loads(ended.folder.summary.read_text())

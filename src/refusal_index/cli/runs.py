@@ -128,7 +128,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     console.show(run_blocks(run, everything=False))
     if run.missing:
         console.say()
-        console.say(f"{len(run.missing):,} not finished; the run's own command asks them again:")
+        console.say(f"{len(run.missing):,} not finished; run the same command again to complete them:")
         for missing in run.missing[:SHOWN]:
             console.say(f"  {missing.variant} {missing.question_id}: {missing.error[:200]}")
         if len(run.missing) > SHOWN:

@@ -165,7 +165,7 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
 def ranks_table(ranked: RunRanking) -> Table:
     """Return every ranked run as a row."""
     name, level = METRICS[ranked.ranking.metric].column, percent(ranked.ranking.confidence_level)
-    columns = ("model", name if ranked.variant else f"{name}, jointly", f"{level} interval", "letters")
+    columns = ("model", name if ranked.variant else f"{name}, combined", f"{level} interval", "letters")
     rows = (
         (ranked.runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranked.ranking.runs
     )

@@ -140,7 +140,7 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         yield from [""] * bool(place)
         yield title(variant.model, variant.dataset, variant.variant)
         by_labels = ("by labels", level) if variant.powered else ()
-        columns = ("metric", "as scored", "whatever is missing", *by_labels)
+        columns = ("metric", "as scored", "missing answers", *by_labels)
         yield Table.of(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
         columns = ("RI if", "estimate", level, "status")
         yield from ("", Table.of(columns, _index_rows(variant, options), left=("RI if", "status")))
@@ -182,7 +182,7 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
         )
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
-    yield "whatever is missing is anything", ends, ends_interval, _status(missing.reason)
+    yield "missing answers (any grade)", ends, ends_interval, _status(missing.reason)
     if (topics := variant.scoring.topics) is not None:
         within, informative = topics.within, f"{topics.informative} of {topics.topics} topics say something"
         yield "within topics", number(within.estimate), interval_of(within), _status(within.reason, informative)

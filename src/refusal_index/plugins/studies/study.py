@@ -37,7 +37,7 @@ from refusal_index.render.blocks import escape
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
-BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
+BIASED = " Missing questions are rarely a random sample, so every number here may be biased."
 
 
 class NotPossibleError(RefusalIndexError, ValueError):

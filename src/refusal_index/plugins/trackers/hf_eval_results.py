@@ -57,7 +57,7 @@ def _entry(run: ExportedRun, variant: VariantResults, metric: Estimate) -> dict[
     """Return an entry of `.eval_results`: a dataset and one of its tasks, which here is a metric under a variant."""
     payoffs, has_interval = payoffs_of(run.document), metric.low is not None and metric.high is not None
     title = description(metric.name, payoffs) if metric.name in METRICS and payoffs else metric.name.replace("_", " ")
-    prompts = "all prompts jointly" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
+    prompts = "all prompts combined" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
     interval = f", {run.level * 100:g} % interval {metric.low:g} to {metric.high:g}" if has_interval else ""
     lacks = f"; incomplete: {variant.lacks}" if variant.lacks else ""
     return {

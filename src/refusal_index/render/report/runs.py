@@ -177,7 +177,7 @@ def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         parts = value if isinstance(value, Mapping) else {"": value}
         shown = [(str(name).replace("_", " "), _shown(part)) for name, part in parts.items()]
         yield titles.get(key, reason_text(key).capitalize()), shown
-    yield "Made from", [("", str(run.run.source))]
+    yield "Source", [("", str(run.run.source))]
     weights = ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
     level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights {weights}"
     yield "This page", [("", f"refusal-index {__version__}, {level}")]

@@ -84,7 +84,7 @@ function startBrowser(data) {
   const tellLeftOut = (unknown) => {
     const told = plain(unknown.map((one) => one.join("=")).join(", "));
     leftOut.hidden = !unknown.length;
-    leftOut.textContent = unknown.length ? `Left out of the link, as this report does not know it: ${told.slice(0, 200)}.` : "";
+    leftOut.textContent = unknown.length ? `Ignored in the link because this report does not have it: ${told.slice(0, 200)}.` : "";
   };
   let list = null;
   const state = () => ({
@@ -162,8 +162,8 @@ byId("reading").hidden = false;
 readData().then(
   (data) => { byId("reading").hidden = true; startBrowser(data); document.documentElement.dataset.ready = "yes"; },
   () => {
-    byId("reading").textContent = "The questions could not be read: this takes a browser of 2023 or later. "
-      + "Everything above is complete, and the same rows are in outcomes.parquet.";
+    byId("reading").textContent = "The questions could not be read: this requires a browser from 2023 or later. "
+      + "Everything above is complete; the same rows are in outcomes.parquet.";
     document.documentElement.dataset.ready = "no";
   },
 );
