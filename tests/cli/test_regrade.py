@@ -168,9 +168,9 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
         assert "4 replies were answers before and are refusals now" in told
         assert "'refusal-index force model/outcomes.parquet --model MODEL'" in told
         assert "4 of 24" not in told
-        assert "Graded before by exact, now by openai-api/fake/grader." in told
+        assert "Previously graded by exact, now by openai-api/fake/grader." in told
         assert (
-            "8 of 24 are in another cell now: answered wrong to answered right 4, answered wrong to unscored 4." in told
+            "8 of 24 are now in another cell: answered wrong to answered right 4, answered wrong to unscored 4." in told
         )
         sent = len(api.answered)
         grader = ("--model", "openai-api/fake/any", "--grader", "exact", "--out", "forced")
@@ -209,7 +209,7 @@ def test_two_graders_that_differ_are_listed_in_a_file_that_a_spreadsheet_can_ope
 
     with Second(two) as api:
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/mild,openai-api/fake/strict", "--out", "two")
-    assert "The graders differ over 4 replies: see disagreements.csv." in result.stdout
+    assert "The graders disagree on 4 replies: see disagreements.csv." in result.stdout
     assert "disagreements.csv" in result.stdout.splitlines()[-1]
     with Path("two/disagreements.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

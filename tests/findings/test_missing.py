@@ -143,7 +143,7 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
         counts = {"missing": unscored, "asked": 50, "reasons": {"first_truncated": unscored}}
         assert warning(variant, "incomplete_draws").values == counts
         assert message(variant, "incomplete_draws").startswith(
-            f"{unscored} of 50 further draws ({100 * unscored / 50:.1f} %) could not be scored"
+            f"{unscored} of 50 repeated samples ({100 * unscored / 50:.1f} %) could not be scored"
         )
 
 

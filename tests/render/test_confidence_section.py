@@ -195,7 +195,7 @@ def test_in_a_browser_it_fits_any_width_and_draws_every_curve(
     scores = scores_of(table, (*METHODS, " ".join(HOSTILE)))
     path = write_report([scored_run(table, scores)], tmp_path / "report.html").path
     page = new_page(path, width=width, height=800)
-    page.run("document.querySelectorAll('#run-1-confidence details').forEach((one) => { one.open = true; })")
+    page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.run("document.documentElement.scrollWidth") == width
     heights = page.run("[...document.querySelectorAll('.mine')].map((one) => one.getBoundingClientRect().height)")
     assert len(heights) == len(METHODS) + 1

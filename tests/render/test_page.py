@@ -263,7 +263,7 @@ def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_pat
         assert some[0].summary == whole[0].summary
         assert some[0].run.confidence.equals(whole[0].run.confidence)
         page = write_report(some, tmp_path / "b.html").path.read_text()
-        assert f"Here are 10 questions, {said}" in page
+        assert f"These are 10 questions, {said}" in page
         assert "80 questions" in page
 
 

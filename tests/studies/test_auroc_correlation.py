@@ -63,7 +63,7 @@ def test_points_of_few_models_get_an_interval_that_is_marked_as_too_narrow():
     study = auroc_correlation.make(runs, OPTIONS)
     assert set(study.frame["interval_over"]) == {"points"}
     assert "too narrow" in study.caption
-    assert any("2 draws" in note and "towards 1/2" in note for note in study.notes)
+    assert any("2 samples" in note and "towards 1/2" in note for note in study.notes)
 
 
 def test_without_variation_or_with_too_few_points_there_is_no_correlation():

@@ -128,7 +128,7 @@ def test_of_scores_that_differ_between_prompts_those_of_the_one_that_stands_for_
     run = dataclasses.replace(drawn, confidence=pl.concat([one.confidence for one in parts]))
     study = calibrator_comparison.make([run], OPTIONS)
     assert study.frame.filter(part="roc")["variant"].unique().to_list() == ["normal"]
-    assert "those of one: P(Answering) normal." in study.caption
+    assert "those of one prompt are used: P(Answering) normal." in study.caption
 
 
 def test_the_index_of_each_prompt_is_over_the_same_questions(drawn):

@@ -99,7 +99,7 @@ def test_the_contrast_of_one_model_has_the_interval_of_independent_indices():
     error = math.hypot(math.hypot(first.standard_error, second.standard_error) / 2, third.standard_error)
     assert row["high"] - row["low"] == pytest.approx(2 * 1.959964 * error, rel=1e-5)
     assert study.groups == {name: f"Truth {'un' * (name == kinds[2])}available" for name in kinds}
-    assert any(note.endswith("an interval over models takes 3.") for note in study.notes)
+    assert any(note.endswith("an interval over models needs 3.") for note in study.notes)
     tex = tex_text(study)
     assert (
         "& \\multicolumn{2}{c}{\\textbf{Truth available}} & \\multicolumn{1}{c}{\\textbf{Truth unavailable}} & " in tex
@@ -120,7 +120,7 @@ def test_the_ceiling_of_w_knows_the_errors_of_every_index():
     found = study.frame.filter(statistic="kendall_w_ceiling").row(0, named=True)
     # Both datasets ask the same questions and got the same answers: their errors are one, and W is 1.
     assert found["estimate"] == pytest.approx(1)
-    assert any("would leave W at 1.00" in note for note in study.notes)
+    assert any("would reduce W to 1.00" in note for note in study.notes)
 
 
 def test_agreement_is_that_of_the_definitions():

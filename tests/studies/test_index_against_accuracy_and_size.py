@@ -151,9 +151,9 @@ def test_p_is_never_printed_as_nought():
     }
     row |= {"r_squared_all": 1.0, "r_squared_ceiling": 0.9, "r_squared_without_noise": 1.1, "noise_reason": None}
     assert "p <.0001 of" in regression_note(row, "size")
-    assert "beyond 1" in regression_note(row, "size")
-    assert "err independently" in regression_note(row, "size")
-    assert "err independently" not in regression_note(row | {"r_squared": 0.8}, "size")
+    assert "above 1" in regression_note(row, "size")
+    assert "were independent" in regression_note(row, "size")
+    assert "were independent" not in regression_note(row | {"r_squared": 0.8}, "size")
     row |= {"r_squared_ceiling": None, "noise_reason": "first:noise_exceeds_spread"}
     assert "not known (noise exceeds spread of the index)" in regression_note(row, "size")
 

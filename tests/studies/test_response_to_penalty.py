@@ -55,10 +55,10 @@ def test_who_follows_shows_no_difference_and_who_does_not_refuses_too_much_then_
     assert verdicts(study, "obeys") == ["no difference shown"] * 4
     assert verdicts(study, "ignores") == ["too much", "too little", "too little", "too little"]
     first, second = study.notes
-    assert first.startswith("obeys: from t = 0 to t = 0.9 the share refused changes by 0.9")
-    assert "no difference is shown" in first
+    assert first.startswith("obeys: from t = 0 to t = 0.9 the refusal rate changes by 0.9")
+    assert "no significant difference" in first
     assert "changes by 0.00" in second
-    assert "it moves too little. It is not shown to respond at all." in second
+    assert "it changes too little. There is no significant response." in second
 
 
 def test_what_is_earned_is_a_right_answer_less_the_stated_price_of_a_wrong_one(study):
@@ -113,7 +113,7 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
 def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
     study = response_to_penalty.make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4
-    assert "how far it should is undefined (nobody refused). A question earns " in study.notes[0]
+    assert "the best change is undefined (nobody refused). A question earns " in study.notes[0]
     assert "at best" not in study.notes[0]
     study.figure()
 
@@ -134,7 +134,7 @@ def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_n
     alike = dataclasses.replace(run, settings=stated)
     found = response_to_penalty.make([alike], OPTIONS)
     assert found.frame.filter(part="target")["variant"].to_list() == ["t0", "t75"]
-    assert found.notes[0].endswith(" Left out, as another variant states the same target: t50, t90.")
+    assert found.notes[0].endswith(" Left out because another variant states the same target: t50, t90.")
 
 
 def test_one_target_alone_is_not_followed():

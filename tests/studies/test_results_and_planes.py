@@ -204,7 +204,7 @@ def test_each_panel_of_the_iso_study_has_its_own_contours(runs):
 def test_other_datasets_are_left_out_and_named(module, runs):
     study = module.make([*runs, made_run("c", dataset="other", n=50)], OPTIONS)
     assert "c" not in study.frame["model"].to_list()
-    assert any("here d; left out, since on another dataset: c" in note for note in study.notes)
+    assert any("here d; left out because they are on another dataset: c" in note for note in study.notes)
 
 
 @pytest.mark.parametrize("module", [results_table, accuracy_refusal_plane, iso_refusal_index])

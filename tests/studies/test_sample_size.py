@@ -96,7 +96,7 @@ def test_one_variant_stands_for_a_run_and_small_or_undefined_runs_are_said():
 
 def test_an_index_about_zero_is_said_to_make_its_share_meaningless():
     study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
-    assert any("cannot be told from 0" in note for note in study.notes)
+    assert any("does not differ significantly from 0" in note for note in study.notes)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere():

@@ -133,7 +133,7 @@ def test_the_table_says_what_becomes_of_the_refusals(study):
     table = study.printed(study.frame)
     assert table.columns[-1] == "refusals are"
     assert table.height == 9
-    assert "3 of 9 comparisons have the refusals beaten" in study.caption
+    assert "In 3 of 9 comparisons the score beats the refusals" in study.caption
 
 
 @others_nightly("count", [1, 9])
