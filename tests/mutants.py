@@ -745,7 +745,7 @@ MUTANTS = (
     Mutant("an interval of published rates allows for their rounding", "data/rates.py",
            "low=min(lows), high=max(highs)", "low=estimate.low, high=estimate.high", "data/test_rates.py"),
     Mutant("the digits printed say how far a rate is rounded", "data/rates.py",
-           '0.5 * 10.0 ** -len(found[2] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
+           '0.5 * 10.0 ** -len(match[2] or "") / scale', "0.5 * 10.0 ** -3 / scale", "data/test_rates.py"),
     Mutant("copula tests are adjusted for their number", "plugins/studies/copula_comparison.py",
            'row["pvalue_holm"] = adjusted', 'row["pvalue_holm"] = row["pvalue"]', "studies/test_copula_comparison.py"),
     Mutant("a family is ruled out after the adjustment", "plugins/studies/copula_comparison.py",

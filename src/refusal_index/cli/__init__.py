@@ -56,7 +56,9 @@ def main() -> None:
     # A cluster sends SIGTERM, a terminal that is closed SIGHUP, which nohup ignores: from the first moment on like
     # Ctrl-C, and no more once the exit status stands.
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    ending = [one for one in numbers if one == signal.SIGTERM or signal.getsignal(one) is not signal.SIG_IGN]
+    ending = [
+        number for number in numbers if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN
+    ]
     for number in ending:
         signal.signal(number, _interrupted)
     try:

@@ -1,7 +1,7 @@
 """Everything that the command line prints, and the exit status after bad input.
 
-All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything. No key comes
-through, whoever writes it.
+All text is escaped here, and none is read as markup: a model, a topic or a file may have any name. API keys are
+removed from all output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its 
 
 
 class _Filtered:
-    """A stream that lets no key through; in all else the stream behind it."""
+    """A stream that removes API keys from what it writes; otherwise the stream behind it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class _Filtered:
 
 
 def filter_streams() -> None:
-    """Let no key through to either stream from here on, not even in the traceback that ends the process."""
+    """Remove API keys from both streams from here on, also from the traceback that ends the process."""
     sys.stdout, sys.stderr = cast("TextIO", _Filtered(sys.stdout)), cast("TextIO", _Filtered(sys.stderr))
 
 
@@ -70,7 +70,7 @@ def error(text: object) -> None:
 
 
 def prose(text: str, indent: str = "") -> None:
-    """Print a paragraph, folded where nothing else says how wide."""
+    """Print a paragraph, folded to the width of the terminal, at most 80 columns."""
     from rich.text import Text
 
     shown = _shown(text)
@@ -81,7 +81,7 @@ def prose(text: str, indent: str = "") -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Print paragraphs and tables; what is set in is an item of a list, and stays one line."""
+    """Print paragraphs and tables; indented text is an item of a list, and stays on one line."""
     for block in blocks:
         if isinstance(block, PlainTable):
             _print_table(block)
@@ -92,13 +92,13 @@ def show(blocks: Iterable[Block]) -> None:
 
 
 def document(content: Any) -> None:
-    """Print a document as JSON, unrounded, for programs to read; what a terminal obeys stands there as JSON escapes."""
-    told = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
-    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in told.split("\n")))
+    """Print a document as JSON, unrounded, for programs to read; control characters are written as JSON escapes."""
+    text = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
 
 
 def print_no_more(descriptor: int | None = None) -> None:
-    """Drop what is left to print: where nobody takes it, Python would fail once more at the end of the process."""
+    """Discard what is left to print: with its reader gone, Python would fail again at the end of the process."""
     place = os.open(os.devnull, os.O_WRONLY)
     os.dup2(place, sys.stdout.fileno() if descriptor is None else descriptor)
     os.close(place)
@@ -106,7 +106,7 @@ def print_no_more(descriptor: int | None = None) -> None:
 
 def _escaped(line: str) -> str:
     """Return a line of JSON with what is not printed as escapes; only its strings can hold such characters."""
-    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in line)
 
 
 def terminal(*, stderr: bool = False, width: int | None = None) -> Console:

@@ -157,9 +157,13 @@ class GroupedCommand(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
         """Return the parts of the usage line: what the arguments are called, in brackets where they may be left out."""
-        arguments: list[Any] = [one for one in self.params if one.param_type_name == "argument"]
-        names = [(str(one.metavar) + ("..." if one.nargs == -1 else ""), one) for one in arguments if not one.hidden]
-        return ["[OPTIONS]", *(name if one.required else f"[{name}]" for name, one in names)]
+        arguments: list[Any] = [argument for argument in self.params if argument.param_type_name == "argument"]
+        names = [
+            (str(argument.metavar) + ("..." if argument.nargs == -1 else ""), argument)
+            for argument in arguments
+            if not argument.hidden
+        ]
+        return ["[OPTIONS]", *(name if argument.required else f"[{name}]" for name, argument in names)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and the options in sections."""

@@ -50,7 +50,7 @@ SHOWN = 5
 def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, waits: str = WAITS) -> T:
     """Run something that asks models; its failure or interruption ends the command with a line that says so."""
     try:
-        found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget, waits))
+        result = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget, waits))
     except WaitingError as error:
         if budget is None or budget.ended is None:
             console.say(str(error))
@@ -63,7 +63,7 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
         pass
     else:
         if budget is None or budget.ended is None:
-            return found
+            return result
     console.note(RESUMES)
     raise typer.Exit(INTERRUPTED)
 

@@ -228,9 +228,9 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
     from refusal_index.data.runs import find_runs
     from refusal_index.data.sampling import OWN_COLUMNS
 
-    found = find_runs(paths, sampling or OWN_COLUMNS)
-    tell_left_out(found.left_out)
-    return found
+    runs = find_runs(paths, sampling or OWN_COLUMNS)
+    tell_left_out(runs.left_out)
+    return runs
 
 
 def only_folder(command: str, files: Sequence[Path]) -> Path | None:
@@ -274,9 +274,9 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
     given = [
         word
         for name, value in options.items()
-        for one in (value if isinstance(value, list) else [value])
-        if one is not None
-        for word in (console.option(name), str(one))
+        for each in (value if isinstance(value, list) else [value])
+        if each is not None
+        for word in (console.option(name), str(each))
     ]
     return f"all metrics and notes: {shlex.join(['refusal-index', 'show', *map(str, files), *given])}"
 

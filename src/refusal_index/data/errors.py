@@ -78,8 +78,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     'refused'
     """
     by_folded = {other.casefold(): other for other in known}
-    found = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
-    return by_folded[found[0]] if found else None
+    matches = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
+    return by_folded[matches[0]] if matches else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

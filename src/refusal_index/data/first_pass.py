@@ -1,4 +1,4 @@
-"""The first pass over one question, as someone else ran and graded it."""
+"""The first pass over one question, as another tool ran and graded it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Questio
 from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
 
 NOT_GRADED = "first_not_graded"
-"""Reason of a question that nobody graded, or of an answer of which nobody said whether it is right."""
+"""Reason of a question or an answer without a grade."""
 
 FORCED_NOT_GRADED = "forced_not_graded"
 """Reason of a refused question whose forced answer nobody graded."""
@@ -50,7 +50,7 @@ def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
 
 @dataclass(frozen=True)
 class FirstPass:
-    """What a model said in the first pass, and the grade it was given.
+    """The reply of a model in the first pass, and its grade.
 
     >>> refused = FirstPass(Question("q1", "Capital of France?", "Paris"), "m", "d", Grade.REFUSED)
     >>> refused.outcome().unscored_reason
@@ -63,8 +63,8 @@ class FirstPass:
     # model, dataset, variant: who was asked what under which prompt; None where the file does not say
     model: str | None
     dataset: str | None
-    grade: Grade | None  # As given there. None where the model answered and nobody said whether it is right.
-    reply: str | None = None  # what the model said, word for word, where known
+    grade: Grade | None  # As in the file. None for an answer without a grade.
+    reply: str | None = None  # the reply, word for word, where known
     variant: str | None = None
     draw: int = 0  # number of the repetition, from 0
     reason: str | None = None  # why the grade is ``unscored``; None for any other
@@ -78,12 +78,12 @@ class FirstPass:
 
     @property
     def asked(self) -> Identification:
-        """Whose it is, as the outcome table says it."""
+        """The model, dataset, variant and draw, as in the outcome table."""
         return Identification(self.model, self.dataset, self.variant, self.draw)
 
     @property
     def needs_forcing(self) -> bool:
-        """Whether it takes a forced answer to score the question, and nobody asked for one."""
+        """Whether scoring the question needs a forced answer, and there is none."""
         return self.grade is Grade.REFUSED and self.question.gold is not None and self.forced is None
 
     @property
@@ -259,7 +259,7 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
 
     - `passes`: all that the file holds.
     - `source`: the file, for messages.
-    - `name`: the model's name in the file; None where it holds but one.
+    - `name`: the model's name in the file; None where it holds only one.
     """
     models = list(dict.fromkeys(each.model or "(not named)" for each in passes))
     if name is None and len(models) > 1:
@@ -269,14 +269,14 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
             f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
         )
     name = name or models[0]
-    found = tuple(each for each in passes if (each.model or "(not named)") == name)
-    datasets = list(dict.fromkeys(each.dataset or "(not named)" for each in found))
+    chosen = tuple(each for each in passes if (each.model or "(not named)") == name)
+    datasets = list(dict.fromkeys(each.dataset or "(not named)" for each in chosen))
     if len(datasets) > 1:
         raise FirstPassError(
             f"{source} holds {name} on {len(datasets)} datasets ({', '.join(datasets)}); keep the rows of one in a "
             "file of its own"
         )
-    return found
+    return chosen
 
 
 def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Question, ...]:

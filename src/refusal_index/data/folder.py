@@ -135,10 +135,10 @@ class RunFolder:
 
         Raises RunFolderError if it is not there, and as `read_settings` does.
         """
-        found = self.read_about().get(RUN_ID)
-        if found is None:
+        run_id = self.read_about().get(RUN_ID)
+        if run_id is None:
             raise RunFolderError(f"{self.run_json}: about: expected {RUN_ID}, found none; restore the file")
-        return str(found)
+        return str(run_id)
 
     def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""

@@ -91,7 +91,7 @@ class SourceFile:
 
     @cached_property
     def source(self) -> tables.Source:
-        """How it is read: Parquet is told by its content, JSON Lines from one JSON value by the suffix."""
+        """How it is read: its content shows Parquet, its suffix whether JSON is one value or JSON Lines."""
         name = self.path.name.lower().removesuffix(".gz")
         if self.content.startswith(PARQUET):
             kind = "parquet"
@@ -238,7 +238,7 @@ def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
 
 
 def translated(value: Any, words: tables.Translations) -> Any:
-    """Return what a value is to be read as: itself where nobody said otherwise.
+    """Return what a value is to be read as: itself unless `words` says otherwise.
 
     >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
     ('refused', 1)
@@ -380,7 +380,7 @@ def _of_flags(values: Values) -> Grade | None:
 
 
 def _grade(values: Values, answer: Grade | None) -> Grade | None:
-    """Return the grade of a row; None where the model answered and nobody said whether that is right."""
+    """Return the grade of a row; None for an answer without a grade."""
     if values["refused"]:
         return Grade.REFUSED
     if answer is None and values["refused"] is None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 class Grade(StrEnum):
     """What a reply was worth.
 
-    ``REFUSED`` is SimpleQA's NOT_ATTEMPTED. ``UNSCORED`` says that nobody knows: a reply cut at the token limit, a
+    ``REFUSED`` is SimpleQA's NOT_ATTEMPTED. ``UNSCORED`` means that it is not known: a reply cut at the token limit, a
     content filter, a grade that cannot be read. It is counted and shown, and is never a refusal.
     """
 
@@ -46,7 +46,7 @@ class Outcome:
     forced_grade: Grade | None = None
     # why `refused` or `wrong` is None, for instance ``"first_truncated"``; None when both are known
     unscored_reason: str | None = None
-    # first_reply, forced_reply: what the model said, word for word; None for a pass that was not asked
+    # first_reply, forced_reply: the replies, word for word; None for a pass that was not asked
     first_reply: str | None = None
     forced_reply: str | None = None
 

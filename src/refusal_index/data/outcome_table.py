@@ -1,7 +1,7 @@
 """The outcome table: one row per question, variant and draw; and the confidence table: one row per score of an answer.
 
 Every engine fills it and every study starts from it. Two columns are enough to score, `refused` and `wrong`; the rest
-says which question it was and why. Three file formats hold it, told apart by the suffix: Parquet, CSV and JSON Lines,
+says which question it was and why. Three file formats hold it; the suffix says which: Parquet, CSV and JSON Lines,
 the last two also compressed as ``.gz``. What was written is read back exactly.
 """
 
@@ -309,7 +309,7 @@ def read_outcomes(
     Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
     expects, a row twice or a row that contradicts itself, is empty, or has another `schema_version`.
 
-    - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
+    - `data`: the path of a Parquet, CSV or JSON Lines file, as its suffix says, or a data frame (of Polars, pandas or
       Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,
       0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
       those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
@@ -322,9 +322,9 @@ def read_outcomes(
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
-    found = resolve_columns(raw.source, raw.columns, columns, dict.fromkeys(SCHEMA, Column((), verbatim)))
-    named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in found.items())
-    raw = replace(raw, frame=named, columns=(*raw.columns, *found))
+    by_role = resolve_columns(raw.source, raw.columns, columns, dict.fromkeys(SCHEMA, Column((), verbatim)))
+    named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in by_role.items())
+    raw = replace(raw, frame=named, columns=(*raw.columns, *by_role))
     return _parsed(raw, sampling)
 
 
@@ -424,8 +424,8 @@ def check_scores(table: pl.DataFrame, source: str) -> None:
 def first_row(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
     """Return the first row of which something holds, with its number from 1; None if there is none."""
     numbered = table if "row" in table.columns else table.with_row_index("row", 1)
-    found = numbered.filter(is_wrong).head(1)
-    return found.row(0, named=True) if found.height else None
+    first = numbered.filter(is_wrong).head(1)
+    return first.row(0, named=True) if first.height else None
 
 
 def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "variant", "draw")) -> str:

@@ -81,14 +81,14 @@ class Rate:
 
 def _rate(cell: Any) -> Rate:
     shown = tables.text(cell) or ""
-    found = _RATE.fullmatch(shown)
-    if not found or found[1] in {"", "."}:
+    match = _RATE.fullmatch(shown)
+    if not match or match[1] in {"", "."}:
         raise ValueError(f"expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
-    scale = 100 if found[3] else 1
-    value = float(found[1]) / scale
+    scale = 100 if match[3] else 1
+    value = float(match[1]) / scale
     if value > 1:
         raise ValueError(f"expected a rate between 0 and 1, got {shortened(shown)}; add % to percentages")
-    return Rate(value, 0.5 * 10.0 ** -len(found[2] or "") / scale)
+    return Rate(value, 0.5 * 10.0 ** -len(match[2] or "") / scale)
 
 
 def _questions(cell: Any) -> int:
@@ -386,8 +386,8 @@ def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
     if "gold" not in rows.columns:
         return None
     without = pl.col("gold").is_null()
-    is_told = without.any() & ~without.all() & ~(without & ~_WRONG).any()
-    return rows.with_columns(wrong=without) if rows.select(is_told).item() else None
+    is_recorded = without.any() & ~without.all() & ~(without & ~_WRONG).any()
+    return rows.with_columns(wrong=without) if rows.select(is_recorded).item() else None
 
 
 def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Estimate, ...]:

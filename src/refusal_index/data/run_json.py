@@ -103,10 +103,10 @@ DEFAULT_LOOKS, MOST_LOOKS = 5, 100
 
 
 @dataclass(frozen=True)
-class _Noted:
-    """What the folder of a run notes under a key of its own.
+class _Record:
+    """What `run.json` records under a key of its own.
 
-    Raises ValueError unless every count is a whole number above 0, and every text is one.
+    Raises ValueError unless every count is a whole number above 0, and every text is text.
     """
 
     key: ClassVar[str]
@@ -128,7 +128,7 @@ class _Noted:
 
 
 @dataclass(frozen=True)
-class Until(_Noted):
+class Until(_Record):
     """What ends a run before all of its questions are asked.
 
     Raises ValueError unless the half-width is a number above 0 and below 1.
@@ -146,7 +146,7 @@ class Until(_Noted):
 
 
 @dataclass(frozen=True)
-class GateLooks(_Noted):
+class GateLooks(_Record):
     """How a gate judges a run while it is asked: a test at each look, so that no later one has all of alpha."""
 
     key = GATE_LOOKS
@@ -159,7 +159,7 @@ class GateLooks(_Noted):
 
 
 @dataclass(frozen=True)
-class Stop(_Noted):
+class Stop(_Record):
     """A planned stop of a run: all questions up to it have their answers."""
 
     key = STOPPED

@@ -117,14 +117,14 @@ class Row:
 def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
     """Tell the format of a file from its suffix, or raise."""
     name = Path(path).name.lower()
-    found = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
-    if found is None or (found == "parquet" and name.endswith(".gz")):
+    kind = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
+    if kind is None or (kind == "parquet" and name.endswith(".gz")):
         *most, last = SUFFIXES
         raise error(
             f"{path}: expected a file that ends in {', '.join(most)} or {last} (text perhaps followed by .gz), got "
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
         )
-    return found
+    return kind
 
 
 def opened(path: Path, error: type[TableError]) -> BinaryIO:
@@ -213,7 +213,7 @@ WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
-LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the csv module takes unless told
+LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the default limit of the csv module
 STAND_IN = "\ud80d"  # half of a surrogate pair, which no text in UTF-8 holds
 
 Record = tuple[int, Mapping[str, Any]]
@@ -259,10 +259,10 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
     - `data`: the content of a file, or a data frame or dictionaries.
     - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
     """
-    found = list(iter_rows(source, data, problems))
-    if not found and not problems:
+    rows = list(iter_rows(source, data, problems))
+    if not rows and not problems:
         raise no_rows(source)
-    return found
+    return rows
 
 
 def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> Iterator[Row]:
@@ -618,17 +618,17 @@ def resolve_columns(
             raise missing_column(source, present, role, name)
     taken = () if strict else given.values()  # what was pointed out as something else
     free = [column for column in present if column not in taken]
-    found = {}
+    by_role = {}
     for role, column in usual.items():
         matching = [name for usual_name in column.names for name in free if name.casefold() == usual_name]
         if role in given:
-            found[role] = given[role]
+            by_role[role] = given[role]
         elif strict and len(matching) > 1:
             message = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
             raise source.wrong(f"{message}{role}={matching[0]}")
         elif matching:
-            found[role] = matching[0]
-    return found
+            by_role[role] = matching[0]
+    return by_role
 
 
 def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:

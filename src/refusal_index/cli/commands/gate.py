@@ -136,18 +136,18 @@ def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Ma
 
 def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     """Read ``METRIC=NUMBER`` pairs."""
-    found = {}
+    numbers = {}
     for pair in pairs:
         metric, _, number = (part.strip() for part in pair.partition("="))
-        if metric in found:
+        if metric in numbers:
             raise OptionError(f"{option}: expected one number for {metric!r}, got several; leave one out")
         try:
-            found[metric] = float(number)
+            numbers[metric] = float(number)
         except ValueError:
             raise OptionError(
                 f"{option}: expected METRIC=NUMBER, for instance refusal_index=0.1, got {pair!r}"
             ) from None
-    return found
+    return numbers
 
 
 def _places(files: Sequence[Path]) -> dict[str, Path]:

@@ -62,25 +62,25 @@ def import_(
     if forced is not None and len(files) > 1:
         raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
     options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
-    read = [one for path in files for one in import_file(path, format_, options).passes]
+    read = [each for path in files for each in import_file(path, format_, options).passes]
     if forced is None:
         together = with_rows_of_forced(read)
     else:
         check_order(read, files[0], forced)
         together = joined(read, forced, format_, options)
-    passes = [replace(one, variant=variants or one.variant) for one in together]
-    table = to_outcomes(self_contained(one) for one in passes)
+    passes = [replace(each, variant=variants or each.variant) for each in together]
+    table = to_outcomes(self_contained(each) for each in passes)
     try:
         write_outcomes(table, out)
     except OSError as error:
         raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
-    found = tallies(passes, penalty=penalty)
+    tallied = tallies(passes, penalty=penalty)
     if json:
-        console.document([tally_document(tally) for tally in found])
+        console.document([tally_document(tally) for tally in tallied])
         return
-    console.show(tally_blocks(found))
+    console.show(tally_blocks(tallied))
     console.say()
-    asked = sum(tally.to_force for tally in found)
+    asked = sum(tally.to_force for tally in tallied)
     further = (
         " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
     )

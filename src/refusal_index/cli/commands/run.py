@@ -55,8 +55,8 @@ def run(
         if dry_run:
             show_dry_run([plan], as_json=json)
             return
-        found = execute_with_progress(plan, partial(execute, plan))
-        complete = show_run(found, as_json=json)
+        finished = execute_with_progress(plan, partial(execute, plan))
+        complete = show_run(finished, as_json=json)
     else:
         for name in ONE_MODELS_OWN:
             if name in values:

@@ -360,7 +360,7 @@ class Reading:
         - `name`, `source`: as `Dataset` has them.
         - `sha256`: makes the checksum, of the questions.
         - `lister`: what else to say where there is more.
-        - `draw`: takes those that are to be asked, all unless told otherwise.
+        - `draw`: chooses the questions to ask, by default all.
         """
         all_have_choices = True
 
