@@ -58,7 +58,7 @@ def test_the_section_holds_every_guard_and_every_question_that_changed(page: str
     section, found = page.partition('id="gate"')[2].partition("</section>")[0], both()[1]
     assert section.count("<tr>") == 2 + len(found.guards) + len(found.changed) == 16
     assert all(one.question_id in section for one in found.changed)
-    assert "the gate whether one is worse by more than is allowed" in section
+    assert "whether the candidate is worse by more than the margin" in section
 
 
 def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
     assert first_screen(several).index.estimate == several.pooled.refusal_index.estimate
-    assert [line.name for line in run_view(several, 1).lines] == ["jointly", "low", "normal", "high", "highest"]
+    assert [line.name for line in run_view(several, 1).lines] == ["all", "low", "normal", "high", "highest"]
     assert first_screen(one).index.estimate == one.variants[0].index.estimate
     assert [line.name for line in run_view(one, 1).lines] == ["normal"]
 

@@ -55,10 +55,10 @@ def test_opens_at_any_width_without_scrolling_sideways(
 
 
 @pytest.mark.slow
-def test_first_screen_holds_index_interval_verdict_and_what_spoils_it(new_page: NewPage, report: Path) -> None:
+def test_first_screen_holds_index_interval_verdict_caveats_cells_and_rates(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     bottoms = page.run(
-        "[...document.querySelectorAll('.large, .headline .range, .verdict, .forest, .trust h2')]"
+        "[...document.querySelectorAll('.large, .range, .verdict, .forest, .caveats, .observed .counts, .rates')]"
         ".map((part) => part.getBoundingClientRect().bottom)"
     )
     assert len(bottoms) == 7
@@ -99,7 +99,10 @@ def _back(page: Page) -> None:
 @pytest.mark.slow
 def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
-    links = page.run("[...document.querySelectorAll('.counts a')].map((a) => [a.getAttribute('href'), a.textContent])")
+    page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    links = page.run(
+        "[...document.querySelectorAll('.mosaics .counts a')].map((a) => [a.getAttribute('href'), a.textContent])"
+    )
     assert len(links) == 16
     for href, count in links:
         page.click(f'.counts a[href="{href}"]')

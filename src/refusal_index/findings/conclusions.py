@@ -46,6 +46,9 @@ MAX_STEPS = 1
 """How many steps the two ends of an interval may lie apart for the index to count as settled: neighbours share a border
 that an interval of any width may straddle."""
 
+BESIDE_THE_NUMBER = frozenset({"unscored_outcomes", "sampling"})
+"""Caveats that are shown beside the number even where they are not serious."""
+
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 """Cautions under which no conclusion may be drawn from the number."""
 
@@ -167,16 +170,28 @@ def stopped(stop: Stop) -> Statement:
 
 @dataclass(frozen=True)
 class Headline:
-    """The first screen of a run: the result, its certainty, comparisons and doubts."""
+    """The first screen of a run: the result, the rates of one prompt, its certainty, comparisons and caveats."""
 
     index: Estimate  # RI over all variants
     verdict: Statement  # how well refusals follow knowledge
+    example: VariantSummary  # the variant whose cells and rates are shown: the one with the median refusal rate
+    observed: Statement | None  # what it refused of what it gets wrong and right; None if a rate is undefined
     pairs: Statement | None  # what that means for two questions; None if nothing
     lacking: Statement | None
     indices: tuple[Statement, ...]
     certainty: tuple[Statement, ...]
     comparisons: tuple[Statement, ...]
-    doubts: tuple[Statement, ...]  # reasons to believe it less, the grave ones first
+    doubts: tuple[Statement, ...]  # caveats, the grave ones first
+
+    @property
+    def caveats(self) -> list[Statement]:
+        """The caveats that belong beside the number: serious ones, missing answers, and how questions were sampled."""
+        return [doubt for doubt in self.doubts if doubt.severity == "grave" or doubt.code in BESIDE_THE_NUMBER]
+
+    @property
+    def minor(self) -> list[Statement]:
+        """All other caveats."""
+        return [doubt for doubt in self.doubts if doubt not in self.caveats]
 
 
 def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] = ()) -> Headline:
@@ -191,9 +206,13 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
         *(frozenset(warning.code for warning in each.warnings) for each in summary.variants)
     )
     meaningless = bool(shared & MEANINGLESS)
+    by_refusals = sorted(summary.variants, key=lambda variant: variant.metric("refusal_rate").estimate or 0.0)
+    example = by_refusals[(len(by_refusals) - 1) // 2]
     return Headline(
         index=index,
         verdict=Statement("no_conclusion", "grave") if meaningless and index.estimate is not None else verdict(index),
+        example=example,
+        observed=observed(example),
         pairs=None if meaningless else pairs(index, sum(rates) / len(rates) if rates else None),
         lacking=lacking(summary),
         indices=indices(summary, None if summary.corrected is None else {"": summary.corrected}),
@@ -233,6 +252,14 @@ def verdict(index: Estimate) -> Statement:
 
 def _step(value: float) -> str:
     return next(step for step, end in STEPS.items() if value < end)
+
+
+def observed(variant: VariantSummary) -> Statement | None:
+    """State which share was refused of what a model gets wrong, and of what it gets right; None if undefined."""
+    wrong, right = (variant.metric(rate).estimate for rate in ("refusal_recall", "over_refusal"))
+    if wrong is None or right is None:
+        return None
+    return Statement("observed", "conclusion", {"wrong": wrong, "right": right})
 
 
 def pairs(index: Estimate, error_rate: float | None) -> Statement | None:

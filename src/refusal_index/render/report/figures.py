@@ -28,8 +28,8 @@ class Scale:
     """An axis from `low` to `high`.
 
     >>> axis = Scale(-1.0, 1.0)
-    >>> axis.at(0), axis.at(2), axis.length(-0.5, 0.5)
-    ('50.00%', '100.00%', '50.00%')
+    >>> axis.at(0), axis.at(2)
+    ('50.00%', '100.00%')
     """
 
     low: float
@@ -48,9 +48,8 @@ class Scale:
         """Place of a value from the top."""
         return f"{100 * (1 - self.share(value)):.2f}%"
 
-    def length(self, start: float, end: float) -> str:
-        """Length between two values."""
-        return f"{100 * (self.share(end) - self.share(start)):.2f}%"
+
+UNIT = Scale(0.0, 1.0)
 
 
 def index_scale(cells: Iterable[Estimate]) -> Scale:
@@ -109,6 +108,18 @@ def _metric_row(run: ReportRun, name: str, payoffs: Payoffs) -> MetricRow:
     metric, cells = METRICS[name], tuple(variant.metric(name) for variant in run.variants)
     scale = index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(payoffs))
     return MetricRow(metric.label, description(name, payoffs), scale, cells, digits=metric.digits)
+
+
+def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
+    """Yield the rates of one variant that people act on."""
+    payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
+    for name in ("refusal_rate", "refusal_precision", "over_refusal"):
+        yield MetricRow(METRICS[name].label, description(name, payoffs), UNIT, (variant.metric(name),))
+    right = variant.metric("correct_given_attempted")
+    estimate, low, high = (None if value is None else 1 - value for value in (right.estimate, right.high, right.low))
+    wrong = Estimate(estimate, low, high)
+    name, meaning = (phrase("wrong_if_answered", section) for section in ("rate", "rate_meaning"))
+    yield MetricRow(name, meaning, UNIT, (wrong,))
 
 
 def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:

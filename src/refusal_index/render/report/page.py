@@ -42,6 +42,7 @@ from refusal_index.render.report.figures import (
     index_scale,
     metric_rows,
     plane,
+    rate_rows,
     sensitivity_rows,
     tiles,
 )
@@ -109,10 +110,10 @@ class Line:
     name: str
     index: Estimate
     joint: bool = False
-    # of a run: its place on the page, what its index means, titles of grave doubts, letters shared with tied runs
+    # of a run: its place on the page, what its index means, titles of its main caveats, letters shared with tied runs
     anchor: str = ""
     verdict: Statement | None = None
-    grave: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     letters: str = ""
 
 
@@ -140,7 +141,7 @@ def run_view(run: ReportRun, number: int) -> RunView:
     """Prepare a run for the page; `number` tells its places from those of other runs."""
     paper = paper_indices(run.run.dataset_id)
     on_page = RunOnPage(run.run, run.summary, f"run-{number}")
-    joint = [Line("jointly", run.index, joint=True)] if run.pooled is not None else []
+    joint = [Line("all", run.index, joint=True)] if run.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
     return RunView(
         run,
@@ -206,13 +207,14 @@ def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tup
     except OutcomeTableError as error:
         return (Statement("not_compared", "grave", {"error": str(error)}),), {}
     letters = {} if isinstance(compared, PairComparison) else {run.row: run.letters for run in compared.ranking.runs}
-    return tuple(statement for statement in compared.statements if statement.code in COMPARED), letters
+    shown = (statement for statement in compared.statements if statement.code in COMPARED)
+    return tuple({sentence(statement, "page"): statement for statement in shown}.values()), letters
 
 
 def _line(view: RunView, letters: str) -> Line:
     head, label = view.headline, view.source.run.label
-    grave = dict.fromkeys(sentence(doubt, "title") for doubt in head.doubts if doubt.severity == "grave")
-    return Line(label, head.index, anchor=view.anchor, verdict=head.verdict, grave=tuple(grave), letters=letters)
+    caveats = dict.fromkeys(sentence(doubt, "title") for doubt in head.caveats)
+    return Line(label, head.index, anchor=view.anchor, verdict=head.verdict, caveats=tuple(caveats), letters=letters)
 
 
 SCRIPTS = ("text", "theme", "data", "filter", "address", "list", "detail", "main")
@@ -299,5 +301,7 @@ def environment(*packages: str) -> Environment:
     made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
     made.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
     made.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
-    made.globals.update(metric_rows=metric_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts)
+    made.globals.update(
+        metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts
+    )
     return made

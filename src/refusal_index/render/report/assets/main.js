@@ -136,7 +136,7 @@ function startBrowser(data) {
 function startPrinting() {
   let closed = [];
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details.run:not([open])")];
+    closed = [...document.querySelectorAll("details.run:not([open]), details.fold:not([open])")];
     closed.forEach((one) => { one.open = true; });
   });
   addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
@@ -146,8 +146,10 @@ function startPrinting() {
 function startLinks() {
   const unfold = () => {
     const target = location.hash.length > 1 ? byId(location.hash.slice(1)) : null;
-    const folded = target?.closest("details");
-    if (folded) folded.open = true;
+    let folded = target?.closest("details:not([open])");
+    if (!folded) return;
+    for (; folded; folded = target.closest("details:not([open])")) folded.open = true;
+    target.scrollIntoView();
   };
   addEventListener("hashchange", unfold);
   unfold();
