@@ -25,6 +25,7 @@ from refusal_index.render.gate import baseline_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
 from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError
+from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.runs.progress import counting, progress_bar
@@ -104,6 +105,13 @@ def execute_with_progress(
             return await start(progress, budget)
 
     return asking(executed(), budget, _interruption_note(plan.settings.sending))
+
+
+def execute_and_show(plan: Plan, *, as_json: bool) -> None:
+    """Execute a plan with a progress bar and print the results; exits with `INCOMPLETE` if too much is missing."""
+    run = execute_with_progress(plan, partial(execute, plan))
+    if not show_run(run, as_json=as_json):
+        raise typer.Exit(INCOMPLETE)
 
 
 def _interruption_note(sending: Sending) -> str:

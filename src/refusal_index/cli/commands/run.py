@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
-
-if TYPE_CHECKING:
-    from refusal_index.runs.plan import Plan
 
 ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
 """Settings of a single model, which cannot be combined with a file of models."""
@@ -42,21 +38,14 @@ def run(
     - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the requests, tokens and cost to expect. Embedded models do run their first pass.
     """
-    from refusal_index.cli.runs import asking, execute_with_progress, show_dry_run, show_run, show_set, tell_notes
-    from refusal_index.runs.execute import execute
+    from refusal_index.cli.runs import asking, execute_and_show, show_dry_run, show_set, tell_notes
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
 
+    sweep = None
     if config is None:
-        plan = prepare(Settings.of(**values), out=out)
-        _refuse_looks([plan], values)
-        tell_notes([plan])
-        if dry_run:
-            show_dry_run([plan], as_json=json)
-            return
-        finished = execute_with_progress(plan, partial(execute, plan))
-        complete = show_run(finished, as_json=json)
+        plans = [prepare(Settings.of(**values), out=out)]
     else:
         for name in ONE_MODELS_OWN:
             if name in values:
@@ -64,24 +53,21 @@ def run(
                     f"{option(name)}: a configuration sets this for each model; write {name} under [[models]]"
                 )
         sweep = prepare_sweep(config, Settings(), values, out, imports=not dry_run)
-        _refuse_looks(sweep.plans, values)
-        tell_notes(sweep.plans)
-        if dry_run:
-            show_dry_run(sweep.plans, as_json=json)
-            return
-        asking(check_models(sweep.plans))
-        complete = show_set(sweep, as_json=json)
-    if not complete:
-        raise typer.Exit(INCOMPLETE)
-
-
-def _refuse_looks(plans: Sequence[Plan], values: Mapping[str, Any]) -> None:
-    """Refuse looks at runs without a goal, which a configuration may set as well."""
+        plans = list(sweep.plans)
     if "looks" in values and all(plan.settings.stopping.half_width is None for plan in plans):
         raise OptionError(
             f"--looks: expected --half-width beside it, got {values['looks']} alone; add the precision at which to "
             "stop, for instance --half-width .05"
         )
+    tell_notes(plans)
+    if dry_run:
+        show_dry_run(plans, as_json=json)
+    elif sweep is None:
+        execute_and_show(plans[0], as_json=json)
+    else:
+        asking(check_models(plans))
+        if not show_set(sweep, as_json=json):
+            raise typer.Exit(INCOMPLETE)
 
 
 @takes_settings(
@@ -122,10 +108,9 @@ def force(
     - `name`: Model in the file whose first pass to use, if there are several.
     - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_with_progress, show_run
+    from refusal_index.cli.runs import execute_and_show
     from refusal_index.data.imports import ReadOptions
     from refusal_index.render.sentences import sentence
-    from refusal_index.runs.execute import execute
     from refusal_index.runs.force import prepare_force
     from refusal_index.runs.settings import Settings
 
@@ -134,9 +119,7 @@ def force(
     plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in plan.cautions:
         console.note(f"warning: {sentence(caution)}")
-    run = execute_with_progress(plan, partial(execute, plan))
-    if not show_run(run, as_json=json):
-        raise typer.Exit(INCOMPLETE)
+    execute_and_show(plan, as_json=json)
 
 
 @takes_settings(
@@ -169,12 +152,9 @@ def regrade(
       that must agree, as A,B.
     - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_with_progress, show_run
-    from refusal_index.runs.execute import execute
+    from refusal_index.cli.runs import execute_and_show
     from refusal_index.runs.regrade import prepare_regrade
     from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
-    done = execute_with_progress(plan, partial(execute, plan))
-    if not show_run(done, as_json=json):
-        raise typer.Exit(INCOMPLETE)
+    execute_and_show(plan, as_json=json)
