@@ -102,7 +102,8 @@ def main() -> None:
             study = spec.make(read_runs([RUNS / name for name in names]), StudyOptions())
             parts.append(section(study, f"refusal-index study {spec.name} {' '.join(names)}"))
         except NotPossibleError:
-            parts.append(f"## {spec.title} {{#{spec.name}}}\n\nNot possible with these runs. It needs {markdown(spec.needs)}.\n")
+            needs = f"Not possible with these runs. It needs {markdown(spec.needs)}."
+            parts.append(f"## {spec.title} {{#{spec.name}}}\n\n{needs}\n")
         print(spec.name, flush=True)
     PAGE.write_text("\n".join(parts))
 

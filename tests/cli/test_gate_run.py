@@ -97,7 +97,7 @@ def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command
     shutil.copytree("base", "copy")
     done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
-    told = "Candidate and baseline are one run, or copies of it"
+    told = "Candidate and baseline are the same run, or copies of it"
     assert all(told in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
 
 

@@ -155,7 +155,7 @@ def test_p_is_never_printed_as_nought():
     assert "were independent" in regression_note(row, "size")
     assert "were independent" not in regression_note(row | {"r_squared": 0.8}, "size")
     row |= {"r_squared_ceiling": None, "noise_reason": "first:noise_exceeds_spread"}
-    assert "not known (noise exceeds spread of the index)" in regression_note(row, "size")
+    assert "unknown (noise exceeds spread of the index)" in regression_note(row, "size")
 
 
 def test_size_is_regressed_by_its_logarithm(tmp_path, runs):
