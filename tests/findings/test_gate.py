@@ -336,7 +336,7 @@ def test_several_variants_have_to_be_chosen_from(base):
     rows = base.variants["normal"]
     both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
     run = ComparedRun("two", base.source, "m", "d", both)
-    with pytest.raises(OutcomeTableError, match="one prompt variant to judge by, got normal, high"):
+    with pytest.raises(OutcomeTableError, match="one prompt variant to judge, got normal, high"):
         decide(run, run, Policy())
     with pytest.raises(OutcomeTableError, match="one prompt variant"):
         decide(run, None, Policy(at_least={"correct_rate": 0.1}))

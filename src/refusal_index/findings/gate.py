@@ -405,8 +405,8 @@ def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) ->
     names = list(pair.variants_compared)
     if len(names) > 1:
         raise OutcomeTableError(
-            f"variant: expected one prompt variant to judge by, got {', '.join(names)}; name the one nearest to your "
-            "product's prompt"
+            f"expected one prompt variant to judge, got {', '.join(names)}; name the one closest to your product's "
+            "prompt with --variants ('variant' in Python or a policy file)"
         )
     return pair, names[0]
 
