@@ -56,9 +56,9 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/base")
     done = command(*gated, "--max-requests", "30")
     assert done.exit_code == 3
-    assert done.stdout.startswith("INCONCLUSIVE: asking ended before the next look")
+    assert done.stdout.startswith("INCONCLUSIVE: the run ended before its next look")
     told = " ".join(done.stdout.split())
-    assert told.endswith("its command again. almanac/base, prompt normal: nothing is judged."), "no number of a look"
+    assert told.endswith("command again. almanac/base, prompt normal: nothing is judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 

@@ -195,8 +195,8 @@ def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
     found = two.variants[0].comparison
     for name in METRIC_NAMES:
         assert found[name].confidence_interval() == pytest.approx(expected[name].confidence_interval(), nan_ok=True)
-    assert "The questions come in 40 clusters (column 'family')." in to_text(pair_blocks(two))
-    assert "weighted (column 'population') and worth" in to_text(pair_blocks(two))
+    assert "The questions form 40 clusters (column 'family')." in to_text(pair_blocks(two))
+    assert "weighted (column 'population') and equivalent to" in to_text(pair_blocks(two))
     assert two.to_document()["variants"][0]["sampling"]["clusters"] == 40
     ranked = rank(runs, options)
     assert ranked.ranking.critical_value == rank_runs(refused, wrong, rng=0, **design).critical_value

@@ -178,9 +178,9 @@ def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline)
     assert ["the line is dead" in one for one in found.notes] == [True]
     document = gate_document(found.verdict)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
-    assert document["why"].startswith("the candidate could not be asked up to its next look, and nothing is decided: ")
+    assert document["why"].startswith("the candidate's questions up to the next look could not be asked, so there is no decision: ")
     assert "the line is dead" in document["why"]
-    assert "nothing is decided" in str(found.verdict).replace("\n", " ")
+    assert "there is no decision" in str(found.verdict).replace("\n", " ")
 
 
 def test_the_level_of_each_look_is_that_of_the_design(baseline):
@@ -202,7 +202,7 @@ def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline)
     found = judged(plan(max_requests=60), baseline)
     assert found.run.ended
     assert found.verdict.verdict == "inconclusive"
-    assert "asking ended before the next look" in found.verdict.why
+    assert "the run ended before its next look" in found.verdict.why
     assert judged(plan(), baseline).verdict.verdict == "pass"
 
 
