@@ -58,10 +58,10 @@ def test_opens_at_any_width_without_scrolling_sideways(
 def test_first_screen_holds_index_interval_verdict_caveats_cells_and_rates(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     bottoms = page.run(
-        "[...document.querySelectorAll('.large, .headline small, .verdict, .forest, .caveats, .observed .counts, .rates')]"
+        "[...document.querySelectorAll('.large, .headline small, .verdict, .forest, .caveats, .rates, .observed td a')]"
         ".map((part) => part.getBoundingClientRect().bottom)"
     )
-    assert len(bottoms) == 7
+    assert len(bottoms) == 10
     assert max(bottoms) < 800
 
 
