@@ -158,5 +158,5 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
 def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(low, high, told):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
     usage = {name: used for name, used in (("low", low), ("high", high)) if used is not None}
-    assert sentence(total_usage(summarise(tables, usage=usage))) == f"In all: {told}"
+    assert sentence(total_usage(summarise(tables, usage=usage))) == f"Total: {told}"
     assert total_usage(summarise(tables)) is None
