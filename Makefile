@@ -1,4 +1,4 @@
-# The commands of this project. Each sets up .venv by itself when it is missing or out of date.
+# The commands of this project. Each sets up .venv if it is missing or out of date.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -8,11 +8,11 @@ READY_DIST := .venv/.ready-dist
 
 .PHONY: help run test test-all nightly slowest check docs dist
 help:
-	@echo "make run       the main job: the embedded model on its own questions, all four prompt variants"
-	@echo "make test      the tests to run after every change: all that is fast, and one of everything else"
-	@echo "make test-all  before a change lands: also one of each mechanism and plugin; it installs torch, Ray and trackers"
+	@echo "make run       evaluates the embedded model on its own questions with four prompts"
+	@echo "make test      run after every change: the fast tests"
+	@echo "make test-all  run before merging: adds one test of each mechanism and plugin; installs torch, Ray and trackers"
 	@echo "make nightly   everything: simulations, every fault, 200 examples of each property"
-	@echo "make slowest   the twenty tests that take longest of those of 'make test'"
+	@echo "make slowest   the twenty slowest tests of 'make test'"
 	@echo "make check     linter, formatter, types and import rules"
 	@echo "make docs      the documentation site, in site/"
 	@echo "make dist      wheel and sdist, checked, in dist/"
