@@ -16,6 +16,12 @@ from tests.cli.serving import server  # noqa: F401 - a fixture
 Command = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep tables whole: an 80-column terminal splits wide ones."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Return what runs a command in an empty folder."""

@@ -64,7 +64,7 @@ def test_every_decision_has_its_row_and_its_number(command, run):
     bounds = missing_bounds(ContingencyTable(90, 20, 60, 80), 8, 4)
     assert f"{bounds.low:.3f} to {bounds.high:.3f}" in line(done.stdout, "missing answers (any grade)")
     assert "3 of 3 topics say something" in line(done.stdout, "within topics")
-    for same_rates, start in ((False, "the grader errs on up to 3 % of right"), (True, "  and alike on refused")):
+    for same_rates, start in ((False, "misgraded: 3 % of right"), (True, "  the same if refused")):
         spread = misgrading_range(ContingencyTable(98, 20, 60, 80), (0, 0.03), (0, 0.03), same_rates=same_rates)
         assert f"{spread.low:.3f} to {spread.high:.3f}" in line(done.stdout, start)
     assert line(done.stdout, "C/A").split()[1] == f"{80 / 140:.3f}"
@@ -152,8 +152,8 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
 
 def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(command, run):
     shown = command("sensitivity", run, "--grader-error", "0.005,0.5").stdout
-    assert line(shown, "the grader errs on up to 0.5 % of right and 50 % of wrong answers").count("1.000")
-    row = line(shown, "  and alike on refused")
+    assert line(shown, "misgraded: 0.5 % of right, 50 % of wrong").count("1.000")
+    row = line(shown, "  the same if refused")
     smallest = refusal_index(ContingencyTable(98, 20, 60, 80)).estimate
     assert f"{smallest:.3f} to -" in row
     assert f"{reason_text('negative_cell:refused_right')} at the largest rates" in row

@@ -96,8 +96,17 @@ def test_a_long_name_cuts_no_cell(capsys):
     lines = printed(capsys, summarise(pl.concat(tables)))
     for name, line in zip(names, lines[1:3], strict=True):
         assert line.startswith(f"{name}, d, low ")
-        assert line.count("[") == 1
         assert "\u2026" not in line
+
+
+def test_every_number_fits_a_terminal_of_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    found = summary(low=(80, 20, 300, 600), normal=(200, 80, 180, 540))
+    lines = printed(capsys, found)
+    assert max(map(len, lines)) <= 80
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = printed(capsys, found)
+    assert {*" ".join(wide).split()} == {*" ".join(lines).split()}
 
 
 @pytest.fixture(params=["piped", "terminal"])

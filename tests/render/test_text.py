@@ -9,6 +9,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.render.blocks import Table
 from refusal_index.render.format import interval, listed, number, percent, typeset
 from refusal_index.render.report.page import plain, visible
 
@@ -53,3 +54,20 @@ def test_a_rounded_zero_has_no_sign() -> None:
 
 def test_names_are_joined_as_a_sentence_does() -> None:
     assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+COLUMN = st.tuples(st.sampled_from(["metric", "95 % interval"]), st.text("x", max_size=40))
+
+
+@given(st.lists(COLUMN, min_size=1, max_size=12), st.integers(20, 90))
+def test_property_parts_of_a_table_fit_the_width_or_hold_one_metric(columns: list[tuple[str, str]], width: int) -> None:
+    named = [(f"{place} {name}", cell) for place, (name, cell) in enumerate(columns)]
+    table = Table.of(dict(named), [dict(named).values()])
+    parts = list(table.parts(width))
+    assert [name for part in parts for name in part.columns[1:]] == [name for name, _ in named[1:]]
+    for part in parts:
+        assert part.columns[0] == table.columns[0]
+        assert part.rows == (tuple(dict(named)[name] for name in part.columns),)
+        needed = sum(max(len(name), len(dict(named)[name])) + 2 for name in part.columns) - 2
+        assert needed <= width or sum("interval" not in name for name in part.columns[2:]) == 0
+        assert len(part.columns) < 2 or len(parts) == 1 or part is parts[0] or "interval" not in part.columns[1]

@@ -20,14 +20,13 @@ import typer
 from refusal_index.data.errors import NotWrittenError, suggestion
 from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.render.blocks import Block, escape
+from refusal_index.render.blocks import TEXT_WIDTH, Block, escape
 from refusal_index.render.blocks import Table as PlainTable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PROSE_WIDTH = 80
 TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
 
 
@@ -75,9 +74,9 @@ def prose(text: str, indent: str = "") -> None:
 
     shown = _shown(text)
     if indent:
-        typer.echo(fill(shown, PROSE_WIDTH, initial_indent=indent, subsequent_indent=indent))
+        typer.echo(fill(shown, TEXT_WIDTH, initial_indent=indent, subsequent_indent=indent))
         return
-    terminal(width=min(PROSE_WIDTH, terminal().width)).print(Text(shown))
+    terminal(width=min(TEXT_WIDTH, terminal().width)).print(Text(shown))
 
 
 def show(blocks: Iterable[Block]) -> None:
@@ -130,10 +129,13 @@ def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
 def _print_table(table: PlainTable) -> None:
     from rich.text import Text
 
-    shown = plain_table(table.columns, table.left)
-    for row in table.rows:
-        shown.add_row(*(Text(_shown(cell)) for cell in row))
-    terminal(width=TABLE_WIDTH).print(shown)
+    for position, part in enumerate(table.parts(max(TEXT_WIDTH, terminal().width))):
+        if position:
+            say()
+        shown = plain_table(part.columns, part.left)
+        for row in part.rows:
+            shown.add_row(*(Text(_shown(cell)) for cell in row))
+        terminal(width=TABLE_WIDTH).print(shown)
 
 
 def _shown(text: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,6 +14,9 @@ Result = TypeVar("Result", bound=Shown)
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are followed rather than seen: controls, direction marks, line separators."""
+
+TEXT_WIDTH = 80
+"""Columns of a terminal that every text fits; tables that are wider are split."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,31 @@ class Table:
 
     def without(self, *names: str) -> Table:
         """Return the table without some columns."""
-        kept = [place for place, name in enumerate(self.columns) if name not in names]
-        rows = ([row[place] for place in kept] for row in self.rows)
-        return Table.of([self.columns[place] for place in kept], rows, self.left)
+        return self._of_columns([place for place, name in enumerate(self.columns) if name not in names])
+
+    def parts(self, width: int = TEXT_WIDTH) -> Iterator[Table]:
+        """Split the table into tables that fit the width: each has the first column and some of the others.
+
+        An interval stays in the table of its estimate. A single column that is too wide stays whole.
+        """
+        widths = [max(map(len, column)) + 2 for column in zip(self.columns, *self.rows, strict=True)]
+        groups: list[list[int]] = []
+        for place, name in enumerate(self.columns[1:], 1):
+            if groups and name.endswith("interval"):
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        parts: list[list[int]] = [[0]]
+        for group in groups:
+            if parts[-1] != [0] and sum(widths[place] for place in (*parts[-1], *group)) > width + 2:
+                parts.append([0])
+            parts[-1] += group
+        for part in parts:
+            yield self._of_columns(part)
+
+    def _of_columns(self, places: Sequence[int]) -> Table:
+        rows = ([row[place] for place in places] for row in self.rows)
+        return Table.of([self.columns[place] for place in places], rows, self.left)
 
 
 Block = str | Table
@@ -79,7 +104,9 @@ def to_text(blocks: Iterable[Block]) -> str:
     one      1
     b     0.25
     """
-    return "\n".join(_text_of(block) if isinstance(block, Table) else escape(block) for block in blocks)
+    return "\n".join(
+        "\n\n".join(map(_text_of, block.parts())) if isinstance(block, Table) else escape(block) for block in blocks
+    )
 
 
 def _text_of(table: Table) -> str:

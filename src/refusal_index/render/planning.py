@@ -193,8 +193,8 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
         yield name, number(corrected.estimate), spread, _status(corrected.reason)
     right, wrong = (percent(rate) for rate in options.errors)
-    yield f"the grader errs on up to {right} of right and {wrong} of wrong answers", *_range_cells(variant.misgrading)
-    yield "  and alike on refused and answered questions", *_range_cells(same)
+    yield f"misgraded: {right} of right, {wrong} of wrong", *_range_cells(variant.misgrading)
+    yield "  the same if refused or answered", *_range_cells(same)
 
 
 def _scoring_rows(variant: Decisions) -> Iterator[Row]:
