@@ -49,7 +49,7 @@ from refusal_index.plugins.wiki import commands as wiki_commands
 from refusal_index.render.sections import Section
 from refusal_index.runs.engine import MakeEngine
 from refusal_index.runs.execute import Outstanding
-from refusal_index.runs.force import Importer
+from refusal_index.runs.reuse import Importer
 from refusal_index.runs.writing import RefreshScores
 
 COMMANDS: Mapping[str, Command] = {

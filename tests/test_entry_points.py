@@ -25,8 +25,8 @@ from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.api import evaluate
-from refusal_index.runs.force import import_file
 from refusal_index.runs.plan import grader_of
+from refusal_index.runs.reuse import import_file
 from refusal_index.runs.settings import Settings
 from tests import registered
 

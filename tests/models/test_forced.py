@@ -15,9 +15,9 @@ from refusal_index.data.first_pass import FirstPass, to_outcomes
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.protocol import FORCED
 from refusal_index.runs.execute import execute
-from refusal_index.runs.force import prepare_force
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.results import Derived, UnfinishedError, model_name
+from refusal_index.runs.reuse import prepare_force
 from refusal_index.runs.settings import Settings
 from tests.models.conftest import results
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of

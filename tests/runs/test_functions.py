@@ -35,7 +35,7 @@ from refusal_index.runs import api
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.regrade import prepare_regrade
+from refusal_index.runs.reuse import prepare_regrade
 from refusal_index.runs.settings import SETTINGS, Settings
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells

@@ -17,8 +17,8 @@ from refusal_index.data.errors import RunFolderError
 from refusal_index.data.run_json import as_json
 from refusal_index.plugins.trackers import tracker
 from refusal_index.runs import plan
-from refusal_index.runs.force import prepare_force
 from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.reuse import prepare_force
 from refusal_index.runs.settings import COMPARABILITY_VERSION, SETTINGS, Settings
 from refusal_index.runs.writing import ComparabilityError, rebuild
 from tests.runs import models

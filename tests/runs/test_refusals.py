@@ -17,8 +17,7 @@ from refusal_index.data.run_json import refusal_setting
 from refusal_index.models.functions import FunctionError
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.execute import execute
-from refusal_index.runs.force import import_file
-from refusal_index.runs.regrade import prepare_regrade
+from refusal_index.runs.reuse import import_file, prepare_regrade
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import rebuild
 

@@ -17,8 +17,8 @@ from refusal_index.protocol import TWO_PASSES, Completion, GraderKind, Pass, Rep
 from refusal_index.runs import results, writing
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store, prepare
-from refusal_index.runs.regrade import NOT_ANSWERED, prepare_regrade
 from refusal_index.runs.results import UnfinishedError, derive_into, each_asked
+from refusal_index.runs.reuse import NOT_ANSWERED, prepare_regrade
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.writing import rebuild, write_results

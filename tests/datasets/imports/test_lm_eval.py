@@ -11,7 +11,7 @@ from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import FirstPass, check_order, with_rows_of_forced
 from refusal_index.data.imports import ReadOptions
-from refusal_index.runs.force import import_file
+from refusal_index.runs.reuse import import_file
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

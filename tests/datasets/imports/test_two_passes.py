@@ -17,7 +17,7 @@ from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.data.rates import contingency_table
 from refusal_index.findings.tally import tallies
 from refusal_index.render.summary import tally_blocks
-from refusal_index.runs.force import import_file, joined
+from refusal_index.runs.reuse import import_file, joined
 from refusal_index.stats import ContingencyTable
 
 COUNTS = ContingencyTable(50, 14, 60, 76)  # 64 refused

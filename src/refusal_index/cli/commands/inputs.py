@@ -54,7 +54,7 @@ def import_(
     from refusal_index.data.tables import file_format
     from refusal_index.findings.tally import tallies, tally_document
     from refusal_index.render.summary import tally_blocks
-    from refusal_index.runs.force import import_file, joined
+    from refusal_index.runs.reuse import import_file, joined
 
     file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):

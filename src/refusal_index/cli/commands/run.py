@@ -111,7 +111,7 @@ def force(
     from refusal_index.cli.runs import execute_and_show
     from refusal_index.data.imports import ReadOptions
     from refusal_index.render.sentences import sentence
-    from refusal_index.runs.force import prepare_force
+    from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
     read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
@@ -153,7 +153,7 @@ def regrade(
     - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_and_show
-    from refusal_index.runs.regrade import prepare_regrade
+    from refusal_index.runs.reuse import prepare_regrade
     from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
