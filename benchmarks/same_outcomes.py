@@ -224,8 +224,9 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
 
 def _as_in(tree: Path, command: str) -> str:
     """Return a command in the spelling of a tree."""
-    groups = tree / "src/refusal_index/cli/groups.py"
-    if not groups.exists() or "RENAMED_OPTIONS" not in groups.read_text(encoding="utf-8"):
+    if not any(
+        "RENAMED_OPTIONS" in one.read_text(encoding="utf-8") for one in (tree / "src/refusal_index/cli").glob("*.py")
+    ):
         for pattern, older in OLDER_SPELLINGS.items():
             command = re.sub(pattern, older, command)
     return command

@@ -21,8 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from refusal_index import __version__
-from refusal_index.cli import app
-from refusal_index.cli.groups import ALL_OF_RUN
+from refusal_index.cli import ALL_OF_RUN, app
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from refusal_index.cli.groups import Command
+from refusal_index.cli import Command
 from refusal_index.data.datasets import Loader
 from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands

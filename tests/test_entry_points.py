@@ -13,8 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index import entry_points
-from refusal_index.cli import app
-from refusal_index.cli.groups import CORE, GROUPS
+from refusal_index.cli import CORE, GROUPS, app
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.outcome_table import ConfidenceError

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.watch import RefusalIndexCallback
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
-    from refusal_index.runs.gate import gate
-    from refusal_index.runs.presentation import compare, rank
+    from refusal_index.runs.gate import compare, gate, rank
     from refusal_index.runs.writing import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
         refusal_index,
         refusal_index_many,
     )
-    from refusal_index.version import __version__
+
+    __version__: str
 
 __all__ = [
     "ConfidenceInterval",
@@ -55,15 +55,13 @@ __all__ = [
 
 _PLACES = {
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
-    "runs.gate": ("gate",),
-    "runs.presentation": ("compare", "rank"),
+    "runs.gate": ("compare", "gate", "rank"),
     "runs.writing": ("Run", "open_run"),
     "plugins.confidence.api": ("confidence_scores", "threshold"),
     "plugins.studies.api": ("study",),
     "plugins.trackers.tracker": ("export",),
     "plugins.training.watch": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
-    "version": ("__version__",),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
@@ -71,6 +69,8 @@ _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name == "stats":
         return import_module("refusal_index.stats")
+    if name == "__version__":
+        return import_module("refusal_index.entry_points").package_version()
     if name not in _PLACE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"refusal_index.{_PLACE_OF[name]}"), name)

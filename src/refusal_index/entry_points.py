@@ -1,4 +1,4 @@
-"""Plugins by name, through the entry points of installed distributions.
+"""Plugins by name, through the entry points of installed distributions, and the version of this package.
 
 A plugin is an object that a distribution registers under a name in the group ``refusal_index.KIND`` of its
 ``pyproject.toml``. This package registers its own plugins in the same way. Their names are read from its own metadata,
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 DISTRIBUTION = "refusal-index"
 OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
 """Kinds of which this package registers none: its own are part of the core."""
+
+
+def package_version() -> str:
+    """Return the version of this package."""
+    from importlib.metadata import version  # noqa: PLC0415 - takes 15 ms, --help needs none
+
+    return version(DISTRIBUTION)
 
 
 class PluginError(RefusalIndexError, RuntimeError):

@@ -11,8 +11,7 @@ from click.testing import Result
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from refusal_index.cli import app
-from refusal_index.cli.groups import GROUPS, RENAMED_COMMANDS, RENAMED_OPTIONS
+from refusal_index.cli import GROUPS, RENAMED_COMMANDS, RENAMED_OPTIONS, app
 from refusal_index.runs.settings import SETTINGS
 
 TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from refusal_index import __version__
 from refusal_index.cli import app
-from refusal_index.cli.commands.inputs import DATASET_NOTES, MODEL_NOTES
+from refusal_index.cli.inputs import DATASET_NOTES, MODEL_NOTES
 from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.findings.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
 from refusal_index.models.settings import Setting

@@ -15,7 +15,7 @@ from tests.tiers import one_fast
 PROGRAM = """
 import atexit, os, signal
 from refusal_index import cli
-from refusal_index.cli.groups import new_group
+from refusal_index.cli import new_group
 
 app = new_group()
 

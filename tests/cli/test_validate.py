@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.cli.commands.inputs import MOST_PROBLEMS
+from refusal_index.cli.inputs import MOST_PROBLEMS
 from tests.cli.making import PIPELINE
 
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from importlib import import_module
 
 for _name in (
-    "refusal_index.cli.commands.run",
+    "refusal_index.cli.evaluation",
     "refusal_index.cli.runs",
     "refusal_index.runs.execute",
     "refusal_index.plugins.inspect.client",

@@ -1,16 +1,294 @@
-"""The command line: parse, call, print."""
+"""The command line: parse, call, print. Each command is loaded when it is called: ``--help`` loads none of them."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import signal
 import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
+from functools import partial
+from importlib import import_module
+from keyword import iskeyword
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from refusal_index.cli.console import filter_streams, print_no_more
-from refusal_index.cli.groups import LazyGroup, new_group
+from refusal_index import entry_points
+from refusal_index.cli.console import OptionError, filter_streams, option, print_no_more, report_user_errors
+from refusal_index.data.errors import is_utf8
+from refusal_index.models.settings import Described, described_parameters
+
+new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+GROUPS = {
+    "Commands": {
+        "run": "Measure a model's Refusal Index.",
+        "score": "Compute the Refusal Index from graded answers.",
+        "show": "Show every metric of a run.",
+        "report": "Write an HTML report.",
+        "compare": "Compare models on the same questions.",
+        "gate": "Decide whether a model may be released.",
+        "plan": "Estimate how many questions you need.",
+        "import": "Import results of other evaluation tools.",
+        "confidence": "Score how likely a run's answers are right.",
+    },
+    "More commands": {
+        "study": "Make a table or figure of the paper, or all of them.",
+        "sensitivity": "Show how results depend on grading decisions.",
+        "regrade": "Grade the replies of a run with another grader.",
+        "audit": "Sample graded answers for a person to check.",
+        "force": "Run the forced pass on imported results.",
+        "watch": "Evaluate each checkpoint during training.",
+        "requests": "Write the pending requests of a run to batch files.",
+        "replies": "Read batch results into their run.",
+        "export": "Export runs to another tool or an experiment tracker.",
+        "validate": "Check a file of questions before a run.",
+        "prompts": "Check a prompt set and show its prompts.",
+        "build": "Build a question set with the help of models.",
+        "ls": "List datasets, prompt sets and embedded models.",
+        "serve": "Serve the embedded models over the OpenAI API.",
+        "run-batch": "Answer a batch file with an embedded model.",
+    },
+}
+"""The commands of this package in the order of the help, each with one line of at most 80 columns."""
+
+RENAMED_COMMANDS = {"paper": "study --all", "threshold": "confidence RUN --penalty P (or --max-error E)"}
+"""Old names of commands, each with the command that replaces it."""
+
+RENAMED_OPTIONS = {
+    "--batch": "--engine batch",
+    "--variant": "--variants",
+    "--until": "--half-width NUMBER",
+    "--markdown": "--out FILE.md",
+    "--junit": "--out FILE.xml",
+    "--report": "--out FILE.html",
+}
+"""Old names of options, each with what replaces it where the command has no option of the old name."""
+
+CORE = {
+    **dict.fromkeys(("run", "force", "regrade"), "evaluation"),
+    **dict.fromkeys(("score", "show", "report", "compare"), "results"),
+    **dict.fromkeys(("import", "validate", "prompts", "ls"), "inputs"),
+    **dict.fromkeys(("plan", "audit", "sensitivity"), "uncertainty"),
+    "gate": "gate",
+}
+"""The commands of the core and their modules here; plugins register all others as ``refusal_index.commands``."""
+
+HELP_ALL = "help_all"
+"""Parameter of the option that shows all options, and the mark in the context that it was given."""
+
+ALL_OF_RUN = "all_of_run"
+"""Attribute of a command that takes the options of ``run`` and shows none of them in ``--help``."""
+
+Command = Callable[..., None] | typer.Typer
+"""What a plugin registers as a command: a function with Typer's annotations, or several commands in a group."""
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Every command by its name, imported when it is looked up; a name that is not listed may be another plugin's."""
+
+    def __init__(self) -> None:
+        self._names = [name for group in GROUPS.values() for name in group]
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _as_command(name, _load(name))
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows the names of its commands and what they do without importing them."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = LazyCommands()  # type: ignore[assignment]
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
+        """Name the commands in the order of the groups."""
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; an old name, or an argument that is not valid UTF-8, raises OptionError."""
+        for given in args:
+            if not is_utf8(given):
+                raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
+        if args[0] in RENAMED_COMMANDS:
+            raise OptionError(f"{args[0]}: renamed; use 'refusal-index {RENAMED_COMMANDS[args[0]]}'")
+        return super().resolve_command(ctx, args)
+
+    @report_user_errors
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of the interface
+        """Write a section for each group, in columns of one width."""
+        width = max(map(len, self.commands))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in group.items()])
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows the options in common use; ``--help-all`` adds the others, in groups.
+
+    An option with a help panel belongs to the group of that name, and is left out of ``--help``.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; an old name of an option raises OptionError with the new one."""
+        own = {name for param in self.params for name in param.opts}
+        for name in (given.partition("=")[0] for given in args):
+            if name in RENAMED_OPTIONS and name not in own:
+                raise OptionError(f"{name}: renamed; use {RENAMED_OPTIONS[name]}")
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
+        """Return the parts of the usage line: what the arguments are called, in brackets where they may be left out."""
+        arguments: list[Any] = [argument for argument in self.params if argument.param_type_name == "argument"]
+        names = [
+            (str(argument.metavar) + ("..." if argument.nargs == -1 else ""), argument)
+            for argument in arguments
+            if not argument.hidden
+        ]
+        return ["[OPTIONS]", *(name if argument.required else f"[{name}]" for name, argument in names)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options in sections."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        params: list[Any] = self.get_params(ctx)
+        for param in params:
+            record = param.get_help_record(ctx)
+            if record and param.param_type_name == "argument":
+                sections["Arguments"].append((param.metavar, param.help))
+            elif record:
+                sections.setdefault(param.rich_help_panel or "Options", []).append(record)
+        shown = sections if ctx.meta.get(HELP_ALL) else {name: sections[name] for name in ("Arguments", "Options")}
+        for title, records in shown.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        if shown is not sections and getattr(self.callback, ALL_OF_RUN, False):
+            formatter.write_paragraph()
+            formatter.write_text("and all options of 'refusal-index run'")
+
+
+def _load(name: str) -> Command:
+    if name in CORE:
+        module = import_module(f"refusal_index.cli.{CORE[name]}")
+        core: Command = getattr(module, f"{name}_" if iskeyword(name) else name)
+        return core
+    plugin = entry_points.find("commands", name)
+    if plugin is None:
+        is_ours = any(name in group for group in GROUPS.values())
+        raise entry_points.not_registered("commands") if is_ours else KeyError(name)
+    found: Command = entry_points.load(plugin)
+    return found
+
+
+def _as_command(name: str, found: Command) -> Any:
+    holder = new_group()
+    holder.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name, cls=GroupedCommand)(documented(found))
+    return get_command(holder).commands[name]  # type: ignore[attr-defined]
+
+
+class SharedOptions:
+    """Help of the options that several commands share; the docstring of a command may describe them differently.
+
+    - `prompts` SET: Prompt set: a name that 'refusal-index ls' prints, or a TOML file.
+    - `penalty`: Penalty for a wrong answer in the weighted score.
+    - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
+      subtracted for a wrong answer. [default: those of the run, else 1,0,1]
+    - `confidence_level`: Confidence level of every interval.
+    - `cluster` COLUMN: Column that groups related questions, such as topic; intervals allow for the dependence.
+      [default: cluster, if it has values]
+    - `weight` COLUMN: Column with the number of questions of the population that each question stands for. [default:
+      weight, if it has values]
+    - `json`: Print the summary as JSON and nothing else.
+    - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
+    - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
+    - `map_` WORD=MEANING: Read a word as a grade or flag, as in Pass=refused: correct, incorrect, refused, unscored,
+      true or false. Repeatable.
+    - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
+    - `refusal`: What counts as a refusal, unless graded correct: a regular expression that is found in the reply, or
+      'wording', 'tag' or a function, as in 'refusal-index run'. [default: what is graded as one]
+    """
+
+
+def documented(command: Callable[..., Any]) -> Callable[..., None]:
+    """Give the parameters of a command, as options, the help that its docstring has for them.
+
+    A parameter before the ``/`` of the signature is an argument. ``typer.Option`` in an annotation says what the
+    docstring does not, such as a range; a parameter without an entry in the docstring is left as it is.
+    """
+    text, entries = described_parameters(command)
+    entries = described_parameters(SharedOptions)[1] | entries
+    signature = inspect.signature(command, eval_str=True)
+    own = list(signature.parameters.values())
+    arguments = [each.name for each in own if each.kind is inspect.Parameter.POSITIONAL_ONLY]
+    parameters = [_described(each, entries.get(each.name)) for each in own]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        first = [given.pop(name) for name in arguments]
+        command(*first, **given)
+
+    set_parameters(called, signature, parameters)
+    called.__doc__ = text
+    return called
+
+
+def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect.Parameter:
+    is_annotated = get_origin(parameter.annotation) is Annotated
+    kind, *given = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
+    if entry is None or (given and given[0].help):
+        return parameter
+    is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+    shown = copy(given[0]) if given else typer.Argument() if is_argument else typer.Option()
+    shown.help, shown.metavar = entry.text, entry.metavar or metavar_of(kind)
+    if not is_argument:
+        shown.param_decls = shown.param_decls or (option(parameter.name.rstrip("_")),)
+    return parameter.replace(annotation=Annotated[kind, shown])
+
+
+def metavar_of(kind: Any) -> str | None:
+    """Return what stands for a value of a type in the help; None for a flag.
+
+    Examples
+    --------
+    >>> metavar_of(list[Path] | None)
+    'PATH'
+    """
+    parts = get_args(kind)
+    return metavar_of(parts[0]) if parts else {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}.get(kind)
+
+
+def set_parameters(
+    command: Callable[..., Any], signature: inspect.Signature, parameters: Iterable[inspect.Parameter]
+) -> None:
+    """Make a command take these parameters, all by name."""
+    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # inspect reads it
+    command.__annotations__ = {each.name: each.annotation for each in by_name}
+
 
 app = new_group(
     cls=LazyGroup,
@@ -22,9 +300,7 @@ app = new_group(
 
 def _version(show: bool) -> None:
     if show:
-        from refusal_index.version import __version__
-
-        typer.echo(f"refusal-index {__version__}")
+        typer.echo(f"refusal-index {entry_points.package_version()}")
         raise typer.Exit
 
 

@@ -23,13 +23,12 @@ from refusal_index.models.settings import Sending
 from refusal_index.render.display import run_blocks
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.dry_run import RunEstimate, estimate_run
+from refusal_index.runs.dry_run import RunEstimate, dry_run_blocks, dry_run_document, estimate_run
 from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
-from refusal_index.runs.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.runs.progress import counting, progress_bar
-from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep
+from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep, set_blocks
 from refusal_index.runs.writing import DISAGREEMENTS, Run
 
 T = TypeVar("T")

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refusal_index.cli import console
+from refusal_index.cli import ALL_OF_RUN, HELP_ALL, console, documented, metavar_of, set_parameters
 from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.groups import ALL_OF_RUN, HELP_ALL, documented, metavar_of, set_parameters
 from refusal_index.models.settings import Setting
 from refusal_index.runs.settings import GROUPS, SETTINGS
 

@@ -6,6 +6,7 @@ tree; the options of the command line, the keys of a TOML file and the arguments
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import types
@@ -13,14 +14,44 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from refusal_index.data.errors import shortened, suggestion
-from refusal_index.docstrings import Described, described_parameters
 from refusal_index.errors import RefusalIndexError
 
 NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+
+
+ENTRY = re.compile(r"^- `(\w+)`(?: (\S+))?: (.*(?:\n +.*)*)\n?", re.MULTILINE)
+"""A parameter at the end of the docstring of a command or of a class of settings, which is the help of its option:
+``- `size`: How many answers to draw.``, or with what stands for a value, ``- `data` FILE: A local file.``."""
+
+
+class Described(NamedTuple):
+    """What a docstring says of a parameter: its help, and what stands for a value in it."""
+
+    text: str
+    metavar: str | None
+
+
+def described_parameters(documented: object) -> tuple[str, dict[str, Described]]:
+    """Return the docstring of a function or class without its entries, and the entries by name.
+
+    >>> def audit(size: int) -> None:
+    ...     '''Draw answers.
+    ...
+    ...     - `size` N: How many
+    ...       to draw.
+    ...     '''
+    >>> described_parameters(audit)
+    ('Draw answers.', {'size': Described(text='How many to draw.', metavar='N')})
+    """
+    docstring = inspect.getdoc(documented) or ""
+    entries = {
+        name: Described(" ".join(text.split()), metavar or None) for name, metavar, text in ENTRY.findall(docstring)
+    }
+    return ENTRY.sub("", docstring).strip(), entries
 
 
 class SettingError(RefusalIndexError, ValueError):

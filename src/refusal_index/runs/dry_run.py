@@ -27,8 +27,19 @@ from refusal_index.protocol import (
     about_tokens,
     next_requests,
 )
-from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Paid, Range, ToAsk, by_itself, estimate
-from refusal_index.render.blocks import escape
+from refusal_index.protocol.cost import (
+    NOTHING,
+    Assumptions,
+    Estimate,
+    Foreseen,
+    Paid,
+    Range,
+    ToAsk,
+    by_itself,
+    estimate,
+)
+from refusal_index.render.blocks import Block, Table, escape
+from refusal_index.render.format import UNDEFINED
 from refusal_index.runs.engine import BATCH, DIRECT, IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.store import ReplyStore
@@ -326,3 +337,125 @@ def _cost(found: Estimate, prices: Prices) -> Range | None:
         if price is not None
     ]
     return sum(costs, Range()) if costs else None
+
+
+DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
+SHOWN = 3
+
+
+def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
+    """Give what dry runs found as JSON holds it."""
+    return {"dry_run_version": 1, "runs": [one.to_document() for one in found]}
+
+
+def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
+    """Yield what runs would send, and on what the numbers rest."""
+    names = ("model", "dataset")
+    rows = [(*_heading(one), *_numbers([one])) for one in found]
+    if len(found) > 1:
+        rows.append(("all", "", "", "", *_numbers(found)))
+    yield Table.of((*names, "questions", "variants", *DRY_RUN_COLUMNS), rows, left=names)
+    for line in _grouped(found):
+        yield from ("", line)
+
+
+def _heading(one: RunEstimate) -> tuple[str, ...]:
+    variants = len(one.plan.procedures)
+    done = variants - len(one.pending)
+    return (
+        *one.plan.title,
+        f"{len(one.plan.dataset.questions):,}",
+        f"{variants}, {done} done" if done else f"{variants}",
+    )
+
+
+def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
+    total = sum((one.found for one in found), NOTHING)
+    checks = Range.exactly(sum(one.checks for one in found))
+    yield _count(total.first.requests)
+    yield _count(total.forced.requests)
+    yield _count(total.grading.requests + checks)
+    yield _count(total.total.requests + checks)
+    yield _about(total.total.input_tokens)
+    yield _about(total.total.output_tokens)
+    costs = [one.cost.expected for one in found if one.cost is not None]
+    yield f"${sum(costs):,.2f}" if len(costs) == len(found) else UNDEFINED
+    yield _time(sum(one.seconds.expected for one in found))
+
+
+def _count(amount: Range) -> str:
+    if amount.least == amount.most:
+        return f"{amount.most:,.0f}"
+    return f"{amount.least:,.0f} to {amount.most:,.0f}, about {amount.expected:,.0f}"
+
+
+def _about(amount: Range) -> str:
+    return f"{amount.expected:,.0f}" if amount.least == amount.most else f"about {amount.expected:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
+def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
+    """Yield every remark once, with the models that it is about unless it is about all."""
+    about: dict[str, dict[str, None]] = {}
+    for one in found:
+        for remark in _basis(one):
+            about.setdefault(remark, {})[one.plan.title[0]] = None
+    everyone = {one.plan.title[0] for one in found}
+    for remark, models in about.items():
+        named = list(models)
+        more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+        yield remark if len(named) == len(everyone) else f"{', '.join(named[:SHOWN])}{more}: {remark}"
+
+
+def _basis(one: RunEstimate) -> Iterator[str]:
+    """Yield what the numbers of a run rest on."""
+    settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
+    if one.found.there:
+        yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
+    if one.remark:
+        yield f"On {dataset}, {one.remark}."
+    if not one.pending:
+        return
+    draws, repeated = settings.repeats.draws or 1, settings.repeats.repeat_questions
+    if draws > 1 and settings.decoding.temperature == 0:
+        yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
+    elif draws > 1:
+        some = "all" if repeated is None else f"{repeated:,}"
+        yield f"On {dataset}, {some} of the questions are sampled {draws} times, for corrected RI."
+    if one.foreseen:
+        yield (
+            f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
+            "--assume-refusal assumes a share instead. Variants share a question's forced answer."
+        )
+    else:
+        yield (
+            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
+            "(--assume-refusal); variants share a question's forced answer."
+        )
+    which = "reply that is not known" if one.foreseen else "reply"
+    pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "
+    pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
+    yield (
+        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
+        + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
+    )
+    if draws > 1 and assumed.choices.least < assumed.choices.most:
+        yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
+    if one.plan.graders:
+        alike = " as if no two draws were alike," if draws > 1 else ""
+        graders = " and ".join(one.plan.graders)
+        yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(one.plan.prices)}."
+
+
+def _about_cost(prices: Prices) -> str:
+    """Say whose tokens the cost is of, where it is not of all."""
+    if prices.model and not prices.grader:
+        return "; the cost is that of the model without its graders (--grader-price)"
+    if prices.grader and not prices.model:
+        return "; what the model costs is not known (--price)"
+    return ""

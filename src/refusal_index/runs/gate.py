@@ -1,25 +1,30 @@
-"""Gating a release from Python, also while the candidate is asked, and writing the verdict."""
+"""Comparing and ranking finished runs, and gating a release, also while the candidate is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import refusal_index.render.comparison  # noqa: F401 - shows comparisons
 from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder, asked_under, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
 from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.findings import ranking
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_guards import check_reachable, payoffs_of
 from refusal_index.findings.gate_policy import Policy, PolicyError, read_policy
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.gate import gate_document
 from refusal_index.render.gate_files import to_junit, to_markdown
+from refusal_index.render.sections import compared_sections
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute_in_looks, sizes_of
@@ -27,7 +32,44 @@ from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.writing import Run, as_json
 from refusal_index.stats import AtLook, GroupSequential
 
-__all__ = ["Policy", "PolicyError", "gate", "write_verdict"]
+__all__ = ["Policy", "PolicyError", "compare", "gate", "rank", "write_verdict"]
+
+
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
+    """Compare two runs over the same questions, the first minus the second, with every difference's interval.
+
+    Parameters
+    ----------
+    first, second
+        Runs, their folders, or outcome tables.
+    options
+        As `refusal_index.findings.matching.CompareOptions` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If one of them cannot be read, or they have no variant in common.
+    """
+    chosen = CompareOptions(**options)
+    found = compared_runs([first, second], chosen)
+    if len(found) != 2:
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
+    return compare_pair(found, chosen, compared_sections(found, chosen))
+
+
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
+    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
+    chosen = CompareOptions(**options)
+    found = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
+    if len(found) < 2:
+        raise SettingError(f"rank: expected two runs or more, got {len(found)}")
+    return ranking.rank(found, chosen)
+
+
+def compared_runs(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+    """Read finished runs for a comparison."""
+    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs]
+    return read_runs(places, options.sampling)
 
 
 def gate(

@@ -82,7 +82,6 @@ from refusal_index.runs.results import (
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import BEFORE
-from refusal_index.version import __version__
 
 
 def prepare_force(
@@ -407,5 +406,5 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     accounts = settings.accounts
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
-    regraded = {"from": str(run), "version": __version__}
+    regraded = {"from": str(run), "version": entry_points.package_version()}
     return {**source.read_about(), **prices, "regraded": regraded}

@@ -25,12 +25,19 @@ from refusal_index.data.errors import RunFolderError, shortened, suggestion
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.summary import Summary
+from refusal_index.findings.conclusions import doubts
+from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.statement import Statement
+from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
+from refusal_index.render.blocks import Block, Table
+from refusal_index.render.display import used_blocks
+from refusal_index.render.format import UNDEFINED, abbreviated, count, interval, number, percent, reason_text
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import RAY, Progress, Underway, WaitingError, engine_of
+from refusal_index.runs.engine import FILES, RAY, Progress, Underway, WaitingError, engine_of
 from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
@@ -539,3 +546,70 @@ def run_document(result: CellResult) -> dict[str, Any]:
         "refusal_index": index,
         "summary": result.run.document if result.run else None,
     }
+
+
+LONGEST_RUN = 32
+
+
+def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield the results of a set, a row for each run, and what is not complete."""
+    yield from result_blocks(results)
+    unfinished = [result for result in results if result.status != "complete"]
+    if unfinished:
+        yield ""
+        by_hand = all(result.is_waiting and result.plan.settings.sending.engine == FILES for result in unfinished)
+        on = "" if by_hand else "; the same command goes on with them"
+        yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
+    for result in unfinished:
+        yield f"  {result.plan.called}: {why_unfinished(result)}"
+
+
+def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield one row for each of several runs: RI over its prompts, and the rates of its prompts."""
+    known = [result.labelled for result in results if result.labelled is not None]
+    if not known:
+        return
+    level = f"{percent(known[0].confidence_level)} interval"
+    columns = ("run", METRICS[INDEX].column, level, "refused %", "error %", "status")
+    yield Table.of(columns, map(_result_row, results), left=("run", "status"))
+    yield from ("", sentence(Statement("results_explained", "scope")))
+    grave = [one for one in known if any(doubt.severity == "grave" for doubt in doubts(one))]
+    if grave:
+        yield sentence(Statement("serious_caveats", "grave", {"runs": len(grave)}))
+    together = replace(known[0], variants=tuple(variant for summary in known for variant in summary.variants))
+    yield from used_blocks(together)
+
+
+def _result_row(result: CellResult) -> Iterator[str]:
+    yield abbreviated(" on ".join(result.plan.title), LONGEST_RUN)
+    summary = result.run.summary if result.run else None
+    index = index_of(summary) if summary else None
+    if summary is None or index is None:
+        yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, result.status)
+        return
+    yield from (number(index["estimate"], 2), interval(index["low"], index["high"], 2))
+    right = [variant.metric("correct_given_attempted").estimate for variant in summary.variants]
+    yield _range([variant.metric("refusal_rate").estimate for variant in summary.variants])
+    yield _range([None if value is None else 1 - value for value in right])
+    unscored = sum(variant.completeness.unscored for variant in summary.variants)
+    status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
+    reason = f" ({reason_text(index['reason'])})" if index["reason"] else ""
+    yield f"{status}{reason}" + (f", {count(unscored)} unscored" if unscored else "")
+
+
+def _range(shares: Sequence[float | None]) -> str:
+    """Format shares in per cent, from the lowest to the highest."""
+    known = sorted(share for share in shares if share is not None)
+    ends = dict.fromkeys(number(100 * share, 0) for share in (*known[:1], *known[-1:]))
+    return " to ".join(ends) or UNDEFINED
+
+
+def why_unfinished(result: CellResult) -> str:
+    """Return why a run of a set has no results, or not all of them."""
+    if result.error is not None:
+        return result.error
+    if result.run is not None and result.run.ended is not None:
+        return result.run.ended
+    if result.waits is not None:
+        return result.waits
+    return "too many questions could not be scored" if result.status == "incomplete" else "not begun"

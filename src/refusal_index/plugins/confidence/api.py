@@ -13,7 +13,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scores import measure, prepare_confidence
 from refusal_index.plugins.confidence.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
-from refusal_index.runs.presentation import compared_runs
+from refusal_index.runs.gate import compared_runs
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import Run, run_to_completion
 

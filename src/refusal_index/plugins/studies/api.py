@@ -9,7 +9,7 @@ from typing import Any
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.models.settings import unknown
 from refusal_index.plugins.studies.study import STUDY_NAMES, Study, StudyOptions, study_names, study_spec
-from refusal_index.runs.presentation import compared_runs
+from refusal_index.runs.gate import compared_runs
 from refusal_index.runs.writing import Run
 
 

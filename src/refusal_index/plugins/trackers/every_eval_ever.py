@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from refusal_index.data.files import write_atomically
+from refusal_index.entry_points import package_version
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.trackers.results import ExportedRun, VariantResults, payoffs_of
 from refusal_index.redaction import redacted_in
@@ -24,7 +25,6 @@ from refusal_index.render.sentences import description
 from refusal_index.render.summary import UNNAMED, name_part
 from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.version import __version__
 
 SUFFIX = ""  # a folder
 SCHEMA_VERSION = "0.3.0"
@@ -94,7 +94,7 @@ def aggregate(run: ExportedRun, now: str) -> Document:
                 if metric.estimate is None
             },
         },
-        "eval_library": {"name": "refusal-index", "version": __version__},
+        "eval_library": {"name": "refusal-index", "version": package_version()},
         "model_info": {
             "name": model,
             "id": model,

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.files import write_atomically
+from refusal_index.entry_points import package_version
 from refusal_index.findings.metrics import METRICS
 from refusal_index.plugins.trackers.results import ExportedRun, ExportError, VariantResults, payoffs_of
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part
 from refusal_index.stats import Estimate
-from refusal_index.version import __version__
 
 SUFFIX = ""  # a folder
 FOLDER = ".eval_results"
@@ -80,7 +80,7 @@ def _model_index(run: ExportedRun, defined: Sequence[tuple[VariantResults, Estim
         for variant, metric in defined
     ]
     result = {
-        "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {__version__}"},
+        "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {package_version()}"},
         "dataset": {"name": dataset, "type": dataset},
         "metrics": metrics,
     }

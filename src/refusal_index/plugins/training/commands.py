@@ -99,7 +99,7 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.runs.presentation import result_blocks
+    from refusal_index.runs.sweep import result_blocks
 
     taken = [one for one in found if one.left_out is None]
     if not taken:
@@ -115,7 +115,7 @@ def _show(planned: Watch, found: list[CheckpointResult]) -> None:
 
 def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
     """Yield the checkpoints that lack results; what went wrong was said of each when it did."""
-    from refusal_index.runs.presentation import why_unfinished
+    from refusal_index.runs.sweep import why_unfinished
 
     unfinished = [one for one in taken if one.result is None or one.result.status != "complete"]
     if unfinished:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_index.cli import console
+from refusal_index.cli import GroupedCommand, console, new_group
 from refusal_index.cli.console import INCOMPLETE
-from refusal_index.cli.groups import GroupedCommand, new_group
 from refusal_index.cli.shared_options import output, takes_settings
 
 app = new_group(help="Build a question set with the help of models.", no_args_is_help=True)

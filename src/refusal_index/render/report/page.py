@@ -28,6 +28,7 @@ from markupsafe import Markup, escape
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.data.runs import ComparedRun
+from refusal_index.entry_points import package_version
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.conclusions import Headline, headline
 from refusal_index.findings.gate import GateResult
@@ -50,7 +51,6 @@ from refusal_index.render.report.runs import ReportRun, facts, prompts
 from refusal_index.render.sections import PageSection, RunOnPage, report_sections
 from refusal_index.render.sentences import filters, sentence, sentences
 from refusal_index.stats import Estimate
-from refusal_index.version import __version__
 
 KEPT = frozenset("\n\t\u200c\u200d")
 """Of these, line breaks and tabs, and the two joiners that some scripts and emoji cannot be written without."""
@@ -299,7 +299,7 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
-    made.globals.update(version=__version__, cells=sentences()["cell_name"], generator=GENERATOR)
+    made.globals.update(version=package_version(), cells=sentences()["cell_name"], generator=GENERATOR)
     made.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
     made.globals.update(
         metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts

@@ -15,6 +15,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.data.sampling import OWN_COLUMNS, Sampling
+from refusal_index.entry_points import package_version
 from refusal_index.findings.draws import PooledSummary
 from refusal_index.findings.summary import (
     Summary,
@@ -28,7 +29,6 @@ from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentences
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
 from refusal_index.stats.baseline import Weights
-from refusal_index.version import __version__
 
 MOST_ROWS = 200_000
 """Outcomes that a page holds: of more it shows a random sample of the questions."""
@@ -180,7 +180,7 @@ def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "Source", [("", str(run.run.source))]
     weights = ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
     level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights {weights}"
-    yield "This page", [("", f"refusal-index {__version__}, {level}")]
+    yield "This page", [("", f"refusal-index {package_version()}, {level}")]
 
 
 def prompts(run: ReportRun) -> Iterator[tuple[str, str, str]]:
