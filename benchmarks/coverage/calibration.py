@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import comb
 from scipy.stats import norm
 
-from refusal_index.stats.calibration.auroc import auroc
+from refusal_index.stats.calibration import auroc
 
 DRAWS = 10
 STEEPNESS = 3.0

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 
 from refusal_index import refusal_index_many
 from refusal_index.stats import METRIC_NAMES, correct_given_attempted, equal_index_test, f_score, weighted_score
-from refusal_index.stats.comparison.pair import Comparison, compare_metrics
+from refusal_index.stats.comparison import Comparison, compare_metrics
 
 Floats = NDArray[np.float64]
 

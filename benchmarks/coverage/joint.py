@@ -19,8 +19,8 @@ from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
 from refusal_index.plugins.studies.copulas import copula_test
-from refusal_index.stats.comparison.joint import JointRefusalIndexResult, deviation_of_index, joint_refusal_index
 from refusal_index.stats.intervals import spearman_slope
+from refusal_index.stats.joint import JointRefusalIndexResult, deviation_of_index, joint_refusal_index
 
 QUANTILE_95 = 1.959963984540054
 

@@ -20,13 +20,13 @@ from scipy.special import ndtri
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.sensitivity.misgrading import (
+from refusal_index.stats.misgrading import (
     GraderLabels,
     MisgradingResult,
     correct_misgrading,
     misgrading_from_labels,
+    prediction_powered,
 )
-from refusal_index.stats.sensitivity.prediction_powered import prediction_powered
 
 IntArray = NDArray[np.int64]
 

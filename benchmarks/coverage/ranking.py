@@ -15,7 +15,7 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from refusal_index.stats.comparison.ranking import Ranking, rank_runs
+from refusal_index.stats.ranking import Ranking, rank_runs
 
 N_QUESTIONS = 1_000
 # Enough for an error rate: what varies is a test's outcome where it is a close call.

@@ -5,62 +5,55 @@
 from refusal_index.stats.baseline import (
     METRIC_NAMES, TRUTHFULNESS_WEIGHTS, correct_given_attempted, f_score, metrics, weighted_score,
 )
-from refusal_index.stats.calibration.against_refusals import (
-    AurcResult, RefusalComparison, ScoreDifference, aurc, compare_with_refusals, prediction_rejection_ratio,
-    risk_coverage_curve,
+from refusal_index.stats.calibration import (
+    AurocResult, BrierResult, CalibrationErrorResult, ReliabilityBin, auroc, brier_score,
+    expected_calibration_error, reliability_table, rms_calibration_error, smooth_calibration_error,
 )
-from refusal_index.stats.calibration.auroc import AurocResult, auroc
-from refusal_index.stats.calibration.reliability import (
-    BrierResult, CalibrationErrorResult, ReliabilityBin, brier_score, expected_calibration_error, reliability_table,
-    rms_calibration_error, smooth_calibration_error,
-)
-from refusal_index.stats.calibration.threshold import (
-    CutTest, RiskThreshold, SelectiveReport, TargetValue, UtilityThreshold, risk_controlling_threshold,
-    selective_report, utility_threshold, value_at_target,
-)
-from refusal_index.stats.comparison.joint import (
-    BetweenPrompts, HomogeneityTest, JointDifference, JointRefusalIndexResult, compare_joint, joint_refusal_index,
-    rank_joint,
-)
-from refusal_index.stats.comparison.pair import (
+from refusal_index.stats.comparison import (
     Comparison, EqualIndexTest, MetricDifference, compare_metrics, equal_index_test, metric_influence,
 )
-from refusal_index.stats.comparison.ranking import (
-    Adjustment, BoundaryPair, PairwiseDifference, RankedRun, Ranking, compact_letters, holm, rank_runs,
-)
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_matrices
+from refusal_index.stats.corrected import (
+    CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
+    corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
+)
 from refusal_index.stats.curves import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
 )
 from refusal_index.stats.design import SampledTable, SamplingDesign, clustered_covariance
-from refusal_index.stats.draws.noise import (
-    CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
-    corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
-)
-from refusal_index.stats.draws.repeated import DrawPatterns, MidRankSpearman, mid_rank_spearman
+from refusal_index.stats.draws import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.intervals import (
     IntervalMethod, RefusalIndexResult, influence_function, refusal_index, refusal_index_many,
 )
+from refusal_index.stats.joint import (
+    BetweenPrompts, HomogeneityTest, JointDifference, JointRefusalIndexResult, compare_joint, joint_refusal_index,
+    rank_joint,
+)
+from refusal_index.stats.misgrading import (
+    GraderLabels, GraderRates, LabelPlan, MisgradingRange, MisgradingResult, PredictionPowered, correct_guessing,
+    correct_misgrading, labels_for_half_width, misgrading_from_labels, misgrading_range, prediction_powered,
+)
+from refusal_index.stats.missing import (
+    MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
+)
+from refusal_index.stats.non_inferiority import AtLook, GroupSequential
 from refusal_index.stats.planning import (
     PlanningScenario, PowerPlan, RepeatPlan, SamplePlan, asymptotic_deviation, expected_half_width,
     influence_correlation, power_to_tell_apart, questions_for_cv, questions_for_half_width, questions_over_interval,
     questions_to_tell_apart, repeats_half_width, split_budget,
 )
-from refusal_index.stats.sensitivity.misgrading import (
-    GraderLabels, GraderRates, MisgradingRange, MisgradingResult, correct_guessing, correct_misgrading,
-    misgrading_from_labels, misgrading_range,
+from refusal_index.stats.ranking import (
+    Adjustment, BoundaryPair, PairwiseDifference, RankedRun, Ranking, compact_letters, holm, rank_runs,
 )
-from refusal_index.stats.sensitivity.missing import (
-    MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
+from refusal_index.stats.selective import (
+    AurcResult, CutTest, RefusalComparison, RiskThreshold, ScoreDifference, SelectiveReport, TargetValue,
+    UtilityThreshold, aurc, compare_with_refusals, prediction_rejection_ratio, risk_controlling_threshold,
+    risk_coverage_curve, selective_report, utility_threshold, value_at_target,
 )
-from refusal_index.stats.sensitivity.prediction_powered import (
-    LabelPlan, PredictionPowered, labels_for_half_width, prediction_powered,
-)
-from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
-from refusal_index.stats.sequential import AtLook, GroupSequential
+from refusal_index.stats.topics import WithinTopicResult, within_topic_refusal_index
 
 __all__ = [
     "CELL_NAMES", "METRIC_NAMES", "TRUTHFULNESS_WEIGHTS", "AccuracyRefusalCurve", "Adjustment", "AtLook",

@@ -13,7 +13,7 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import compare_metrics, tetrachoric, upper_orthant
-from refusal_index.stats.calibration.against_refusals import RefusalComparison, compare_with_refusals
+from refusal_index.stats.selective import RefusalComparison, compare_with_refusals
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.booleans()), min_size=1, max_size=25)
 SIX_VALUES = np.array([-0.8, -0.2, 0.3, 0.8, 1.3])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, norm
 from tests.tiers import others_nightly
 
-from refusal_index.stats.calibration.auroc import auroc
+from refusal_index.stats.calibration import auroc
 
 TIED = [1, 1, 1, 0.9, 0.9, 0.5, 0.5, 0.5, 0.2, 0.2, 0, 0, 0, 0]
 QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=25)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 from tests.tiers import others_nightly
 
-from refusal_index.stats.calibration.reliability import brier_score
+from refusal_index.stats.calibration import brier_score
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from refusal_index.stats.calibration.reliability import expected_calibration_error, reliability_table
+from refusal_index.stats.calibration import expected_calibration_error, reliability_table
 from refusal_index.stats.intervals import wilson_interval
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1, max_size=60)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.calibration.against_refusals import aurc, prediction_rejection_ratio, risk_coverage_curve
-from refusal_index.stats.calibration.auroc import auroc
+from refusal_index.stats.calibration import auroc
+from refusal_index.stats.selective import aurc, prediction_rejection_ratio, risk_coverage_curve
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=25).filter(
     lambda questions: len({right for _, right in questions}) == 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 from tests.tiers import others_nightly
 
-from refusal_index.stats.calibration.threshold import RiskThreshold, risk_controlling_threshold
+from refusal_index.stats.selective import RiskThreshold, risk_controlling_threshold
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=20, max_size=120)
 

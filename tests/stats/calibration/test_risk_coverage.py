@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
 
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
-from refusal_index.stats.calibration.against_refusals import aurc, risk_coverage_curve
-from refusal_index.stats.calibration.auroc import auroc
+from refusal_index.stats.calibration import auroc
+from refusal_index.stats.selective import aurc, risk_coverage_curve
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=25)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.calibration.reliability import (
+from refusal_index.stats.calibration import (
     expected_calibration_error,
     reliability_table,
     rms_calibration_error,

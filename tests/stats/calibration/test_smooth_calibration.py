@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from refusal_index.stats.calibration.reliability import smooth_calibration_error
+from refusal_index.stats.calibration import smooth_calibration_error
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 

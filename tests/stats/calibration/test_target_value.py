@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.calibration.threshold import value_at_target
 from refusal_index.stats.curves import utility
+from refusal_index.stats.selective import value_at_target
 
 QUESTIONS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
 TARGETS = st.sampled_from([0, 1 / 3, 0.5, 0.75, 0.9])

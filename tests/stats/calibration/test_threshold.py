@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.calibration.threshold import selective_report, utility_threshold
 from refusal_index.stats.curves import utility
 from refusal_index.stats.intervals import wilson_interval
+from refusal_index.stats.selective import selective_report, utility_threshold
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=30)
 

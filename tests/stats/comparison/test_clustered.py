@@ -21,8 +21,8 @@ from refusal_index.stats import (
     rank_joint,
     rank_runs,
 )
-from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
-from refusal_index.stats.comparison.ranking import PairwiseDifferences, adjusted_pvalues
+from refusal_index.stats.comparison import difference_pvalue, units_shared
+from refusal_index.stats.ranking import PairwiseDifferences, adjusted_pvalues
 
 SCENARIO = simulation.Scenario(24, 15, 0.5, 0.6, 0.5, equal=False)
 EVEN = simulation.Scenario(30, 10, 0.5, 0.6, 0.5)

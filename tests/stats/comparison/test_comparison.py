@@ -14,7 +14,7 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
-from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
+from refusal_index.stats.comparison import Comparison, MetricDifference, compare_metrics
 
 
 def runs(seed: int = 1, n: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -12,14 +12,14 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import influence_function
-from refusal_index.stats.comparison.joint import (
+from refusal_index.stats.intervals import spearman_slope
+from refusal_index.stats.joint import (
     BetweenPrompts,
     JointRefusalIndexResult,
     deviation_of_index,
     joint_refusal_index,
     spread_of,
 )
-from refusal_index.stats.intervals import spearman_slope
 
 SCENARIO = simulation.Scenario(800, (0.3, 0.5, 0.7), 0.6, 0.5, 0.7)
 

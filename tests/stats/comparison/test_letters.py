@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refusal_index.stats.comparison.ranking import compact_letters
+from refusal_index.stats.ranking import compact_letters
 
 
 def matrix(k: int, pairs) -> np.ndarray:

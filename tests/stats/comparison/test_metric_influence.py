@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusal_index import ContingencyTable
 from refusal_index.stats import METRIC_NAMES, influence_function, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.comparison.pair import metric_influence, point_estimate, scaled_influence
+from refusal_index.stats.comparison import metric_influence, point_estimate, scaled_influence
 
 COUNTS = st.tuples(*[st.integers(0, 40)] * 4)
 PENALTY = 0.2

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.comparison.ranking import holm, step_down_max_t
+from refusal_index.stats.ranking import holm, step_down_max_t
 
 PVALUES = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 1.0]), min_size=1, max_size=6)
 

@@ -11,8 +11,8 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
-from refusal_index.stats.comparison.pair import compare_metrics
-from refusal_index.stats.comparison.ranking import (
+from refusal_index.stats.comparison import compare_metrics
+from refusal_index.stats.ranking import (
     PairwiseDifference,
     PairwiseDifferences,
     RankedRun,

@@ -11,7 +11,7 @@ from scipy import stats
 from tests.tiers import others_nightly
 
 from refusal_index.stats import compare_corrected, corrected_refusal_index, rank_corrected
-from refusal_index.stats.draws.noise import CorrectedDifference
+from refusal_index.stats.corrected import CorrectedDifference
 
 RNG = np.random.default_rng
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from refusal_index.stats import corrected_refusal_index
-from refusal_index.stats.draws.noise import influence_range
+from refusal_index.stats.corrected import influence_range
 
 N = 800
 

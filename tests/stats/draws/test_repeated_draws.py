@@ -15,13 +15,13 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.findings.gate_guards import index_interval
 from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
-from refusal_index.stats.draws.noise import (
+from refusal_index.stats.corrected import (
     attenuated_refusal_index,
     corrected_refusal_index,
     deterministic_refusal_index,
     joint_corrected_refusal_index,
 )
-from refusal_index.stats.draws.repeated import mid_rank_spearman, percentiles
+from refusal_index.stats.draws import mid_rank_spearman, percentiles
 
 
 def spearman(rho: float) -> float:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.tiers import others_nightly
 
 from refusal_index.stats import ContingencyTable, labels_for_half_width, prediction_powered
-from refusal_index.stats.sensitivity.prediction_powered import equal_numbers
+from refusal_index.stats.misgrading import equal_numbers
 
 TABLE = ContingencyTable(900, 100, 700, 300)
 

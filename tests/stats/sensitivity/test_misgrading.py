@@ -13,7 +13,7 @@ from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.sensitivity.misgrading import (
+from refusal_index.stats.misgrading import (
     GraderLabels,
     correct_guessing,
     correct_misgrading,

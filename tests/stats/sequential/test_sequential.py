@@ -14,8 +14,8 @@ from tests.tiers import dear_examples, others_nightly
 
 from refusal_index.data import run_json
 from refusal_index.stats import AtLook, GroupSequential
-from refusal_index.stats import sequential as designs
-from refusal_index.stats.sequential import (
+from refusal_index.stats import non_inferiority as designs
+from refusal_index.stats.non_inferiority import (
     crossing_probabilities,
     obrien_fleming_constant,
     obrien_fleming_level,

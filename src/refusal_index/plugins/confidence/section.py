@@ -40,7 +40,7 @@ from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
-from refusal_index.stats.calibration.auroc import roc_counts
+from refusal_index.stats.calibration import roc_counts
 
 N_BINS = 10
 

@@ -35,8 +35,8 @@ from refusal_index.stats import (
     smooth_calibration_error,
     value_at_target,
 )
-from refusal_index.stats.calibration.auroc import auroc_influence
-from refusal_index.stats.comparison.pair import difference_error
+from refusal_index.stats.calibration import auroc_influence
+from refusal_index.stats.comparison import difference_error
 from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
 
 TOPIC = "topic"

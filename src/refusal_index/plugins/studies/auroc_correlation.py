@@ -34,7 +34,7 @@ from refusal_index.plugins.studies.style import label_points
 from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import UNDEFINED, abridged
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
-from refusal_index.stats.calibration.auroc import auroc_influence
+from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
 
 Key = tuple[str, str | None, str | None]

@@ -36,8 +36,7 @@ from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOp
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
 from refusal_index.stats.arguments import FloatArray, share
-from refusal_index.stats.calibration.auroc import roc_counts
-from refusal_index.stats.calibration.reliability import checked_probabilities, reliability_table
+from refusal_index.stats.calibration import checked_probabilities, reliability_table, roc_counts
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
 

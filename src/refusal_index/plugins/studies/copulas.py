@@ -68,7 +68,7 @@ an empty cell, which says little, looks like a table without noise.
 
 The sum ``d_k^2 / v_k`` of squares over variances is minimised over theta with the variances at the same theta
 (continuous updating [3]_), so that it does not depend on the scale of the parameter. What is left over is referred to
-a scaled chi-squared distribution (see `refusal_index.stats.comparison.joint`); the quadratic form with the inverse of
+a scaled chi-squared distribution (see `refusal_index.stats.joint`); the quadratic form with the inverse of
 the whole covariance, whose reference would be chi-squared itself, rejects a true copula a fifth of the time with 8
 tables of 450 questions.
 
@@ -94,11 +94,11 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from refusal_index.stats.arguments import BoolArray, FloatArray
-from refusal_index.stats.comparison.joint import traces
 from refusal_index.stats.contingency import ContingencyTable, checked_matrices, repeat_each_other, row_tables
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import refusal_index
+from refusal_index.stats.joint import traces
 
 PANEL_LENGTH = 2.0
 # Beyond these panels the integrand is below e^-38.

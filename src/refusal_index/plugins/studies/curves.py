@@ -69,10 +69,8 @@ from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, checked_penalty, rate_or_score
-from refusal_index.stats.calibration.against_refusals import expected_counts
-from refusal_index.stats.calibration.auroc import checked_scores
-from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
-from refusal_index.stats.comparison.pair import compare_metrics
+from refusal_index.stats.calibration import checked_scores
+from refusal_index.stats.comparison import compare_metrics
 from refusal_index.stats.contingency import ContingencyTable, cell_codes, checked_matrices, row_tables
 from refusal_index.stats.curves import (
     checked_range,
@@ -92,6 +90,8 @@ from refusal_index.stats.intervals import (
     proportion,
     refusal_index,
 )
+from refusal_index.stats.joint import JointRefusalIndexResult, joint_refusal_index
+from refusal_index.stats.selective import expected_counts
 
 # Equal steps over the whole real line: for a smooth integrand under a normal density that is exact to rounding.
 NODES = np.linspace(-9.0, 9.0, 181)

@@ -21,8 +21,8 @@ from refusal_index.findings.metrics import INDEX
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.stats import ContingencyTable, metric_influence, refusal_index_many
-from refusal_index.stats.comparison.joint import joint_influence
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.joint import joint_influence
 
 FloatArray = NDArray[np.float64]
 

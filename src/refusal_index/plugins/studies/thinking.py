@@ -18,7 +18,7 @@ from refusal_index.plugins.studies.sampling_error import RunErrors
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
 from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import pvalue
-from refusal_index.stats.comparison.pair import difference_pvalue
+from refusal_index.stats.comparison import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
 ROUNDING = 1e-12

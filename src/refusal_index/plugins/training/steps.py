@@ -1,7 +1,7 @@
 """A metric over the steps of a training run, which asks the same questions each time: bands, and since when it differs.
 
 The estimates of k steps share their questions, and so much of their error. Their covariance is that of the influence of
-the questions (`stats.comparison.metric_influence`), and both answers are simulated from the normal distribution that it
+the questions (`metric_influence`), and both answers are simulated from the normal distribution that it
 gives, which is what a multiplier bootstrap over the questions draws from:
 
 - *simultaneous bands*: the critical value is the quantile of the largest of the k absolute errors in standard errors,
@@ -54,7 +54,7 @@ from refusal_index.stats.baseline import (
     checked_payoffs,
     ratio_weights,
 )
-from refusal_index.stats.comparison.pair import (
+from refusal_index.stats.comparison import (
     ROUNDING,
     PointEstimate,
     checked_metric,

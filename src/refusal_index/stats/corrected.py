@@ -10,7 +10,7 @@ so can be estimated from a second draw and divided out, as Spearman did for corr
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
 The two draws of a pair are always different ones, so that shared noise does not enter. The first draws of all other
-questions enter too (`refusal_index.stats.draws.repeated` says how).
+questions enter too (`refusal_index.stats.draws` says how).
 
 Two models compared by their corrected Refusal Indices.
 
@@ -28,16 +28,6 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from refusal_index.stats.arguments import BoolArray, FloatArray
-from refusal_index.stats.comparison.joint import Spread, spread_of
-from refusal_index.stats.comparison.ranking import (
-    RESAMPLES,
-    Adjustment,
-    RankedRun,
-    Ranking,
-    boundary_pairs,
-    pairs_at_boundary,
-    rank_estimates,
-)
 from refusal_index.stats.contingency import CELL_NAMES, cell_codes, checked_matrices, empty_margin
 from refusal_index.stats.design import (
     ONE_CLUSTER,
@@ -47,7 +37,7 @@ from refusal_index.stats.design import (
     student_tails,
     tables_of_rows,
 )
-from refusal_index.stats.draws.repeated import (
+from refusal_index.stats.draws import (
     NEARLY_1,
     NO_LEVEL,
     DrawPatterns,
@@ -80,6 +70,16 @@ from refusal_index.stats.intervals import (
     refusal_index,
     spearman,
     spearman_slope,
+)
+from refusal_index.stats.joint import Spread, spread_of
+from refusal_index.stats.ranking import (
+    RESAMPLES,
+    Adjustment,
+    RankedRun,
+    Ranking,
+    boundary_pairs,
+    pairs_at_boundary,
+    rank_estimates,
 )
 
 

@@ -79,7 +79,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, check_rows
-from refusal_index.stats.comparison.pair import (
+from refusal_index.stats.comparison import (
     ROUNDING,
     difference_error,
     difference_pvalue,
@@ -89,7 +89,6 @@ from refusal_index.stats.comparison.pair import (
     scaled_influence,
     units_shared,
 )
-from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.contingency import cell_codes, checked_matrices, repeat_each_other
 from refusal_index.stats.design import ONE_CLUSTER, Matrices, SamplingDesign, designed, student_quantile, tables_of_rows
 from refusal_index.stats.estimate import (
@@ -111,6 +110,7 @@ from refusal_index.stats.intervals import (
     spearman,
     spearman_slope_in_z,
 )
+from refusal_index.stats.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 
 # log(tau^2) beyond which prompts have no variance, and beyond which all of theirs are at -1 or +1.
 SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0

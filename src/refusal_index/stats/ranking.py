@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, pvalues_of
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
-from refusal_index.stats.comparison.pair import (
+from refusal_index.stats.comparison import (
     ROUNDING,
     checked_metric,
     difference_error,

@@ -1,1 +1,0 @@
-"""Scores such as P(Answering) against right and wrong."""

@@ -1,1 +1,0 @@
-"""Several runs, prompts or models over the same questions: differences, rankings, the joint index."""

@@ -1,1 +1,0 @@
-"""Repeated draws: the corrected Refusal Index, and rank correlations of frequencies."""

@@ -1,0 +1,876 @@
+"""Selective answering: what is gained by leaving out the questions with the lowest score.
+
+`risk_coverage_curve` and its area refuse questions in the order of their score, lowest first, and show the error rate
+among the questions still answered. Where scores are tied, it is the one expected when the tied questions are refused in
+random order. The prediction rejection ratio says how much of what a perfect order would gain a score gains.
+
+A cut chosen and judged on the same questions looks better than it is: what `utility_threshold` or
+`risk_controlling_threshold` chose is told by `selective_report` on questions that neither has seen. For
+`risk_controlling_threshold` the questions are split. One half gives the cuts to try, quantiles of its scores; on the
+other half it tests them one by one. What the tests promise holds however the error rate varies with the score, since
+nothing that decides about their sequence comes from the questions tested.
+
+`compare_with_refusals` says which of a score and the model's own refusals orders errors better, at the same refusal
+rate.
+
+The model refused a share r of the questions. Refusing instead as many with the lowest scores gives a second table with
+the same margins, so that the two differ in one number alone: the share refused and wrong. Its difference is that of
+what each has refused beyond the other, and depends on the cut only through the questions that are about to cross it.
+In terms of influence functions, with `share` the share of question i that the score refuses (1 below the cut, 0 above,
+a fraction where scores are tied at it) and pi the share of errors among the questions next to the cut,
+
+    influence_i = share_i (wrong_i - pi) + pi refused_i - p11.
+
+The term with pi is what estimating the cut adds: that the score must refuse as many as the model happened to. It is
+taken from the sqrt(n) ranks to either side of the cut: the tied questions alone where they are many, and from both
+sides of the jump where the cut lies near the end of a tie, as sampling may move it across.
+
+Simulated coverage of nominal 95 % intervals, for 300 and 1,000 questions, refusal rates of .2 and .5, scores better
+and worse than the refusals, continuous, with six values, and with a tie that ends at the cut: .93 to .96 for all
+differences. At an error rate of .9, where some cell is expected to hold a handful of questions or none, .91 to .99.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from refusal_index.stats.arguments import BoolArray, FloatArray, share, unmasked
+from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.calibration import checked_scores
+from refusal_index.stats.comparison import difference_error
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, checked_outcomes, empty_margin
+from refusal_index.stats.curves import penalty_from_confidence, utility
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, ResultWithInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.intervals import normal_quantile, proportion, proportion_influence, spearman, spearman_slope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AurcResult(Result):
+    """Area under the risk-coverage curve.
+
+    Attributes
+    ----------
+    estimate : float or None
+        Mean error rate among the questions with the k highest scores, over k = 1, ..., n; in [0, 1], lower is better.
+    excess : float or None
+        E-AURC: `estimate` less the least area possible with so many errors, which has them all at the lowest scores.
+        None unless the status is ``"ok"``.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: all outcomes are alike, so that every order of the questions has the same area.
+    reason : str or None
+        At the boundary ``"all_true"`` or ``"all_false"``; ``"no_questions"`` where undefined.
+    n, n_false : int
+        All questions, and those whose outcome is false.
+    """
+
+    excess: float | None = None
+    n: int
+    n_false: int
+
+
+def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Error rate among the questions with the highest scores, for every number of them.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Higher where the answer is expected to be right, such as P(Answering). Only its order matters.
+    outcome : array_like of bool, shape (n,)
+        Whether the answer was right, under forced answering.
+
+    Returns
+    -------
+    coverage, risk : ndarray, shape (n,)
+        Share of questions answered, ``1/n, ..., 1``, and the share of false outcomes among them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+
+    References
+    ----------
+    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
+       classifiers. ICLR. :arxiv:`1805.08206`
+
+    Examples
+    --------
+    >>> coverage, risk = risk_coverage_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
+    >>> coverage.tolist(), risk.round(3).tolist()
+    ([0.25, 0.5, 0.75, 1.0], [0.0, 0.25, 0.333, 0.5])
+    """
+    scores, truths = checked_scores(score, outcome)
+    answered = np.arange(1, scores.size + 1)
+    return answered / max(scores.size, 1), expected_counts(scores, ~truths) / answered
+
+
+def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
+    """Area under the risk-coverage curve (AURC), and how far it exceeds the least one (E-AURC).
+
+    Parameters are those of `risk_coverage_curve`.
+
+    Returns
+    -------
+    AurcResult
+        Undefined if there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `risk_coverage_curve`.
+
+    Notes
+    -----
+    The least area is taken for the finite number of questions, so that E-AURC is never negative and 0 for a perfect
+    order; for many questions it tends to the usual ``mu + (1 - mu) log(1 - mu)``.
+
+    References
+    ----------
+    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
+
+    Examples
+    --------
+    >>> result = aurc([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
+    >>> round(result.estimate, 4), round(result.excess, 4)
+    (0.2708, 0.0625)
+    """
+    scores, truths = checked_scores(score, outcome)
+    n, n_false = scores.size, int(np.count_nonzero(~truths))
+    if not n:
+        return AurcResult(None, "undefined", "no_questions", n=0, n_false=0)
+    if n_false in (0, n):
+        return AurcResult(n_false / n, "boundary", "all_false" if n_false else "all_true", n=n, n_false=n_false)
+    estimate, least = _area_and_least(scores, truths)
+    return AurcResult(estimate, excess=max(estimate - least, 0.0), n=n, n_false=n_false)
+
+
+def _area_and_least(scores: FloatArray, truths: BoolArray) -> tuple[float, float]:
+    """Return the area under the risk-coverage curve, and that of a perfect order."""
+    area, least = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
+    return area, least
+
+
+def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
+    """Count the marked questions among the k with the highest scores, k = 1, ..., n, in expectation over ties."""
+    _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    marked_by = np.concatenate([[0.0], np.cumsum(np.bincount(group, marked, minlength=sizes.size))])
+    return np.asarray(np.interp(np.arange(1, scores.size + 1), ends, marked_by))
+
+
+def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
+    """Prediction rejection ratio (PRR): how far a score's order lies between random rejection and a perfect order.
+
+    It is the area between the rejection curves of the score and of random rejection, over that between the curves of
+    the perfect order and of random rejection. The rejection curve shows the share of right answers among the questions
+    kept while those with the lowest scores are rejected one after the other.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Higher where the answer is expected to be right. Only its order matters; tied questions are rejected in random
+        order, on average over all orders.
+    outcome : array_like of bool, shape (n,)
+        Whether the answer was right.
+
+    Returns
+    -------
+    Result
+        At most 1, that of a perfect order; 0 on average for a random one, and below 0 for one that is worse. Undefined
+        where there are no questions (``"no_questions"``) or all outcomes are alike (``"all_false"``, ``"all_true"``).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+
+    Notes
+    -----
+    This is the ratio of lm-polygraph, but for ties, which it takes as they come, and for the random curve, which it
+    draws. With mu the error rate and AURC that of `aurc`, it is ``(mu - AURC) / (mu - least
+    AURC)``. Malinin and Gales let the rejected questions be answered by an oracle, so that their curve counts errors
+    over all questions: that ratio is ``2 AUROC - 1`` of `auroc`, exactly.
+
+    References
+    ----------
+    .. [1] Malinin, A. and Gales, M. (2021). Uncertainty estimation in autoregressive structured prediction. ICLR.
+       Prediction rejection ratio. :arxiv:`2002.07650`
+    .. [2] Vashurin, R., et al. (2025). Benchmarking uncertainty quantification methods for large language models with
+       LM-Polygraph. TACL, 13, 220-248. :doi:`10.1162/tacl_a_00737`
+
+    Examples
+    --------
+    >>> round(prediction_rejection_ratio([0.9, 0.7, 0.7, 0.2], [True, False, True, False]).estimate, 4)
+    0.7857
+    """
+    scores, truths = checked_scores(score, outcome)
+    n, n_false = scores.size, int(np.count_nonzero(~truths))
+    reason = {0: "all_true", n: "all_false"}.get(n_false) if n else "no_questions"
+    if reason:
+        return Result(None, "undefined", reason)
+    of_score, best = _area_and_least(scores, truths)
+    return Result((n_false / n - of_score) / (n_false / n - best))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreDifference(ResultWithInterval):
+    """By how much a metric of refusing by a score exceeds that of the model's own refusals.
+
+    Attributes
+    ----------
+    name : {"refusal_index", "answered_error_rate", "correct_rate"}
+    score, refusals : float or None
+        The metric of either; None where undefined.
+    estimate : float or None
+        ``score - refusals``; None where either is undefined.
+    standard_error : float or None
+        Paired by question, with the cut taken as estimated. None unless the status is ``"ok"``.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: one of the two has no standard error, or their difference has one of 0; then there is no
+        interval either.
+    reason : str or None
+        Where a margin of the table is empty as in `RefusalIndexResult`; else ``"score:"`` or ``"refusals:"`` before
+        ``"zero_cell:"`` with the empty cells, or before ``"no_variation"`` of an error rate of 0 or 1, with ``";"``
+        between them where it holds for both. Or ``"constant_difference"``, as where both refuse the same questions.
+    """
+
+    name: str
+    score: float | None = None
+    refusals: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalComparison:
+    """A score and the model's own refusals, compared at the same refusal rate.
+
+    Attributes
+    ----------
+    refusal_index : ScoreDifference
+        Of the Refusal Index; above 0 where the score orders errors better.
+    answered_error_rate : ScoreDifference
+        Of the share of errors among the questions answered; below 0 where the score orders errors better.
+    correct_rate : ScoreDifference
+        Of the share of all questions answered right; above 0 where the score orders errors better.
+    table : ContingencyTable
+        Of the model's own refusals.
+    score_cells : tuple of float
+        The table of the score in the order of `CELL_NAMES`: the same margins, and fractions where scores are tied.
+    cut : float or None
+        Score at which the refusals end: all below are refused, and of those equal to it a share. None where a margin
+        of the table is empty.
+    """
+
+    refusal_index: ScoreDifference
+    answered_error_rate: ScoreDifference
+    correct_rate: ScoreDifference
+    table: ContingencyTable
+    score_cells: Counts
+    cut: float | None
+
+
+def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike) -> RefusalComparison:
+    """Compare a score with the model's own refusals: which would leave fewer errors among as many answers.
+
+    At the model's refusal rate the questions with the lowest scores are refused instead. Where scores are tied at the
+    cut, the table is that expected when the tied questions are refused in random order.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Higher where the answer is expected to be right. Only its order matters.
+    refused : array_like of bool, shape (n,)
+        Whether the model refused the question in the first pass.
+    wrong : array_like of bool, shape (n,)
+        Whether the answer that counts was wrong, as for `ContingencyTable.from_arrays`.
+
+    Returns
+    -------
+    RefusalComparison
+        Differences of the Refusal Index, in [-2, 2], and of the error rate among the answered and the
+        correct rate, in [-1, 1], each paired by question. Without a question refused, or without an error, there is
+        nothing to compare: the index is undefined, and the rates, where there are any, have no interval.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` is not finite numbers, `refused` and `wrong` not truth values, or their lengths differ.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. The Refusal Index.
+    .. [2] Hampel (1974). :doi:`10.1080/01621459.1974.10482962`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> hard = rng.standard_normal(1000)
+    >>> wrong = hard + rng.standard_normal(1000) > 0
+    >>> refused = hard + 2 * rng.standard_normal(1000) > 1
+    >>> found = compare_with_refusals(-hard, refused, wrong)
+    >>> for difference in (found.refusal_index, found.answered_error_rate, found.correct_rate):
+    ...     low, high = difference.confidence_interval()
+    ...     print(f"{difference.name} {difference.estimate:.3f} [{low:.3f}, {high:.3f}]")
+    refusal_index 0.421 [0.320, 0.522]
+    answered_error_rate -0.102 [-0.127, -0.077]
+    correct_rate 0.069 [0.053, 0.085]
+    """
+    refusals, errors = checked_outcomes(refused, wrong)
+    scores, _ = checked_scores(score, errors, "wrong")
+    table = ContingencyTable.from_arrays(refusals, errors)
+    right, wrong_in_all = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    empty = empty_margin(table.n_refused, table.n_answered, right, wrong_in_all)
+    if not table.n or empty:
+        return _without_comparison(table, empty if table.n else "no_questions")
+    by_score, by_model = _refuse_lowest(scores, refusals, errors), _model_refusals(refusals, errors)
+    index, error_rate, correct_rate = (
+        _difference(name, *(metric(one, refusals, errors) for one in (by_score, by_model)))
+        for name, metric in (
+            ("refusal_index", _index),
+            ("answered_error_rate", _answered_error_rate),
+            ("correct_rate", _correct_rate),
+        )
+    )
+    return RefusalComparison(index, error_rate, correct_rate, table, by_score.cells, by_score.cut)
+
+
+class _Refusals(NamedTuple):
+    """A way to refuse: its table, and the influence of each question on the share refused and wrong."""
+
+    cells: Counts
+    influence: FloatArray
+    cut: float | None = None
+
+
+class _Metric(NamedTuple):
+    estimate: float
+    reason: str | None
+    influence: FloatArray
+
+
+def _model_refusals(refused: BoolArray, wrong: BoolArray) -> _Refusals:
+    both = refused & wrong
+    return _Refusals(_cells(float(np.count_nonzero(both)), refused, wrong), both - both.mean())
+
+
+def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> _Refusals:
+    """Refuse as many questions with the lowest scores as were refused."""
+    m, n = int(np.count_nonzero(refused)), scores.size
+    wrong_by = np.concatenate([[0.0], expected_counts(-scores, wrong)])
+    cut = float(np.sort(scores)[m - 1])
+    tied, below = scores == cut, scores < cut
+    share = below + tied * (m - np.count_nonzero(below)) / np.count_nonzero(tied)
+    near = min(math.ceil(math.sqrt(n)), m, n - m)
+    at_cut = (wrong_by[m + near] - wrong_by[m - near]) / (2 * near)
+    influence = share * (wrong - at_cut) + at_cut * refused - wrong_by[m] / n
+    return _Refusals(_cells(float(wrong_by[m]), refused, wrong), influence, cut)
+
+
+def _cells(refused_wrong: float, refused: BoolArray, wrong: BoolArray) -> Counts:
+    refusals, errors = int(np.count_nonzero(refused)), int(np.count_nonzero(wrong))
+    answered_right = refused.size - refusals - (errors - refused_wrong)
+    return refused_wrong, refusals - refused_wrong, errors - refused_wrong, answered_right
+
+
+def _index(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
+    rho = float(tetrachoric(*found.cells))
+    empty = [name for name, count in zip(CELL_NAMES, found.cells, strict=True) if count == 0]
+    if empty:
+        return _Metric(spearman(rho), "zero_cell:" + "+".join(empty), np.full(refused.size, np.nan))
+    r, mu = float(refused.mean()), float(wrong.mean())
+    w, x, y, z = proportion_influence(found.cells[0] / refused.size, r, mu, rho)
+    # From the influence of the cells back to the slopes in the share of the first and in both margins.
+    influence = (w - x - y + z) * found.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
+    return _Metric(spearman(rho), None, influence * spearman_slope(rho))
+
+
+def _answered_error_rate(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
+    r, mu = refused.mean(), wrong.mean()
+    rate = found.cells[2] / (found.cells[2] + found.cells[3])
+    influence = (wrong - mu - found.influence + rate * (refused - r)) / (1 - r)
+    return _Metric(rate, "no_variation" if rate in {0.0, 1.0} else None, influence)
+
+
+def _correct_rate(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
+    influence = found.influence - (refused - refused.mean()) - (wrong - wrong.mean())
+    return _Metric(found.cells[3] / refused.size, None, influence)
+
+
+def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference:
+    estimate = score.estimate - refusals.estimate
+    named = (("score", score), ("refusals", refusals))
+    reason = ";".join(f"{who}:{one.reason}" for who, one in named if one.reason)
+    n = score.influence.size
+    error = math.nan if reason else difference_error((score.influence / n, refusals.influence / n))
+    if error == 0:
+        reason = "constant_difference"
+    found = ScoreDifference(estimate, "boundary", reason, name=name, score=score.estimate, refusals=refusals.estimate)
+    return found if reason else replace(found, status="ok", reason=None, standard_error=error)
+
+
+def _without_comparison(table: ContingencyTable, reason: str | None) -> RefusalComparison:
+    """Report a table with an empty margin, which is the same whatever is refused."""
+    index = ScoreDifference(None, "undefined", reason, name="refusal_index")
+    errors = _same_rate("answered_error_rate", table.answered_wrong, table.n_answered, reason)
+    correct = _same_rate("correct_rate", table.answered_right, table.n, reason)
+    w, x, y, z = table.counts
+    return RefusalComparison(index, errors, correct, table, (float(w), float(x), float(y), float(z)), None)
+
+
+def _same_rate(name: str, count: int, n: int, reason: str | None) -> ScoreDifference:
+    if not n:
+        return ScoreDifference(None, "undefined", reason, name=name)
+    return ScoreDifference(0.0, "boundary", reason, name=name, score=count / n, refusals=count / n)
+
+
+SPARED_SHARE = 0.5
+"""Share of the error rate allowed with which a cut must be expected to be passed, to be tested.
+
+Simulated with 200 and 500 questions, a bound of .1, 20 quantiles and three profiles of the error rate: at the cut found
+.13 to .42 of the questions are answered on average, where a share of 0, with which the first test takes 22 right
+answers of 22, gives .02 to .22. At a bound of .05, for which 500 questions are few, 0 finds a cut more often.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CutTest:
+    """One cut tested for its error rate.
+
+    Attributes
+    ----------
+    cut : float
+    n_answered, n_errors : int
+        Questions whose score is at least the cut, and the errors among them.
+    upper_bound : float
+        One-sided Clopper-Pearson bound of the error rate among the answered; 1 where none is.
+    """
+
+    cut: float
+    n_answered: int
+    n_errors: int
+    upper_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class RiskThreshold:
+    """The lowest cut of a score at which the error rate among the answered holds a bound.
+
+    Attributes
+    ----------
+    cut : float or None
+        Answer a question whose score is at least this; None where no cut is known to hold the bound.
+    n_answered, n_errors : int or None
+        Questions of the sample answered at the cut, and the errors among them.
+    upper_bound : float or None
+        Their Clopper-Pearson bound, at most `max_error`. It is that of a cut tested alone.
+    status : {"ok", "undefined"}
+    reason : str or None
+        ``"no_cut_holds"``: the first test failed. ``"too_few_questions"``: so few that no cut was worth a test. Or
+        ``"no_questions"``.
+    max_error : float
+    tested : tuple of CutTest
+        In the order of the tests, the most cautious cut first; all but the last hold the bound, or all.
+    """
+
+    cut: float | None
+    n_answered: int | None
+    n_errors: int | None
+    upper_bound: float | None
+    status: Status
+    reason: str | None
+    max_error: float
+    tested: tuple[CutTest, ...]
+
+
+def risk_controlling_threshold(
+    score: ArrayLike,
+    wrong: ArrayLike,
+    max_error: float,
+    *,
+    grid: ArrayLike,
+    confidence_level: float = 0.9,
+) -> RiskThreshold:
+    """Find the lowest cut of a score at which the error rate among the answered is at most a bound, with confidence.
+
+    The cuts of the grid are tested one after the other, the most cautious first, each by the exact binomial tail: it
+    holds where the upper Clopper-Pearson bound of its error rate is at most `max_error`. The tests stop at the first
+    cut that fails, and the one before is the answer.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Higher where the answer is expected to be right.
+    wrong : array_like of bool, shape (n,)
+        Whether the answer was wrong, under forced answering.
+    max_error : float in (0, 1)
+        Error rate among the answered that must not be exceeded.
+    grid : array_like of float, shape (m,)
+        Cuts to test, in any order: quantiles of the scores of *other* questions, such as the other half. It must not
+        depend on the questions given here.
+    confidence_level : float in (0, 1), default: 0.9
+
+    Returns
+    -------
+    RiskThreshold
+        Where its cut is not None, the error rate among all questions of this kind that score as much is at most
+        `max_error`, but for a chance of ``1 - confidence_level`` over the draw of the questions given here.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` or `grid` is not finite numbers, the grid is empty, `wrong` not truth values, lengths differ, or a
+        share does not lie strictly between 0 and 1.
+
+    Notes
+    -----
+    Given how many questions score at least a cut, the errors among them are binomial with the error rate at that cut,
+    so a cut whose rate exceeds the bound is passed with a chance of at most ``1 - confidence_level``. In a sequence
+    fixed beforehand the first such cut is one and the same, and no cut beyond it is reached unless it is passed: that
+    is the chance that any cut is wrongly chosen, however the error rate varies with the score.
+
+    The first test of all decides whether anything is found, so that it must not be one that few questions can pass.
+    Cuts are therefore skipped from above until one is expected to be passed with half the error
+    rate allowed, given so many answers as the grid lets expect: n times its share of values at or above the cut. That
+    number comes from the grid and n alone. The number of questions here that score as much would not do instead: given
+    that few of them do, the errors below are not binomial with that cut's rate.
+
+    Simulated for 400 questions and a bound of .2, a cut is found in .99 of the samples where the error rate falls with
+    the score, in .60 where it is .1 above the median and .35 below, and in .01 where it is lower in the middle than at
+    the top. A cut that breaks the bound is chosen in .00 to .06.
+
+    References
+    ----------
+    .. [1] Angelopoulos, A. N., Bates, S., Candès, E. J., Jordan, M. I. and Lei, L. (2021). Learn then Test:
+       calibrating predictive algorithms to achieve risk control. Fixed sequence testing. :arxiv:`2110.01052`
+    .. [2] Clopper, C. J. and Pearson, E. S. (1934). The use of confidence or fiducial limits illustrated in the case
+       of the binomial. Biometrika, 26, 404-413. :doi:`10.1093/biomet/26.4.404`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> score = rng.random(1000)
+    >>> wrong = rng.random(1000) > score
+    >>> grid = np.quantile(score[:500], np.arange(20) / 20)
+    >>> found = risk_controlling_threshold(score[500:], wrong[500:], 0.2, grid=grid)
+    >>> round(found.cut, 3), found.n_answered, found.n_errors, round(found.upper_bound, 3), len(found.tested)
+    (0.633, 194, 31, 0.199, 7)
+    """
+    scores, errors = checked_scores(score, wrong, "wrong")
+    bound, level = share("max_error", max_error), share("confidence_level", confidence_level)
+    cuts = _checked_grid(grid)
+    chosen = _worth_testing(cuts, scores.size, bound, level)
+    tested: list[CutTest] = []
+    for cut in chosen if scores.size else []:
+        answered = scores >= cut
+        n_answered, n_errors = int(np.count_nonzero(answered)), int(np.count_nonzero(answered & errors))
+        tested.append(CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level)))
+        if tested[-1].upper_bound > bound:
+            break
+    passed = [one for one in tested if one.upper_bound <= bound]
+    if not passed:
+        reason = "no_questions" if not scores.size else "no_cut_holds" if tested else "too_few_questions"
+        return RiskThreshold(None, None, None, None, "undefined", reason, bound, tuple(tested))
+    last = passed[-1]
+    return RiskThreshold(last.cut, last.n_answered, last.n_errors, last.upper_bound, "ok", None, bound, tuple(tested))
+
+
+def risk_upper_bound(errors: int, n: int, level: float) -> float:
+    """Return the upper Clopper-Pearson bound of an error rate, one-sided; 1 where there are only errors, or nothing."""
+    return 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, level))
+
+
+def _worth_testing(grid: FloatArray, n: int, max_error: float, level: float) -> list[float]:
+    """Return the cuts of a grid from above, from the first on that is expected to be passed with errors to spare."""
+    cuts, counts = np.unique(grid, return_counts=True)
+    expected = n * np.cumsum(counts[::-1]) / grid.size
+    errors = SPARED_SHARE * max_error * expected
+    worth: list[float] = cuts[::-1][betaincinv(errors + 1, expected - errors, level) <= max_error].tolist()
+    return worth
+
+
+def _checked_grid(grid: ArrayLike) -> FloatArray:
+    cuts = unmasked("grid", grid)
+    if cuts.dtype.kind not in "iuf" and cuts.size:
+        raise TypeError(f"grid must hold numbers, got an array of {cuts.dtype}")
+    if cuts.ndim != 1 or not cuts.size or not np.isfinite(cuts).all():
+        raise ValueError(
+            f"grid must be a list of at least one finite cut, got shape {cuts.shape} of {cuts.dtype}; take quantiles "
+            "of the scores of other questions"
+        )
+    return cuts.astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class UtilityThreshold:
+    """The cut of a score with the highest mean utility in a sample.
+
+    Attributes
+    ----------
+    cut : float or None
+        Answer a question whose score is at least this: an observed score, or ``-inf`` to answer all, ``inf`` to refuse
+        all. None where undefined.
+    utility : float or None
+        Mean utility of a question of this sample at the cut, in [0, 1]; optimistic, as the cut was chosen on it.
+    coverage : float or None
+        Share of the sample answered.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        At the boundary ``"answer_all"`` or ``"refuse_all"``; ``"no_questions"`` where undefined.
+    penalty : float
+        Price of a wrong answer.
+    n : int
+    """
+
+    cut: float | None
+    utility: float | None
+    coverage: float | None
+    status: Status
+    reason: str | None
+    penalty: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class SelectiveReport:
+    """What a cut of a score does on questions that it was not chosen on.
+
+    Attributes
+    ----------
+    coverage : Estimate
+        Share of the questions answered, with Wilson's interval.
+    error_rate : Estimate
+        Share of errors among the answered, with the interval of Clopper and Pearson, which is exact; undefined with
+        ``"everybody_refused"`` where none is answered.
+    utility : Estimate
+        As `refusal_index.stats.utility`.
+    cut, penalty : float
+    table : ContingencyTable
+        With the questions below the cut as the refused ones.
+    """
+
+    coverage: Estimate
+    error_rate: Estimate
+    utility: Estimate
+    cut: float
+    penalty: float
+    table: ContingencyTable
+
+
+def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> UtilityThreshold:
+    """Find the cut of a score at which answering the questions above is worth most in this sample.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Higher where the answer is expected to be right. Only its order matters.
+    right : array_like of bool, shape (n,)
+        Whether the answer was right, under forced answering.
+    penalty : float
+        Price of a wrong answer, in right answers; not negative. A question refused is worth 0.
+
+    Returns
+    -------
+    UtilityThreshold
+        The lowest such cut where several are worth the same. Undefined if there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` is not finite numbers, `right` not truth values, their lengths differ, or the penalty is negative,
+        infinite or NaN: it must be a number of at least 0.
+
+    References
+    ----------
+    .. [1] Chow (1970). The rule to answer where the score promises enough. :doi:`10.1109/TIT.1970.1054406`
+
+    Examples
+    --------
+    >>> found = utility_threshold([0.9, 0.8, 0.6, 0.6, 0.2], [True, True, True, False, False], penalty=3)
+    >>> found.cut, found.utility, found.coverage
+    (0.8, 0.4, 0.4)
+    """
+    scores, truths = checked_scores(score, right, "right")
+    price, n = checked_penalty(penalty), scores.size
+    if not n:
+        return UtilityThreshold(None, None, None, "undefined", "no_questions", price, 0)
+    values, group = np.unique(scores, return_inverse=True)
+    answered, rights = (
+        np.append(np.cumsum(np.bincount(group, weights)[::-1])[::-1], 0.0) for weights in (np.ones(n), truths)
+    )
+    gains = rights - price * (answered - rights)
+    # Sums that are equal on paper can differ in their last digit.
+    best = int(np.argmax(gains >= gains.max() - 1e-12 * (1 + price) * n))
+    cut = [-math.inf, *values[1:].tolist(), math.inf][best]
+    reason = {-math.inf: "answer_all", math.inf: "refuse_all"}.get(cut)
+    status: Status = "boundary" if reason else "ok"
+    return UtilityThreshold(cut, float(gains[best]) / n, float(answered[best]) / n, status, reason, price, n)
+
+
+def selective_report(
+    score: ArrayLike, right: ArrayLike, cut: float, *, penalty: float = 1.0, confidence_level: float = 0.95
+) -> SelectiveReport:
+    """Report what answering the questions that score at least a cut is worth, on questions it was not chosen on.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+    right : array_like of bool, shape (n,)
+        Whether the answer was right, under forced answering.
+    cut : float
+        Answer a question whose score is at least this; ``-inf`` answers all, ``inf`` none.
+    penalty : float, default: 1
+        Price of a wrong answer, in right answers; not negative.
+    confidence_level : float in (0, 1), default: 0.95
+
+    Returns
+    -------
+    SelectiveReport
+        Its parts are undefined if there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `score` is not finite numbers, `right` not truth values, their lengths differ, or the cut, the penalty or
+        the level is not a number of its range.
+
+    References
+    ----------
+    .. [1] Clopper and Pearson (1934). :doi:`10.1093/biomet/26.4.404`
+
+    Examples
+    --------
+    >>> report = selective_report([0.9, 0.8, 0.6, 0.6, 0.2], [True, True, True, False, False], 0.6)
+    >>> for value in (report.coverage, report.error_rate, report.utility):
+    ...     print(f"{value.name} {value.estimate:.2f} [{value.low:.3f}, {value.high:.3f}]")
+    coverage 0.80 [0.376, 0.964]
+    answered_error_rate 0.25 [0.006, 0.806]
+    utility 0.40 [-0.349, 0.826]
+    """
+    scores, truths = checked_scores(score, right, "right")
+    threshold, price, quantile = _checked_cut(cut), checked_penalty(penalty), normal_quantile(confidence_level)
+    table = ContingencyTable.from_arrays(scores < threshold, ~truths)
+    return SelectiveReport(
+        proportion("coverage", table.n_answered, table.n, quantile, None if table.n else "no_questions"),
+        _error_rate(table, confidence_level),
+        utility(table, price, confidence_level=confidence_level),
+        threshold,
+        price,
+        table,
+    )
+
+
+def _error_rate(table: ContingencyTable, level: float) -> Estimate:
+    errors, n = table.answered_wrong, table.n_answered
+    if not n:
+        reason = "everybody_refused" if table.n else "no_questions"
+        return Estimate(None, status="undefined", reason=reason, name="answered_error_rate")
+    tail = (1 + level) / 2
+    low = 1 - risk_upper_bound(n - errors, n, tail)
+    return Estimate(errors / n, low, risk_upper_bound(errors, n, tail), name="answered_error_rate")
+
+
+def _checked_cut(cut: float) -> float:
+    if not isinstance(cut, Real) or isinstance(cut, bool | np.bool_):
+        raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found to hold?")
+    if math.isnan(cut):
+        raise ValueError("cut must be a number, got NaN")
+    return float(cut)
+
+
+# Share of the largest square that is left of a variance by rounding.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetValue(ResultWithInterval):
+    """Mean value of a question at a confidence target.
+
+    Attributes
+    ----------
+    estimate : float or None
+        In [-penalty, 1]; 0 for a model that declines everything, and for one that answers at the target exactly.
+    standard_error : float or None
+        None unless the status is ``"ok"``.
+    status : {"ok", "boundary", "undefined"}
+        ``"boundary"``: all questions are worth the same.
+    reason : str or None
+        ``"no_variation"`` at the boundary, ``"no_questions"`` where undefined.
+    target : float
+        The confidence target t.
+    n_right, n_wrong, n_declined : int
+    """
+
+    target: float
+    n_right: int
+    n_wrong: int
+    n_declined: int
+
+    @property
+    def penalty(self) -> float:
+        """Price of a wrong answer, ``t / (1 - t)``."""
+        return float(penalty_from_confidence(self.target))
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return a score interval, as of `refusal_index.stats.utility`; ``(nan, nan)`` where undefined."""
+        table = ContingencyTable(0, self.n_declined, self.n_wrong, self.n_right)
+        found = utility(table, self.penalty, confidence_level=confidence_level)
+        low, high = (math.nan if end is None else end for end in (found.low, found.high))
+        return ConfidenceInterval(low, high)
+
+
+def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> TargetValue:
+    """Mean value of a question where a right answer earns 1, a wrong one costs t / (1 - t), and a declined one nothing.
+
+    At this price an answer is worth giving from a probability of t of being right on.
+
+    Parameters
+    ----------
+    refused : array_like of bool, shape (n,)
+        Whether the question was declined.
+    wrong : array_like of bool, shape (n,)
+        Whether the answer was wrong; what stands there for a declined question does not matter.
+    target : float
+        Confidence target t, in [0, 1).
+
+    Returns
+    -------
+    TargetValue
+        Undefined if there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not truth values, their lengths differ, or the target lies outside its range.
+
+    References
+    ----------
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
+
+    Examples
+    --------
+    >>> refused = [True] * 40 + [False] * 60
+    >>> wrong = [False] * 40 + [True] * 10 + [False] * 50
+    >>> value = value_at_target(refused, wrong, 0.75)
+    >>> round(value.estimate, 3), round(value.standard_error, 4)
+    (0.2, 0.1166)
+    >>> low, high = value.confidence_interval()
+    >>> round(low, 3), round(high, 3)
+    (-0.074, 0.391)
+    """
+    table = ContingencyTable.from_arrays(refused, wrong)
+    penalty, n = float(penalty_from_confidence(target)), table.n
+    right, wrong, declined = table.answered_right, table.answered_wrong, table.n_refused
+    found = TargetValue(
+        utility(table, penalty).estimate, target=target, n_right=right, n_wrong=wrong, n_declined=declined
+    )
+    if found.estimate is None:
+        return replace(found, status="undefined", reason="no_questions")
+    variance = (right + penalty * penalty * wrong) / n - found.estimate**2
+    if variance <= ROUNDING * max(1.0, penalty * penalty):
+        return replace(found, status="boundary", reason="no_variation")
+    return replace(found, standard_error=math.sqrt(variance / n))

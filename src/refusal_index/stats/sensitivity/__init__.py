@@ -1,1 +1,0 @@
-"""What other decisions would have given: missing grades, mistaken graders, topics."""
