@@ -16,7 +16,8 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, SampledTable, SamplingDesign, clustered_covariance, metrics
 from refusal_index.stats.baseline import Payoffs, ratio_influence
-from refusal_index.stats.design import effective_number, satterthwaite, student_quantile, student_tails
+from refusal_index.stats.contingency import effective_number, satterthwaite
+from refusal_index.stats.estimate import student_quantile, two_sided_pvalue
 from refusal_index.stats.intervals import cell_influence, spearman_slope
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 30]
@@ -102,7 +103,7 @@ def test_clusters_of_one_size_have_as_many_degrees_of_freedom_less_one(groups: i
 
 def test_student_against_scipy() -> None:
     assert student_quantile(0.9, 7.5) == pytest.approx(stats.t.ppf(0.95, 7.5), rel=1e-12)
-    assert student_tails(-2.2, 7.5) == pytest.approx(2 * stats.t.sf(2.2, 7.5), rel=1e-12)
+    assert two_sided_pvalue(-2.2, 7.5) == pytest.approx(2 * stats.t.sf(2.2, 7.5), rel=1e-12)
     assert student_quantile(0.95, None) == pytest.approx(stats.norm.ppf(0.975), rel=1e-14)
 
 

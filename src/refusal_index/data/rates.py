@@ -27,7 +27,7 @@ from refusal_index.data.outcome_table import GRADES, GROUP, SCHEMA, read_outcome
 from refusal_index.data.sampling import sampled_table
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, rate_or_score, ratio_weights
-from refusal_index.stats.design import AnyTable
+from refusal_index.stats.contingency import AnyTable
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
 MOST_QUESTIONS = 1_000_000

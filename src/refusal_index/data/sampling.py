@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import Grade
 from refusal_index.stats import SampledTable, refusal_index
-from refusal_index.stats.design import FEW_CLUSTERS, effective_number
+from refusal_index.stats.contingency import FEW_CLUSTERS, effective_number
 from refusal_index.stats.intervals import cell_influence
 
 COLUMNS = ("cluster", "weight")

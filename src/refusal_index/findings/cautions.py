@@ -14,7 +14,7 @@ from refusal_index.findings.draws import DrawsSummary
 from refusal_index.findings.sensitivity import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
-from refusal_index.stats.design import FEW_CLUSTERS, ONE_CLUSTER
+from refusal_index.stats.contingency import FEW_CLUSTERS, ONE_CLUSTER
 
 FORCED_REFUSAL_LIMIT = 0.05
 """Share of refusals among the forced answers above which the forced pass did not force enough."""

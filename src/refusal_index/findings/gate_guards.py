@@ -24,8 +24,8 @@ from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
+from refusal_index.stats.contingency import AnyTable, effective_number
 from refusal_index.stats.corrected import influence_range
-from refusal_index.stats.design import AnyTable, effective_number
 from refusal_index.stats.estimate import NO_INTERVAL
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none, questions_if_equal

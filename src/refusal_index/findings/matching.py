@@ -30,7 +30,7 @@ from refusal_index.findings.sensitivity import missing_ranges
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
 from refusal_index.stats.baseline import Weights
-from refusal_index.stats.design import FEW_CLUSTERS, tables_of_rows
+from refusal_index.stats.contingency import FEW_CLUSTERS, tables_of_rows
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from refusal_index.stats.calibration import (
 from refusal_index.stats.comparison import (
     Comparison, EqualIndexTest, MetricDifference, compare_metrics, equal_index_test, metric_influence,
 )
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_matrices
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.arguments import checked_matrices
 from refusal_index.stats.corrected import (
     CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
     corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
@@ -21,7 +22,7 @@ from refusal_index.stats.curves import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
 )
-from refusal_index.stats.design import SampledTable, SamplingDesign, clustered_covariance
+from refusal_index.stats.contingency import SampledTable, SamplingDesign, clustered_covariance
 from refusal_index.stats.draws import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant

@@ -4,11 +4,13 @@ NumPy takes the data below a mask for data, and reads a pandas Series without it
 nobody meant, in silence. So masked values and indexes that differ are errors here, whoever is to be right about them.
 """
 
+import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -119,3 +121,199 @@ def pvalues_of(values: Any) -> NDArray[np.float64]:
     if outside.size:
         raise ValueError(f"pvalues must lie in [0, 1], got {float(outside[0])!r}; leave undefined ones out")
     return numbers
+
+
+LARGEST_COUNT = 2**53
+"""The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
+
+
+def checked_count(name: str, value: Any) -> int:
+    """Check that a number is a count and return it as int."""
+    # Most counts are plain ints, and a table is made for every estimate.
+    if type(value) is int and 0 <= value <= LARGEST_COUNT:
+        return value
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(
+            f"{name} must be one number, the count of such questions, got {value!r} of type {type(value).__name__}; "
+            "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
+            "for many tables refusal_index_many"
+        )
+    size: Any = value  # a Real has no order that a type checker knows
+    if LARGEST_COUNT < size < math.inf:
+        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
+    # NaN and infinity fail the test for a whole number too.
+    number = float(value)
+    if not number.is_integer():
+        raise ValueError(
+            f"{name} must be a whole number of questions, got {value!r}; is it a rate, or a count with missing values?"
+        )
+    if number < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}; was it made by subtracting two totals?")
+    return int(number)
+
+
+def checked_share(name: str, value: Any) -> float:
+    """Return a number from 0 to 1, or raise TypeError or ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
+    rate = float(value)
+    if not 0 <= rate <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; is it a percentage?")
+    return rate
+
+
+def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Check an array of counts, of any shape, and return it as floats."""
+    array = unmasked(name, values)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{name} must hold counts, got an array of {array.dtype}; "
+            "is it one truth value per question rather than one count per table?"
+        )
+    counts = array.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):
+        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts <= LARGEST_COUNT))
+    if bad.any():
+        raise ValueError(
+            f"{name} must hold whole numbers that are not negative, got {float(counts[bad].flat[0])!r}; "
+            "is it a rate, a difference of totals, a count with missing values, or one beyond 2**53?"
+        )
+    return counts
+
+
+def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Check one truth value a question for refusal and for error, and return both as arrays of shape (n,)."""
+    check_same_index({"refused": refused, "wrong": wrong})
+    r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
+    if r.size != w.size:
+        raise ValueError(
+            f"refused and wrong must have one value for each of the same questions, got {r.size} and {w.size}; "
+            "was one of them filtered?"
+        )
+    return r, w
+
+
+def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    array = unmasked(name, values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
+    return truth_values(name, array)
+
+
+def checked_matrices(
+    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Check the outcomes of k runs over n questions and return them as three matrices of shape (k, n).
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (k, n)
+        As for `ContingencyTable.from_arrays`, one row a run, one column a question.
+    scored : array_like of bool, shape (k, n), optional
+        False where that run has no grade for that question; all True if not given.
+
+    Returns
+    -------
+    refused, wrong, scored : ndarray of bool, shape (k, n)
+        `refused` and `wrong` are False wherever `scored` is, so that ignored values cannot leak into a count.
+
+    Raises
+    ------
+    TypeError
+        If an argument holds something other than truth values or 0 and 1, or masked values.
+    ValueError
+        If an argument is not two-dimensional, the shapes differ, or the indexes of pandas do.
+
+    Examples
+    --------
+    >>> refused, wrong, scored = checked_matrices([[True, False, True]], [[True, True, False]], [[True, True, False]])
+    >>> refused.tolist(), wrong.tolist()
+    ([[True, False, False]], [[True, True, False]])
+    """
+    check_same_index({"refused": refused, "wrong": wrong, "scored": scored})
+    r, w = _checked_matrix("refused", refused), _checked_matrix("wrong", wrong)
+    s = np.ones_like(r) if scored is None else _checked_matrix("scored", scored)
+    for name, matrix in (("wrong", w), ("scored", s)):
+        if matrix.shape != r.shape:
+            raise ValueError(
+                f"refused and {name} must have one value for each of the same runs and questions, got shapes {r.shape} "
+                f"and {matrix.shape}; was one of them filtered or transposed?"
+            )
+    return r & s, w & s, s
+
+
+def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
+    check_rows(name, values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must have rows of one length, one value a question, got rows that differ; "
+            "was a question left out of one run? Mark it in scored instead"
+        ) from error
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} must be two-dimensional, one row a run and one column a question, got shape {array.shape}; "
+            "is it the outcomes of a single run?"
+        )
+    return truth_values(name, array)
+
+
+def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
+    """Return the weights of n questions, or raise TypeError or ValueError."""
+    array = np.asarray(weight)
+    _check_shape("weight", array, n)
+    objects = array.tolist() if array.dtype == object else []
+    missing = _count_masked(weight) > 0 or any(map(_is_missing, objects))
+    is_numeric = array.dtype.kind in "iuf" or (objects and all(isinstance(value, int | float) for value in objects))
+    if not missing and not is_numeric:
+        raise TypeError(f"weight must hold numbers, got an array of {array.dtype}; are there names in it?")
+    weights = np.asarray([math.nan] if missing else array, float)
+    if np.isnan(weights).any():
+        raise ValueError(
+            "weight must have a number for every question, got missing values; give questions that stand for none the "
+            "weight 0"
+        )
+    bad = (weights < 0) | np.isinf(weights)
+    if bad.any():
+        raise ValueError(
+            f"weight must not be negative or infinite, got {float(weights[bad][0])!r}; how many questions of the "
+            "population does it stand for?"
+        )
+    if n and not weights.any():
+        raise ValueError("weight must be above 0 for some question, got only zeros; was the population's share lost?")
+    return weights
+
+
+def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
+    """Give the groups that n questions are in numbers, from 0; raises ValueError where a question has none."""
+    array = np.asarray(groups)
+    _check_shape(name, array, n)
+    values: Iterable[Any] = array.tolist()
+    if array.dtype.kind in "fcOmM" or isinstance(groups, np.ma.MaskedArray):
+        values = groups.tolist() if isinstance(groups, np.ma.MaskedArray) else array.tolist()
+        place = next((place for place, value in enumerate(values) if _is_missing(value)), None)
+        if place is not None:
+            raise ValueError(
+                f"{name} must name one for every question, got none for question {place} (from 0); a question that "
+                "belongs to no other has a name of its own"
+            )
+    if array.dtype.kind in "iub":
+        return np.asarray(np.unique(array, return_inverse=True)[1])
+    numbers: dict[Any, int] = {}
+    return np.fromiter((numbers.setdefault(value, len(numbers)) for value in values), np.intp, n)
+
+
+def _is_missing(value: object) -> bool:
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _check_shape(name: str, array: NDArray[Any], n: int) -> None:
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, one value a question, got shape {array.shape}")
+    if array.size != n:
+        raise ValueError(
+            f"{name} must have one value for each of the {n:,} questions, got {array.size:,}; was one of them filtered?"
+        )

@@ -28,8 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
-from refusal_index.stats.contingency import Counts
-from refusal_index.stats.design import ONE_CLUSTER, AnyTable, SampledTable
+from refusal_index.stats.contingency import ONE_CLUSTER, AnyTable, Counts, SampledTable
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile, proportion, ratio, refusal_index
 

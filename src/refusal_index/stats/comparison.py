@@ -49,15 +49,15 @@ References
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.arguments import BoolArray, FloatArray
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices, group_codes
 from refusal_index.stats.baseline import (
     DEFAULT_PAYOFFS,
     METRIC_NAMES,
@@ -69,15 +69,16 @@ from refusal_index.stats.baseline import (
     ratio_influence,
     why_undefined,
 )
-from refusal_index.stats.contingency import ContingencyTable, Counts, cell_codes, checked_matrices, row_tables
-from refusal_index.stats.design import (
+from refusal_index.stats.contingency import (
     ONE_CLUSTER,
     AnyTable,
+    ContingencyTable,
+    Counts,
     SampledTable,
     SamplingDesign,
+    cell_codes,
     designed,
-    group_codes,
-    student_tails,
+    row_tables,
     tables_of_rows,
 )
 from refusal_index.stats.estimate import (
@@ -88,6 +89,7 @@ from refusal_index.stats.estimate import (
     Status,
     reasons_of,
     square_and_add,
+    two_sided_pvalue,
 )
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import cell_influence, refusal_index, spearman_slope
@@ -187,7 +189,7 @@ def equal_index_test(
     if not roots:
         return EqualIndexTest(None, None, next(iter(reasons), "no_questions"), 0)
     statistic = pooled_root(roots)
-    return EqualIndexTest(statistic, float(2 * ndtr(-abs(statistic))), None, len(roots))
+    return EqualIndexTest(statistic, two_sided_pvalue(statistic), None, len(roots))
 
 
 def pooled_root(roots: Sequence[tuple[float, float]]) -> float:
@@ -367,7 +369,7 @@ def metric_influence(
     matrices = checked_matrices(refused, wrong, scored)
     name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     points = [point_estimate(name, table, worth) for table in row_tables(*matrices)]
-    return influence_rows(points, cell_codes(*matrices))
+    return influence_of(points, cell_codes(*matrices))
 
 
 def checked_metric(metric: str) -> str:
@@ -392,13 +394,13 @@ def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFF
     ratio, (w, x, y, z) = ratio_influence(metric, table, worth)
     if isinstance(table, SampledTable) and table.n_clusters < 2:
         return PointEstimate(ratio, "boundary", ONE_CLUSTER)
-    by_cell = _unrounded(w), _unrounded(x), _unrounded(y), _unrounded(z)
+    by_cell = unrounded(w), unrounded(x), unrounded(y), unrounded(z)
     if any(value for value, count in zip(by_cell, table.counts, strict=True) if count):
         return PointEstimate(ratio, by_cell=by_cell)
     return PointEstimate(ratio, "boundary", "no_variation", by_cell=by_cell)
 
 
-def influence_rows(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> FloatArray:
+def influence_of(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> FloatArray:
     """Spread the influence of cells over the questions in them; `codes` are those of `cell_codes`."""
     by_cell = np.array([(*point.by_cell, 0.0) for point in points]).reshape(-1, 5)
     # A row without an estimate is NaN throughout, unscored questions included.
@@ -406,52 +408,78 @@ def influence_rows(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> 
     return np.asarray(np.take_along_axis(by_cell, codes, axis=1))
 
 
-def scaled_influence(
-    points: Sequence[PointEstimate], codes: NDArray[np.intp], design: SamplingDesign | None = None
-) -> FloatArray:
-    """Divide the influence by each row's scored questions: products of rows then sum to covariances.
+@dataclass(frozen=True, slots=True, eq=False)
+class Influence:
+    """Influence of questions on k estimates, scaled so that products of its rows sum to their covariances.
 
-    With a design it is weighted and summed within clusters, so that a column is a cluster and not a question.
+    Attributes
+    ----------
+    rows : ndarray, shape (k, n) or (k, clusters)
+        Divided by each row's scored questions; with a design weighted, and summed within clusters.
+    scored : ndarray of bool, shape (k, n)
+        On which questions an estimate rests.
+    design : SamplingDesign or None
+    independent : ndarray, shape (k, n), or None
+        With a design, the rows as if all questions were independent.
     """
-    return scaled(influence_rows(points, codes), codes < 4, design)
+
+    rows: FloatArray
+    scored: BoolArray
+    design: SamplingDesign | None = None
+    independent: FloatArray | None = None
+    _degrees_of_freedom: float | None = None
+
+    @classmethod
+    def of(cls, by_question: FloatArray, scored: BoolArray, design: SamplingDesign | None = None) -> Self:
+        """Scale the influence of each question, shape (k, n)."""
+        if design is None:
+            return cls(by_question / np.maximum(np.count_nonzero(scored, axis=1, keepdims=True), 1), scored)
+        weights = design.weights * scored
+        shares = by_question * weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
+        return cls(design.sums(shares, scored), scored, design, design.without_clusters().sums(shares, scored))
+
+    def __getitem__(self, rows: Sequence[int]) -> Self:
+        """Return that on some of the estimates."""
+        independent = None if self.independent is None else self.independent[rows]
+        return replace(self, rows=self.rows[rows], scored=self.scored[rows], independent=independent)
+
+    @property
+    def degrees_of_freedom(self) -> float | None:
+        """The fewest of any row with two clusters or more; None for a normal distribution."""
+        if self._degrees_of_freedom is not None or self.design is None:
+            return self._degrees_of_freedom
+        return float(np.nanmin(np.append(self.design.degrees_of_freedom(self.scored), np.inf)))
+
+    def compare(self, first: int, second: int, difference: float) -> tuple[float, float]:
+        """Return the standard error of the difference of two estimates and its two-sided p-value.
+
+        Clusters never make the error smaller: that would be chance. Where it is 0, the p-value is that of a sign test
+        over what both share, questions or clusters.
+        """
+        found = [self.rows] if self.independent is None else [self.rows, self.independent]
+        error = max(difference_error((rows[first], rows[second])) for rows in found)
+        shared = self.scored[first] & self.scored[second]
+        n = np.count_nonzero(shared) if self.design is None else np.unique(self.design.clusters[shared]).size
+        return error, difference_pvalue(difference, error, int(n), self.degrees_of_freedom)
 
 
-def scaled(influence: FloatArray, scored: BoolArray, design: SamplingDesign | None) -> FloatArray:
-    """Scale an influence of shape (k, n) as `scaled_influence` does."""
-    if design is None:
-        return influence / np.maximum(np.count_nonzero(scored, axis=1, keepdims=True), 1)
-    weights = design.weights * scored
-    return design.sums(influence * weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY), scored)
-
-
-def without_clusters(
-    points: Sequence[PointEstimate], codes: NDArray[np.intp], design: SamplingDesign | None
-) -> FloatArray | None:
-    """Scale the influence as if all questions of a design were independent; None where they are."""
-    return None if design is None else scaled_influence(points, codes, design.without_clusters())
-
-
-def fewest_degrees_of_freedom(scored: BoolArray, design: SamplingDesign | None) -> float | None:
-    """Return the fewest degrees of freedom of any row with two clusters or more; None for a normal distribution."""
-    if design is None:
-        return None
-    return float(np.nanmin(np.append(design.degrees_of_freedom(scored), np.inf)))
-
-
-def difference_error(influence: Sequence[FloatArray] | FloatArray, independent: FloatArray | None = None) -> float:
-    """Return the standard error of the difference of two estimates, from their scaled influence, shape (2, n).
-
-    With that of `independent` questions given too, clusters never make it smaller: that would be chance.
-    """
-    if independent is not None:
-        return max(difference_error(influence), difference_error(independent))
+def difference_error(influence: Sequence[FloatArray] | FloatArray) -> float:
+    """Return the standard error of the difference of two estimates, from their scaled influence, shape (2, n)."""
     first, second = influence
     error = float(np.linalg.norm(first - second))
     largest = float(np.linalg.norm(first) + np.linalg.norm(second))
     return error if error > ROUNDING * largest else 0.0
 
 
-def _unrounded(value: float) -> float:
+def difference_pvalue(estimate: float, error: float, n: int, degrees_of_freedom: float | None = None) -> float:
+    """Two-sided p-value of a difference, normal or Student's or, where `error` is 0, of a sign test over n units."""
+    if error > 0:
+        return two_sided_pvalue(estimate / error, degrees_of_freedom)
+    return 1.0 if estimate == 0 else min(1.0, 0.5 ** (n - 1))
+
+
+def unrounded(value: float) -> float:
+    """Return 0 for what is only rounding."""
     return value if abs(value) > ROUNDING else 0.0
 
 
@@ -628,47 +656,31 @@ def metric_estimate(metric: str, table: AnyTable, worth: Payoffs, confidence_lev
     return every[METRIC_NAMES.index(metric)]
 
 
-def difference_pvalue(estimate: float, error: float, n: int, degrees_of_freedom: float | None = None) -> float:
-    """Two-sided p-value of a difference, normal or Student's or, where `error` is 0, of a sign test over n units."""
-    if error > 0 and degrees_of_freedom is not None:
-        return student_tails(estimate / error, degrees_of_freedom)
-    if error > 0:
-        return float(2 * ndtr(-abs(estimate) / error))
-    return 1.0 if estimate == 0 else min(1.0, 0.5 ** (n - 1))
-
-
-def units_shared(scored: BoolArray, design: SamplingDesign | None) -> int:
-    """Count what two runs share, shape (2, n): questions, or clusters of them."""
-    shared = scored.all(axis=0)
-    return int(np.count_nonzero(shared) if design is None else np.unique(design.clusters[shared]).size)
-
-
 def _difference(
     name: str, tables: tuple[AnyTable, ...], codes: NDArray[np.intp], worth: Payoffs, design: SamplingDesign | None
 ) -> MetricDifference:
     points = [point_estimate(name, table, worth) for table in tables]
     first, second = (point.estimate for point in points)
     estimate = error = pvalue = None
-    degrees_of_freedom = fewest_degrees_of_freedom(codes < 4, design)
+    influence = Influence.of(influence_of(points, codes), codes < 4, design)
     statuses, reason = {point.status for point in points}, reasons_of(*points)
     status: Status = "undefined" if "undefined" in statuses else "boundary" if "boundary" in statuses else "ok"
     if first is not None and second is not None:
-        estimate = first - second if abs(first - second) > ROUNDING else 0.0
+        estimate = unrounded(first - second)
     if estimate is not None and status == "ok":
-        error = difference_error(scaled_influence(points, codes, design), without_clusters(points, codes, design))
-        pvalue = difference_pvalue(estimate, error, units_shared(codes < 4, design), degrees_of_freedom)
+        error, pvalue = influence.compare(0, 1, estimate)
         if error == 0:
             status, reason = "boundary", "constant_difference"
     elif estimate is not None and name == "refusal_index":
         counts = [table for table in tables if isinstance(table, ContingencyTable)]
         if len(counts) == len(tables):  # clusters and weights have no such test
-            pvalue = float(2 * ndtr(-abs(signed_root(counts, codes)[0])))
+            pvalue = two_sided_pvalue(signed_root(counts, codes)[0])
     return MetricDifference(
         estimate,
         status,
         reason,
         error,
-        degrees_of_freedom,
+        influence.degrees_of_freedom,
         name=name,
         first=first,
         second=second,

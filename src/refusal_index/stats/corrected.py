@@ -25,16 +25,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
-from refusal_index.stats.arguments import BoolArray, FloatArray
-from refusal_index.stats.contingency import CELL_NAMES, cell_codes, checked_matrices, empty_margin
-from refusal_index.stats.design import (
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
+from refusal_index.stats.comparison import Influence
+from refusal_index.stats.contingency import (
+    CELL_NAMES,
     ONE_CLUSTER,
     SamplingDesign,
+    cell_codes,
     designed,
-    student_quantile,
-    student_tails,
+    empty_margin,
     tables_of_rows,
 )
 from refusal_index.stats.draws import (
@@ -61,6 +61,8 @@ from refusal_index.stats.estimate import (
     Status,
     reasons_of,
     square_and_add,
+    student_quantile,
+    two_sided_pvalue,
 )
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import (
@@ -604,8 +606,8 @@ class CorrectedDifference(Result):
         error = float(np.linalg.norm(parts[0].influence[1] - parts[1].influence[1]))
         if not 0 < error < math.inf:
             return None
-        quantile, freedom = abs(parts[0].scale - parts[1].scale) / error, _degrees_of_freedom(self.first, self.second)
-        return float(2 * ndtr(-quantile)) if freedom is None else student_tails(quantile, freedom)
+        quantile = (parts[0].scale - parts[1].scale) / error
+        return two_sided_pvalue(quantile, _degrees_of_freedom(self.first, self.second))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Square-and-add of both models' own intervals, with the correlation of the two estimates.
@@ -756,13 +758,15 @@ def rank_corrected(
     ranking = rank_estimates(
         "corrected_refusal_index",
         described,
-        np.array(influence).reshape(len(results), units),
-        np.array(repeated).reshape(len(results), n),
+        Influence(
+            np.array(influence).reshape(len(results), units),
+            np.array(repeated).reshape(len(results), n),
+            _degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
+        ),
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
-        degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
     )
     pairs = pairs_at_boundary(described)
     tested = [(pair, compare_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
@@ -815,8 +819,7 @@ def _pvalue(
     for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    freedom = _degrees_of_freedom(first, second)
-    return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
+    return two_sided_pvalue(low, _degrees_of_freedom(first, second))
 
 
 def _degrees_of_freedom(*results: CorrectedRefusalIndexResult) -> float | None:

@@ -38,12 +38,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
-from refusal_index.stats.arguments import BoolArray, FloatArray
-from refusal_index.stats.contingency import Counts, checked_matrices
-from refusal_index.stats.design import SamplingDesign, effective_number, student_tails
-from refusal_index.stats.estimate import ConfidenceInterval, Result
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
+from refusal_index.stats.contingency import Counts, SamplingDesign, effective_number
+from refusal_index.stats.estimate import ConfidenceInterval, Result, two_sided_pvalue
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.intervals import Seed, boundary_limit, checked_resamples, normal_quantile, proportion_influence
 
@@ -317,8 +315,7 @@ class Quotient:
 
     def error(self, quantile: float) -> float:
         """Return the probability of an error of more standard errors than this, either way."""
-        freedom = self.degrees_of_freedom
-        return 2 * float(ndtr(-quantile)) if freedom is None else student_tails(quantile, freedom)
+        return two_sided_pvalue(quantile, self.degrees_of_freedom)
 
     def interval(self, quantile: float) -> tuple[float, float]:
         """Return both ends of the values of rho in [-1, 1] that `quantile` standard errors do not rule out.

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, stdtr, stdtrit
 
-from refusal_index.stats.arguments import unmasked
-from refusal_index.stats.design import student_quantile
+from refusal_index.stats.arguments import share, unmasked
+from refusal_index.stats.estimator import SCALAR
 
 Status = Literal["ok", "boundary", "not_identified", "undefined"]
 
@@ -41,6 +42,18 @@ class ConfidenceInterval(NamedTuple):
 
 
 NO_INTERVAL = ConfidenceInterval(math.nan, math.nan)
+
+
+def student_quantile(confidence_level: float, degrees_of_freedom: float | None) -> float:
+    """Half-width of a two-sided interval in standard errors: Student's, or a normal one where None is given."""
+    tail = (1 - share("confidence_level", confidence_level)) / 2
+    return float(-SCALAR.ndtri(tail) if degrees_of_freedom is None else -stdtrit(degrees_of_freedom, tail))
+
+
+def two_sided_pvalue(statistic: float, degrees_of_freedom: float | None = None) -> float:
+    """Two-sided p-value of a standard normal statistic, or of Student's where degrees of freedom are given."""
+    below = -abs(statistic)
+    return float(2 * (ndtr(below) if degrees_of_freedom is None else stdtr(degrees_of_freedom, below)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,17 +58,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import FloatArray, share, whole_number
+from refusal_index.stats.arguments import FloatArray, checked_counts, checked_outcomes, whole_number
 from refusal_index.stats.contingency import (
     CELL_NAMES,
+    ONE_CLUSTER,
+    AnyTable,
     ContingencyTable,
     Counts,
-    checked_counts,
-    checked_outcomes,
+    SampledTable,
     empty_margin,
 )
-from refusal_index.stats.design import ONE_CLUSTER, AnyTable, SampledTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, ResultWithInterval
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, ResultWithInterval, student_quantile
 from refusal_index.stats.estimator import SCALAR, log_kernel, orthant, tetrachoric, tetrachoric_of_counts
 
 
@@ -404,7 +404,7 @@ def checked_resamples(n_resamples: int) -> int:
 
 def normal_quantile(confidence_level: float) -> float:
     """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
-    return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
+    return student_quantile(confidence_level, None)
 
 
 def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
@@ -728,8 +728,7 @@ def refusal_index(
 
 
 def _estimate(table: AnyTable) -> RefusalIndexResult:
-    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
-    undefined = empty_margin(table.n_refused, table.n_answered, right, wrong) if table.n else "no_questions"
+    undefined = empty_margin(*table.margins) if table.n else "no_questions"
     if undefined:
         return RefusalIndexResult(None, "undefined", undefined, table=table)
     empty = [name for name, count in zip(CELL_NAMES, table.counts, strict=True) if count == 0]

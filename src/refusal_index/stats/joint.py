@@ -78,19 +78,22 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, check_rows
+from refusal_index.stats.arguments import BoolArray, FloatArray, check_rows, checked_matrices
 from refusal_index.stats.comparison import (
-    ROUNDING,
-    difference_error,
-    difference_pvalue,
-    fewest_degrees_of_freedom,
+    Influence,
+    influence_of,
     point_estimate,
-    scaled,
-    scaled_influence,
-    units_shared,
+    unrounded,
 )
-from refusal_index.stats.contingency import cell_codes, checked_matrices, repeat_each_other
-from refusal_index.stats.design import ONE_CLUSTER, Matrices, SamplingDesign, designed, student_quantile, tables_of_rows
+from refusal_index.stats.contingency import (
+    ONE_CLUSTER,
+    Matrices,
+    SamplingDesign,
+    cell_codes,
+    designed,
+    repeat_each_other,
+    tables_of_rows,
+)
 from refusal_index.stats.estimate import (
     NO_INTERVAL,
     ConfidenceInterval,
@@ -100,6 +103,7 @@ from refusal_index.stats.estimate import (
     Status,
     reasons_of,
     square_and_add,
+    student_quantile,
 )
 from refusal_index.stats.intervals import (
     RefusalIndexResult,
@@ -505,18 +509,15 @@ def joint_refusal_index(
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
-    influence = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
-    # Weights by the influence of questions, errors by that of clusters, if there are any.
-    clustered, degrees_of_freedom = influence, None
-    if design is not None:
-        by_question = influence * np.array([[variants[row].table.n] for row in kept])
-        influence = scaled(by_question, matrices[2][kept], design.without_clusters())
-        clustered = scaled(by_question, matrices[2][kept], design)
-        degrees_of_freedom = fewest_degrees_of_freedom(matrices[2][kept], design)
+    by_question = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
+    influence = Influence.of(by_question, matrices[2][kept], design)
+    degrees_of_freedom = influence.degrees_of_freedom
     z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
-    information = 1 / np.sum(influence**2, axis=1)
+    # Weights by the influence of questions, errors by that of clusters, if there are any.
+    independent = influence.rows if influence.independent is None else influence.independent
+    information = 1 / np.sum(independent**2, axis=1)
     weights = information / information.sum()
-    mean, error = float(weights @ z), float(np.linalg.norm(weights @ clustered))
+    mean, error = float(weights @ z), float(np.linalg.norm(weights @ influence.rows))
     reason = None
     if len(kept) < 2:
         reason = "fewer_than_two_variants"
@@ -525,7 +526,7 @@ def joint_refusal_index(
     elif degrees_of_freedom is not None and len(kept) > degrees_of_freedom:
         reason = "fewer_clusters_than_variants"
     nothing = BetweenPrompts(None, "undefined", reason)
-    between = nothing if reason else BetweenPrompts.of(mean, spread_of(z, weights, clustered))
+    between = nothing if reason else BetweenPrompts.of(mean, spread_of(z, weights, influence.rows))
     rho, by_row = math.tanh(mean), dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
@@ -541,7 +542,7 @@ def joint_refusal_index(
 def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
     """Influence of each question on atanh(rho) over the number of questions scored, 0 for the others."""
     rho = variant.rho or 0.0
-    by_cell = np.array(cell_influence(variant.table, rho)) / ((1 - rho) * (1 + rho) * variant.table.n)
+    by_cell = np.array(cell_influence(variant.table, rho)) / ((1 - rho) * (1 + rho))
     return np.asarray(by_cell[2 * ~refused + ~wrong] * scored)
 
 
@@ -653,15 +654,11 @@ def compare_joint(
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
         return JointDifference(estimate, status, reasons_of(first, second), first=first, second=second)
-    alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
-    error = difference_error(_influence(arrays, (first, second), design), alone)
-    asked = np.asarray(arrays[2].any(axis=1))
-    degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
-    estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
-    pvalue = difference_pvalue(estimate, error, units_shared(asked, design), degrees_of_freedom)
+    estimate, influence = unrounded(estimate or 0.0), _influence(arrays, (first, second), design)
+    error, pvalue = influence.compare(0, 1, estimate)
     status, reason = ("ok", None) if error else ("boundary", "constant_difference")
     return JointDifference(
-        estimate, status, reason, error, degrees_of_freedom, first=first, second=second, pvalue=pvalue
+        estimate, status, reason, error, influence.degrees_of_freedom, first=first, second=second, pvalue=pvalue
     )
 
 
@@ -724,13 +721,10 @@ def rank_joint(
         "refusal_index",
         described,
         _influence(arrays, results, design),
-        np.asarray(arrays[2].any(axis=1)),
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
-        design=design,
-        independent=None if design is None else _influence(arrays, results, design.without_clusters()),
     )
 
 
@@ -766,21 +760,22 @@ def _checked_models(
 
 def _influence(
     arrays: Matrices, results: Sequence[JointRefusalIndexResult], design: SamplingDesign | None
-) -> FloatArray:
-    """Scaled influence of each question, or cluster, on every model's joint index."""
-    rows = [_joint_influence((r, w, s), result, design) for r, w, s, result in zip(*arrays, results, strict=True)]
-    return np.array(rows).reshape(len(results), -1)
-
-
-def _joint_influence(matrices: Matrices, joint: JointRefusalIndexResult, design: SamplingDesign | None) -> FloatArray:
-    refused, wrong, scored = matrices
-    if joint.rho is None or joint.status != "ok":
-        return np.full(refused.shape[1] if design is None else design.clusters.max(initial=-1) + 1, np.nan)
-    kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
-    points = [point_estimate("refusal_index", joint.variants[row].table) for row in kept]
-    on_index = scaled_influence(points, cell_codes(refused[kept], wrong[kept], scored[kept]), design)
-    weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
-    return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
+) -> Influence:
+    """Influence of questions on every model's joint index; NaN where there is none."""
+    rows, independent = [], []
+    for refused, wrong, scored, joint in zip(*arrays, results, strict=True):
+        kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
+        points = [point_estimate("refusal_index", joint.variants[row].table) for row in kept]
+        codes = cell_codes(refused[kept], wrong[kept], scored[kept])
+        prompts = Influence.of(influence_of(points, codes), codes < 4, design)
+        slopes = np.array([spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept])
+        weights = np.array([joint.weights[row] for row in kept], float) / slopes
+        slope = spearman_slope_in_z(joint.rho) if kept and joint.rho is not None else math.nan
+        rows.append(slope * (weights @ prompts.rows))
+        if prompts.independent is not None:
+            independent.append(slope * (weights @ prompts.independent))
+    alone = np.array(independent) if independent else None
+    return Influence(np.array(rows).reshape(len(results), -1), np.asarray(arrays[2].any(axis=1)), design, alone)
 
 
 def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FloatArray:
@@ -804,4 +799,4 @@ def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | No
     True
     """
     arrays, _ = _checked_models(refused, wrong, scored, None, None)
-    return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)], None)
+    return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)], None).rows

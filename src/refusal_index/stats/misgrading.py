@@ -40,10 +40,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, unmasked, whole_number
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_count, checked_matrices, unmasked, whole_number
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison import PointEstimate, point_estimate
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, cell_codes, checked_count, checked_matrices
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, cell_codes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval, Status, reasons_of
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import (

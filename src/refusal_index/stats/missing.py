@@ -32,10 +32,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from refusal_index.stats.arguments import checked_count
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison import point_estimate
-from refusal_index.stats.contingency import ContingencyTable, checked_count
-from refusal_index.stats.design import AnyTable
+from refusal_index.stats.contingency import AnyTable, ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.intervals import RefusalIndexResult, refusal_index, refusal_index_many
 

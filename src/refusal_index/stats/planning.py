@@ -52,10 +52,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.arguments import FloatArray
+from refusal_index.stats.arguments import FloatArray, checked_matrices
 from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
 from refusal_index.stats.comparison import checked_metric
-from refusal_index.stats.contingency import ContingencyTable, checked_matrices, empty_margin
+from refusal_index.stats.contingency import ContingencyTable, empty_margin
 from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant

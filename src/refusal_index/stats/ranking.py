@@ -27,23 +27,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, pvalues_of
+from refusal_index.stats.arguments import FloatArray, checked_matrices, pvalues_of
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import (
     ROUNDING,
+    Influence,
     checked_metric,
-    difference_error,
-    difference_pvalue,
-    fewest_degrees_of_freedom,
+    influence_of,
     metric_estimate,
     point_estimate,
-    scaled_influence,
     signed_root,
-    units_shared,
-    without_clusters,
 )
-from refusal_index.stats.contingency import ContingencyTable, cell_codes, checked_matrices
-from refusal_index.stats.design import SamplingDesign, designed, tables_of_rows
+from refusal_index.stats.contingency import ContingencyTable, cell_codes, designed, tables_of_rows
 from refusal_index.stats.estimate import ConfidenceInterval, Result, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, symmetric_root
 
@@ -206,41 +201,15 @@ class PairwiseDifferences:
     degrees_of_freedom: float | None = None
 
 
-def pairwise_differences(
-    values: FloatArray,
-    influence: FloatArray,
-    scored: BoolArray,
-    design: SamplingDesign | None = None,
-    independent: FloatArray | None = None,
-    degrees_of_freedom: float | None = None,
-) -> PairwiseDifferences:
-    """Compare all pairs of runs by their estimates, shape (k,), scaled influence and scored questions, both (k, n).
-
-    With a design the influence is that of clusters, and `independent` what it would be without them;
-    `degrees_of_freedom` are given where they do not follow from the design.
-    """
-    if degrees_of_freedom is None:
-        degrees_of_freedom = fewest_degrees_of_freedom(scored, design)
+def pairwise_differences(values: FloatArray, influence: Influence) -> PairwiseDifferences:
+    """Compare all pairs of runs by their estimates, shape (k,)."""
     first, second = np.triu_indices(len(values), 1)
-    pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
-    errors = [
-        difference_error(influence[[a, b]], None if independent is None else independent[[a, b]]) for a, b in pairs
-    ]
-    shared = [units_shared(scored[[a, b]], design) for a, b in pairs]
-    pvalues = [
-        difference_pvalue(*each, degrees_of_freedom) for each in zip(estimates.tolist(), errors, shared, strict=True)
-    ]
-    return PairwiseDifferences(
-        influence @ influence.T,
-        first,
-        second,
-        estimates,
-        np.array(errors, float),
-        np.array(pvalues, float),
-        degrees_of_freedom,
-    )
+    pairs = zip(first.tolist(), second.tolist(), estimates.tolist(), strict=True)
+    errors, pvalues = np.array([influence.compare(*pair) for pair in pairs], float).reshape(-1, 2).T
+    covariance = influence.rows @ influence.rows.T
+    return PairwiseDifferences(covariance, first, second, estimates, errors, pvalues, influence.degrees_of_freedom)
 
 
 def adjusted_pvalues(
@@ -477,14 +446,11 @@ def rank_runs(
     ranking = rank_estimates(
         name,
         described,
-        scaled_influence(points, codes, design),
-        matrices[2],
+        Influence.of(influence_of(points, codes), matrices[2], design),
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
-        design=design,
-        independent=without_clusters(points, codes, design),
     )
     counts = [table for table in tables if isinstance(table, ContingencyTable)]
     if name != "refusal_index" or len(counts) < len(tables):  # clusters and weights have no such test
@@ -514,23 +480,16 @@ def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -
 def rank_estimates(
     metric: str,
     described: Sequence[RankedRun],
-    influence: FloatArray,
-    scored: BoolArray,
+    influence: Influence,
     *,
     confidence_level: float,
     adjustment: Adjustment,
     n_resamples: int,
     rng: Seed,
-    design: SamplingDesign | None = None,
-    independent: FloatArray | None = None,
-    degrees_of_freedom: float | None = None,
 ) -> Ranking:
-    """Rank estimates of any kind by what is known of each and by their scaled influence, of shape (k, n).
+    """Rank estimates of any kind by what is known of each and by their influence.
 
     The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
-    `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters,
-    and `independent` what it would be without them. `degrees_of_freedom` are those of the covariance where they do not
-    follow from the design.
     """
     normal_quantile(confidence_level)
     if adjustment not in get_args(Adjustment):
@@ -538,9 +497,7 @@ def rank_estimates(
     checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
-    values = np.array([run.estimate for run in ranked], float)
-    alone = None if independent is None else independent[rows]
-    differences = pairwise_differences(values, influence[rows], scored[rows], design, alone, degrees_of_freedom)
+    differences = pairwise_differences(np.array([run.estimate for run in ranked], float), influence[rows])
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )

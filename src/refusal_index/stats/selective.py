@@ -39,11 +39,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, share, unmasked
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_outcomes, share, unmasked
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.calibration import checked_scores
 from refusal_index.stats.comparison import difference_error
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, checked_outcomes, empty_margin
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, empty_margin
 from refusal_index.stats.curves import penalty_from_confidence, utility
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, ResultWithInterval, Status
 from refusal_index.stats.estimator import tetrachoric
@@ -323,10 +323,9 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
     refusals, errors = checked_outcomes(refused, wrong)
     scores, _ = checked_scores(score, errors, "wrong")
     table = ContingencyTable.from_arrays(refusals, errors)
-    right, wrong_in_all = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
-    empty = empty_margin(table.n_refused, table.n_answered, right, wrong_in_all)
-    if not table.n or empty:
-        return _without_comparison(table, empty if table.n else "no_questions")
+    undefined = empty_margin(*table.margins) if table.n else "no_questions"
+    if undefined:
+        return _without_comparison(table, undefined)
     by_score, by_model = _refuse_lowest(scores, refusals, errors), _model_refusals(refusals, errors)
     index, error_rate, correct_rate = (
         _difference(name, *(metric(one, refusals, errors) for one in (by_score, by_model)))

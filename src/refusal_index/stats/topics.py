@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
-from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
-from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
+from refusal_index.stats.arguments import FloatArray, check_same_index, checked_outcomes, unmasked
+from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import normal_quantile, refusal_index, spearman
@@ -153,12 +153,8 @@ def checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
 
 def informative_counts(tables: dict[Any, ContingencyTable]) -> NDArray[np.int64]:
     """Return the counts of the topics that say something about rho, shape (topics, 4)."""
-    found = [table.counts for table in tables.values() if not _is_degenerate(*table.counts)]
+    found = [table.counts for table in tables.values() if 0 not in table.margins]
     return np.array(found, np.int64).reshape(-1, 4)
-
-
-def _is_degenerate(n11: int, n10: int, n01: int, n00: int) -> bool:
-    return 0 in (n11 + n10, n01 + n00, n11 + n01, n10 + n00)
 
 
 class Likelihood:

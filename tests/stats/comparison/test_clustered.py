@@ -21,7 +21,7 @@ from refusal_index.stats import (
     rank_joint,
     rank_runs,
 )
-from refusal_index.stats.comparison import difference_pvalue, units_shared
+from refusal_index.stats.comparison import Influence
 from refusal_index.stats.ranking import PairwiseDifferences, adjusted_pvalues
 
 SCENARIO = simulation.Scenario(24, 15, 0.5, 0.6, 0.5, equal=False)
@@ -86,8 +86,9 @@ def test_the_same_run_twice_is_a_sign_test_over_clusters() -> None:
     same = compare_metrics(np.tile(refused, (2, 1)), np.tile(wrong, (2, 1)), cluster=cluster)["refusal_index"]
     assert (same.estimate, same.standard_error, same.pvalue, same.reason) == (0.0, 0.0, 1.0, "constant_difference")
     # Six questions in three clusters: 2 (1/2)^3.
-    units = units_shared(np.ones((2, 6), bool), SamplingDesign.of(6, [1, 1, 2, 2, 3, 3]))
-    assert difference_pvalue(0.5, 0.0, units) == 0.25
+    design = SamplingDesign.of(6, [1, 1, 2, 2, 3, 3])
+    influence = Influence.of(np.zeros((2, 6)), np.ones((2, 6), bool), design)
+    assert influence.compare(0, 1, 0.5) == (0.0, 0.25)
 
 
 def test_a_run_of_one_cluster_has_no_standard_error() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.contingency import cell_codes, checked_matrices, row_tables
+from refusal_index.stats.arguments import checked_matrices
+from refusal_index.stats.contingency import cell_codes, row_tables
 
 REFUSED = np.array([[True, True, False, False], [False, True, False, True]])
 WRONG = np.array([[True, False, True, False], [True, True, False, False]])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusal_index import ContingencyTable
 from refusal_index.stats import METRIC_NAMES, influence_function, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.comparison import metric_influence, point_estimate, scaled_influence
+from refusal_index.stats.comparison import Influence, influence_of, metric_influence, point_estimate
 
 COUNTS = st.tuples(*[st.integers(0, 40)] * 4)
 PENALTY = 0.2
@@ -90,7 +90,7 @@ def test_covariance_of_two_runs_against_resampled_questions(name: str, overlap: 
     points = [
         point_estimate(name, ContingencyTable(*np.bincount(row, minlength=5)[:4].tolist()), WORTH) for row in codes
     ]
-    scaled = scaled_influence(points, codes)
+    scaled = Influence.of(influence_of(points, codes), codes < 4).rows
 
     joint = np.bincount(5 * codes[0] + codes[1], minlength=25)
     resampled = rng.multinomial(n, joint / n, size=20_000).reshape(-1, 5, 5)

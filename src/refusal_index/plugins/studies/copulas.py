@@ -93,8 +93,8 @@ from scipy import special
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import BoolArray, FloatArray
-from refusal_index.stats.contingency import ContingencyTable, checked_matrices, repeat_each_other, row_tables
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
+from refusal_index.stats.contingency import ContingencyTable, repeat_each_other, row_tables
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import refusal_index

@@ -67,11 +67,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
-from refusal_index.stats.arguments import FloatArray
+from refusal_index.stats.arguments import FloatArray, checked_matrices
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, checked_penalty, rate_or_score
 from refusal_index.stats.calibration import checked_scores
 from refusal_index.stats.comparison import compare_metrics
-from refusal_index.stats.contingency import ContingencyTable, cell_codes, checked_matrices, row_tables
+from refusal_index.stats.contingency import ContingencyTable, cell_codes, row_tables
 from refusal_index.stats.curves import (
     checked_range,
     checked_rho_and_error_rate,

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
-from refusal_index.stats.arguments import FloatArray
+from refusal_index.stats.arguments import FloatArray, checked_matrices
 from refusal_index.stats.baseline import (
     SCORES,
     TRUTHFULNESS_WEIGHTS,
@@ -56,15 +56,13 @@ from refusal_index.stats.baseline import (
 )
 from refusal_index.stats.comparison import (
     ROUNDING,
+    Influence,
     PointEstimate,
     checked_metric,
-    fewest_degrees_of_freedom,
+    influence_of,
     point_estimate,
-    scaled_influence,
-    without_clusters,
 )
-from refusal_index.stats.contingency import cell_codes, checked_matrices
-from refusal_index.stats.design import AnyTable, SampledTable, designed, tables_of_rows
+from refusal_index.stats.contingency import AnyTable, SampledTable, cell_codes, designed, tables_of_rows
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, symmetric_root
 
@@ -179,10 +177,9 @@ def metric_over_steps(
     if not rows:
         shown = tuple(_point(name, point) for point in points)
         return MetricOverSteps(name, shown, None, (), (), None, None, None, confidence_level)
-    influence = scaled_influence(points, codes, design)[rows]
-    alone = without_clusters(points, codes, design)
-    errors = JointErrors.of(influence, None if alone is None else alone[rows], doubts[rows])
-    degrees = fewest_degrees_of_freedom(matrices[2][rows], design)
+    influence = Influence.of(influence_of(points, codes), matrices[2], design)[rows]
+    errors = JointErrors.of(influence.rows, influence.independent, doubts[rows])
+    degrees = influence.degrees_of_freedom
     drawn = drawn_errors(errors.covariance, n_resamples, np.random.default_rng(rng), degrees)
     values = np.array([points[row].estimate for row in rows], float)
     critical, shown = _banded(name, points, rows, errors.of_steps(), drawn, confidence_level)
