@@ -18,8 +18,8 @@ from refusal_index.data.datasets import dataset_names, load_dataset
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence import registry, scores
-from refusal_index.plugins.confidence.api import confidence_scores
+from refusal_index.plugins.confidence import plan, scores
+from refusal_index.plugins.confidence.scores import confidence_scores
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.protocol import GraderKind
@@ -164,16 +164,16 @@ def test_a_grader_of_a_plugin_is_its_function():
 
 @pytest.mark.usefixtures("another")
 def test_a_confidence_method_of_a_plugin_is_found(monkeypatch):
-    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
-    assert [one.name for one in registry.methods_of(["coin", "likelihood"])] == ["likelihood", "coin"]
+    monkeypatch.setattr(plan, "METHODS", dict(plan.METHODS))
+    assert [one.name for one in plan.methods_of(["coin", "likelihood"])] == ["likelihood", "coin"]
     with pytest.raises(ConfidenceError, match="got 'coins'; did you mean 'coin'"):
-        registry.methods_of(["coins"])
+        plan.methods_of(["coins"])
 
 
 @pytest.mark.usefixtures("another")
 def test_a_confidence_method_of_a_plugin_is_listed_and_scores(monkeypatch, tmp_path):
-    monkeypatch.setattr(registry, "METHODS", dict(registry.METHODS))
-    monkeypatch.setattr(scores, "METHODS", registry.METHODS)
+    monkeypatch.setattr(plan, "METHODS", dict(plan.METHODS))
+    monkeypatch.setattr(scores, "METHODS", plan.METHODS)
     run = evaluate("almanac/small", limit=5, variants="high", out=tmp_path / "run")
     assert {method.name: reason for method, reason in scores.allowed(run.path, Settings.of()).items()}["coin"] is None
     table = confidence_scores(run, "coin")

@@ -12,10 +12,11 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
-    from refusal_index.plugins.confidence.api import confidence_scores, threshold
+    from refusal_index.plugins.confidence.scores import confidence_scores
+    from refusal_index.plugins.confidence.threshold import threshold
     from refusal_index.plugins.studies.api import study
     from refusal_index.plugins.trackers.tracker import export
-    from refusal_index.plugins.training.watch import RefusalIndexCallback
+    from refusal_index.plugins.training.callback import RefusalIndexCallback
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import compare, gate, rank
     from refusal_index.runs.writing import Run, open_run
@@ -57,10 +58,11 @@ _PLACES = {
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("compare", "gate", "rank"),
     "runs.writing": ("Run", "open_run"),
-    "plugins.confidence.api": ("confidence_scores", "threshold"),
+    "plugins.confidence.scores": ("confidence_scores",),
+    "plugins.confidence.threshold": ("threshold",),
     "plugins.studies.api": ("study",),
     "plugins.trackers.tracker": ("export",),
-    "plugins.training.watch": ("RefusalIndexCallback",),
+    "plugins.training.callback": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
 }
 _PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}

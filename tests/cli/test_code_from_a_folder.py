@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.errors import RefusalIndexError
-from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.plan import METHODS
 from tests.cli.test_force import first_pass_of
 from tests.runs.test_watch import checkpoint
 from tests.tiers import one_fast

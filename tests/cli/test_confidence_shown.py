@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data.outcome_table import read_confidence
-from refusal_index.plugins.confidence.score_table import write_confidence
+from refusal_index.data.tables import write_table
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 
 RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs")
@@ -91,7 +91,7 @@ def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
     shutil.copytree("r", "worse")
     table = read_confidence(run / "confidence.parquet")
     turned = pl.when(method="likelihood").then(1 - pl.col("confidence")).otherwise("confidence").alias("confidence")
-    write_confidence(table.with_columns(turned), Path("worse/confidence.parquet"))
+    write_table(table.with_columns(turned), Path("worse/confidence.parquet"))
     done = command("compare", "r", "worse", "--full")
     assert done.exit_code == 0
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -119,7 +119,7 @@ def test_hostile_method_names_are_obeyed_nowhere(command, run):
     table = read_confidence(run / "confidence.parquet")
     commands = (["score", "r"], ["score", "r", "--json"], ["report", "r"], ["compare", "r", "r/outcomes.parquet"])
     for name in ("<script>owned()</script>", "=cmd|' /C calc'!A0", "[/a][bold]\x1b[2J\u202e"):
-        write_confidence(table.with_columns(method=pl.lit(name) + pl.col("method")), run / "confidence.parquet")
+        write_table(table.with_columns(method=pl.lit(name) + pl.col("method")), run / "confidence.parquet")
         for words in commands:
             done = command(*words)
             assert done.exit_code == 0, done.output

@@ -14,7 +14,7 @@ from click.testing import Result
 import refusal_index as ri
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome_table import SCHEMA, read_outcomes, write_outcomes
-from refusal_index.plugins.confidence.score_table import write_confidence
+from refusal_index.data.tables import write_table
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE
 from tests.findings.test_threshold import planted
@@ -34,7 +34,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scores = planted(len(ids)).confidence.with_columns(question_id=ids, confidence=pl.Series(score))
     scores = scores.with_columns(wrong=pl.Series(rng.random(len(ids)) > score), method=pl.lit("likelihood"))
     other = scores.with_columns(method=pl.lit("other"), variant=pl.lit("low"))
-    write_confidence(pl.concat([scores, other, other.with_columns(variant=pl.lit("high"))]), run.folder.confidence)
+    write_table(pl.concat([scores, other, other.with_columns(variant=pl.lit("high"))]), run.folder.confidence)
     return out
 
 
@@ -201,7 +201,7 @@ def test_a_full_disk_while_writing_is_told(command, scored):
 def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
     name = HOSTILE[kind][:300].encode("utf-8", "replace").decode()
     scores = pl.read_parquet("r/confidence.parquet").filter(method="likelihood").with_columns(method=pl.lit(name))
-    write_confidence(scores, Path("r/confidence.parquet"))
+    write_table(scores, Path("r/confidence.parquet"))
     for suffix in ("parquet", "csv"):
         done = command("confidence", "r", "--penalty", "1", "--out", f"v.{suffix}")
         assert done.exit_code == 0, done.output

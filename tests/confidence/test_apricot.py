@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from refusal_index.plugins.confidence.apricot import PUBLISHED, Recipe, apricot, fine_tuned
 from refusal_index.plugins.confidence.hidden_states import WeightsError
-from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.plan import METHODS
+from refusal_index.plugins.confidence.trained import PUBLISHED, Recipe, apricot, fine_tuned
 from refusal_index.stats import auroc
 from tests.confidence.made_up import LETTERS, evidence_of, word
 

@@ -15,8 +15,8 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import read_confidence
+from refusal_index.plugins.confidence.plan import METHODS as REGISTERED
 from refusal_index.plugins.confidence.plan import ConfidencePlan
-from refusal_index.plugins.confidence.registry import METHODS as REGISTERED
 from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
 from refusal_index.protocol import (
     Completion,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data.outcome_table import ConfidenceError
-from refusal_index.plugins.confidence.folds import TrainingError, folds_of, shortage
-from refusal_index.plugins.confidence.score_table import confidence_table
+from refusal_index.plugins.confidence.score_tables import confidence_table
+from refusal_index.plugins.confidence.trained import TrainingError, folds_of, shortage
 from tests.confidence.made_up import evidence_of
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.method import Answer, Evidence, Score
 from refusal_index.plugins.confidence.model_scores import believed, choice_probability, chosen, p_true
-from refusal_index.plugins.confidence.score_table import Score
 from refusal_index.protocol import StopReason, TokenLogprob
 from refusal_index.protocol.replies import IMPOSSIBLE
 

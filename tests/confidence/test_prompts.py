@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from refusal_index.plugins.confidence.model_scores import PROMPTS, SCALE
-from refusal_index.plugins.confidence.registry import METHODS
+from refusal_index.plugins.confidence.plan import METHODS
 
 WORDS = {
     "verbalised-number": "3567b255a3038641",

@@ -12,11 +12,20 @@ import scipy.optimize
 import statsmodels.api as sm
 from scipy import special
 
-from refusal_index.plugins.confidence.folds import TrainingError, cluster_targets, logistic_fit, logistic_predict
 from refusal_index.plugins.confidence.method import Evidence, Need
-from refusal_index.plugins.confidence.registry import METHODS
-from refusal_index.plugins.confidence.score_table import confidence_table
-from refusal_index.plugins.confidence.trained import classify, isotonic, platt, probe, topic_shares
+from refusal_index.plugins.confidence.plan import METHODS
+from refusal_index.plugins.confidence.score_tables import confidence_table
+from refusal_index.plugins.confidence.trained import (
+    TrainingError,
+    classify,
+    cluster_targets,
+    isotonic,
+    logistic_fit,
+    logistic_predict,
+    platt,
+    probe,
+    topic_shares,
+)
 from refusal_index.stats import AurocResult, auroc
 from tests.confidence.made_up import by_topic, evidence_of
 
@@ -176,7 +185,7 @@ def test_estimates_of_another_predictor_say_so():
 @pytest.mark.slow
 def test_nothing_of_scikit_learn_is_loaded_before_a_method_is_used():
     code = (
-        "import sys, refusal_index, refusal_index.plugins.confidence.registry, refusal_index.plugins.confidence.scores;"
+        "import sys, refusal_index, refusal_index.plugins.confidence.plan, refusal_index.plugins.confidence.scores;"
         "print(sorted({'sklearn', 'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.method import Answer, Evidence, Score
 from refusal_index.plugins.confidence.model_scores import read_number, read_phrase, stated_confidence
-from refusal_index.plugins.confidence.registry import METHODS
-from refusal_index.plugins.confidence.score_table import Score, confidence_table
+from refusal_index.plugins.confidence.plan import METHODS
+from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.protocol import StopReason
 
 ONE_STAGE = ("verbalised-number", "verbalised-words")

@@ -22,18 +22,16 @@ from refusal_index.data.outcome_table import (
     read_outcomes,
     scores_of_outcomes,
 )
-from refusal_index.plugins.confidence.score_files import (
-    MINUS_LOG_PROBABILITY,
+from refusal_index.data.tables import write_table
+from refusal_index.plugins.confidence.method import Score
+from refusal_index.plugins.confidence.score_tables import (
+    READINGS,
+    confidence_table,
     has_no_range,
+    join_outcomes,
     read_score_table,
     reading_of,
-)
-from refusal_index.plugins.confidence.score_table import (
-    Score,
-    confidence_table,
-    join_outcomes,
     with_scores,
-    write_confidence,
 )
 
 HOSTILE = (
@@ -245,7 +243,7 @@ class TestOtherPackages:
         assert read_scores([row]).select("method", "confidence").rows() == [("PTrue", 1.0)]
 
     def test_a_sequence_of_probability_zero_has_a_score(self):
-        assert MINUS_LOG_PROBABILITY(math.inf) == 0
+        assert READINGS["minus_log_probability"](math.inf) == 0
 
     def test_uncertainties_of_no_range_alone_are_an_error_with_a_way_on(self):
         with pytest.raises(ConfidenceError, match=r"no formula.*'MeanTokenEntropy'.*calibrate"):
@@ -379,7 +377,7 @@ class TestWriting:
             for n, text in enumerate(texts)
             for of in (None, "first", "forced", "probe")
         )
-        write_confidence(table, tmp_path / f"t.{suffix}")
+        write_table(table, tmp_path / f"t.{suffix}")
         assert read_scores(tmp_path / f"t.{suffix}").equals(table)
 
     @dear_examples(0.4)  # each in every format
@@ -394,11 +392,11 @@ class TestWriting:
         table = confidence_table(Score(text, text, *scores) for text, *scores in rows)
         folder = tmp_path_factory.mktemp("any")
         for suffix in FORMATS:
-            write_confidence(table, folder / f"t.{suffix}")
+            write_table(table, folder / f"t.{suffix}")
             assert read_scores(folder / f"t.{suffix}").equals(table)
 
     def test_a_spreadsheet_takes_no_cell_for_a_formula(self, tmp_path):
-        write_confidence(confidence_table([Score("=1+1", "@m", 0.5, None, "-v")]), tmp_path / "t.csv")
+        write_table(confidence_table([Score("=1+1", "@m", 0.5, None, "-v")]), tmp_path / "t.csv")
         assert (tmp_path / "t.csv").read_text().splitlines()[1].startswith("'=1+1,'@m,0.5,,'-v,")
 
     def test_apostrophes_of_others_are_left_alone(self, tmp_path):
@@ -409,7 +407,7 @@ class TestWriting:
         before = confidence_table([Score("q", "a", 0.1, None), Score("q", "b", 0.2, None)])
         table = with_scores(before, confidence_table([Score("q", "a", 0.3, None)]))
         assert table.select("method", "confidence").rows() == [("b", 0.2), ("a", 0.3)]
-        write_confidence(table, tmp_path / "confidence.parquet")
+        write_table(table, tmp_path / "confidence.parquet")
         assert read_confidence(tmp_path / "confidence.parquet").equals(table)
 
 
@@ -484,8 +482,8 @@ class TestJoining:
 
     def test_what_is_covered_is_counted(self):
         table = scores({"question_id": "q0"}, {"question_id": "q1", "confidence": None})
-        (found,) = join_outcomes(table, sums()).coverage
-        assert (found.method, found.questions, found.empty, found.of) == ("m", 1, 1, 3)
+        coverage = join_outcomes(table, sums()).coverage
+        assert coverage.to_dicts() == [{"method": "m", "questions": 1, "empty": 1, "of": 3}]
 
     @pytest.mark.parametrize(
         "text", ["What is 1 plus 1?", " what is\n1 PLUS 1? ", "Answer briefly.\nWhat is 1 plus 1?\nAnswer:"]
@@ -525,7 +523,7 @@ class TestJoining:
         joined = join_outcomes(read_scores(written(tmp_path / "u.csv", UQLM)), sums())
         assert joined.by_text == 3
         assert joined.unknown.is_empty()
-        assert [(one.method, one.questions, one.empty) for one in joined.coverage][1] == ("min_probability", 2, 1)
+        assert [one[:3] for one in joined.coverage.rows()][1] == ("min_probability", 2, 1)
 
 
 class TestOwnColumns:

@@ -16,7 +16,9 @@ from tests.render.making import HOSTILE, rows
 from refusal_index.data.files import plain
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise
-from refusal_index.plugins.confidence.score_table import Score, confidence_table
+from refusal_index.plugins.confidence.method import Score
+from refusal_index.plugins.confidence.score_tables import confidence_table
+from refusal_index.plugins.confidence.section import confidence_blocks, measures_blocks
 from refusal_index.plugins.confidence.summary import (
     NAME,
     AgainstRefusals,
@@ -27,7 +29,6 @@ from refusal_index.plugins.confidence.summary import (
     summarise_confidence,
     summarise_outcomes,
 )
-from refusal_index.plugins.confidence.text import confidence_blocks, measures_blocks
 from refusal_index.render.blocks import to_text
 from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise
-from refusal_index.plugins.confidence.score_table import Score, confidence_table
+from refusal_index.plugins.confidence.method import Score
+from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.confidence.section import MOST_POINTS, SECTION, roc_points, section_values
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.render.format import DASH

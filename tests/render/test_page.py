@@ -15,8 +15,8 @@ import pytest
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
+from refusal_index.data.tables import write_table
 from refusal_index.findings.summary import Usage, summarise
-from refusal_index.plugins.confidence.score_table import write_confidence
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
 from refusal_index.render.report.figures import metric_rows, plane, sensitivity_rows, tiles
 from refusal_index.render.report.page import _asset
@@ -254,7 +254,7 @@ def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_pat
     table = rows(80)
     folder = _folder(tmp_path / "run", table)
     scored = table.with_columns(confidence=pl.int_range(table.height) / table.height)
-    write_confidence(scores_of_outcomes(scored), folder.confidence)
+    write_table(scores_of_outcomes(scored), folder.confidence)
     whole = read_report_runs([folder.path]).runs
     said = "a random sample of 80"
     assert said not in write_report(whole, tmp_path / "a.html").path.read_text()

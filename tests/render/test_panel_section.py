@@ -11,8 +11,16 @@ import pytest
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.matching import CompareOptions
-from refusal_index.plugins.training.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
-from refusal_index.plugins.training.section import SECTION, Chart, panel_values, vertical
+from refusal_index.plugins.training.section import (
+    SECTION,
+    TESTED,
+    Chart,
+    PanelOfSteps,
+    panel_values,
+    panels_of,
+    steps_of_trainings,
+    vertical,
+)
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence

@@ -15,10 +15,10 @@ from refusal_index.data.outcome import Question
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import states as embedded
 from refusal_index.plugins.confidence import hidden_states
-from refusal_index.plugins.confidence.folds import RELATIONS, entity_of, groups_of, training_shortage
 from refusal_index.plugins.confidence.hidden_states import states_of
 from refusal_index.plugins.confidence.scores import allowed, prepare_confidence
 from refusal_index.plugins.confidence.summary import summarise_confidence
+from refusal_index.plugins.confidence.trained import RELATIONS, entity_of, groups_of, training_shortage
 from refusal_index.protocol import Message
 from refusal_index.runs.settings import Settings
 from tests.runs.models import ASKED, LOCAL, ROWS, answer

@@ -66,8 +66,8 @@ plugins.batches.formats.ProviderError
 plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
 plugins.batches.request_files.ResultFileError
-plugins.confidence.folds.TrainingError
 plugins.confidence.hidden_states.WeightsError
+plugins.confidence.trained.TrainingError
 plugins.inspect.IncompatibleError
 plugins.studies.models.ModelTableError
 plugins.studies.study.NotPossibleError

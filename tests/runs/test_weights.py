@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.plugins.training.watch import checkpoint_at, weights_digest, weights_tag
+from refusal_index.plugins.training.callback import weights_tag
+from refusal_index.plugins.training.watch import checkpoint_at, weights_digest
 from tests.runs.test_checkpoints import safetensors, written
 
 

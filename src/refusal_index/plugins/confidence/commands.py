@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
+from refusal_index.findings.statement import Statement
+from refusal_index.render.blocks import Block, Table
+
+if TYPE_CHECKING:
+    from refusal_index.data.run_json import Prices
+    from refusal_index.plugins.confidence.method import Method
+    from refusal_index.plugins.confidence.plan import PendingRequests
+    from refusal_index.plugins.confidence.scores import AddedScores, Confidence
+    from refusal_index.plugins.confidence.summary import MethodSummary
 
 
 @takes_settings(
@@ -85,56 +95,121 @@ def confidence(
       topics that are new), 'none', or 'auto', the first of these that is known.
     - `layer`: Layer whose hidden states p-ik reads, 0 before the first layer. [default: middle]
     """
-    from functools import partial
+    if penalty is not None or max_error is not None:
+        refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
+        if wrong := next((option for option, given in refused.items() if given), None):
+            raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
+        chosen = {"method": method, "variant": variants, "penalty": penalty, "max_error": max_error}
+        chosen |= {"confidence_level": confidence_level, "seed": seed}
+        _choose_threshold(run, chosen, {"cluster": cluster, "weight": weight}, out, as_json=json, full=full)
+    elif add is not None or out is not None or column or name is not None:
+        if method is not None or list_ or dry_run:
+            raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
+        _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
+    else:
+        names = None if method is None else [one.strip() for one in method.split(",") if one.strip()]
+        own = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
+        _measure(run, names, own, values, list_=list_, dry_run=dry_run, yes=yes, as_json=json, full=full)
 
+
+def _measure(
+    run: Path,
+    names: Sequence[str] | None,
+    own: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    list_: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    full: bool,
+) -> None:
     from refusal_index.cli.runs import execute_with_progress
     from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.plan import check_amount, pending
     from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
     from refusal_index.plugins.confidence.summary import summarise_confidence
-    from refusal_index.plugins.confidence.text import confidence_blocks, confidence_screen
-    from refusal_index.plugins.confidence.words import done_blocks, methods_blocks, pending_blocks
     from refusal_index.runs.settings import Settings
 
-    if penalty is not None or max_error is not None:
-        refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
-        if wrong := next((option for option, given in refused.items() if given), None):
-            raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
-        chosen = {"penalty": penalty, "max_error": max_error, "confidence_level": confidence_level, "seed": seed}
-        sampling = {"cluster": cluster, "weight": weight}
-        _choose_threshold(
-            run, {"method": method, "variant": variants, **chosen}, sampling, out, as_json=json, full=full
-        )
-        return
-    if add is not None or out is not None or column or name is not None:
-        if method is not None or list_ or dry_run:
-            raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
-        _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
-        return
     settings = Settings.of(**values)
     if list_:
-        console.show(methods_blocks(allowed(run, settings, prompts=prompts, group=group)))
+        console.show(_methods(allowed(run, settings, prompts=own["prompts"], group=own["group"])))
         return
-    names = None if method is None else [one.strip() for one in method.split(",") if one.strip()]
-    plan = prepare_confidence(
-        run, names, settings, prompts=prompts, model=model, grader=grader, group=group, layer=layer
-    )
+    plan = prepare_confidence(run, names, settings, **own)
     requests = pending(plan)
     if dry_run:
-        console.show(pending_blocks(requests, plan.settings.prices_as_sent))
+        console.show(_pending(requests, plan.settings.prices_as_sent))
         return
     if not yes:
         check_amount(plan, requests)
     found = execute_with_progress(plan.run, partial(measure, plan), sum(one.questions for one in requests))
     wanted = [one.name for one in found.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
-    if json:
+    if as_json:
         console.document(plain(summary))
     else:
-        console.show((confidence_blocks if full else confidence_screen)(summary))
-        console.show(done_blocks(found))
+        _show(summary, full=full)
+        console.show(_done(found))
     if found.ended is not None:
         raise typer.Exit(INCOMPLETE)
+
+
+def _show(summary: Sequence[MethodSummary], *, full: bool) -> None:
+    from refusal_index.plugins.confidence.section import confidence_blocks, confidence_screen
+
+    console.show((confidence_blocks if full else confidence_screen)(summary))
+
+
+def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
+    """Yield what each method is and needs, and whether the run allows it."""
+    columns = ("method", "what it is", "needs", "allowed")
+    rows = (
+        (method.name, method.about, ", ".join(sorted(method.needs)) or "nothing more", reason or "yes")
+        for method, reason in allowed.items()
+    )
+    yield Table.of(columns, rows, left=columns)
+
+
+def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:
+    """Yield what would be sent, and about what that costs where prices are known."""
+    from refusal_index.runs.dry_run import REPLY_TOKENS
+
+    def amount(least: int, most: int) -> str:
+        return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+    least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
+    rows = [
+        *((one.name, f"{one.questions:,}", amount(one.requests, one.most), f"{one.input_tokens:,}") for one in pending),
+        ("total", "", amount(least, most), f"{tokens:,}"),
+    ]
+    yield from ("Dry run: nothing is sent.", "")
+    yield Table.of(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
+    cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
+    yield from _said(Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": least < most}))
+
+
+def _done(found: Confidence) -> Iterator[Block]:
+    """Yield what was sent for the scores, why it ended early, and where they are."""
+    if found.ended is not None:
+        yield from _said(Statement("scores_ended", "grave", {"ended": found.ended}))
+    used = found.usage
+    if used.requests:
+        cost = "" if used.cost is None else f", ${used.cost:,.2f}"
+        yield f"Sent: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out{cost}"
+    made = {one.name for one in found.methods}
+    kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
+    beside = f"; also holds scores of {', '.join(kept)}" if kept else ""
+    yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+
+
+def _said(statement: Statement) -> Iterator[Block]:
+    """Yield the paragraphs of a statement, an empty line before each."""
+    from refusal_index.render.sentences import add_sentences, sentence
+
+    add_sentences(__package__)
+    for line in sentence(statement).splitlines():
+        if line:
+            yield from ("", line)
 
 
 def _choose_threshold(
@@ -188,19 +263,33 @@ def _add_and_export(
     from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.scores import add_scores, export_scores
     from refusal_index.plugins.confidence.summary import summarise_confidence
-    from refusal_index.plugins.confidence.text import confidence_blocks, confidence_screen
-    from refusal_index.plugins.confidence.words import added_blocks, added_document
 
-    _check_added(add, column, name, out)
+    if add is None and (column or name is not None):
+        raise OptionError(
+            f"{'--column' if column else '--name'}: expected --add FILE with it, whose scores it describes, got none"
+        )
+    if name is not None and not name.strip():
+        raise OptionError("--name: expected a name for the scores, got nothing")
+    if out is not None:
+        if add is not None and add.resolve() == out.resolve():
+            raise OptionError(f"--out: {out} is the file to add; choose another name")
+        check_place(out)  # before anything is changed
     document: dict[str, Any] = {}
     if add is not None:
         added = add_scores(run, add, method=name, columns=columns_of(column))
-        summary = summarise_confidence(added.joined.scores, added.outcomes)
-        document = added_document(added) | {"methods": plain(summary)}
+        summary = summarise_confidence(added.scores, added.outcomes)
+        document = {
+            "coverage": added.coverage.to_dicts(),
+            "unknown": added.unknown.height,
+            "by_text": added.by_text,
+            "left_out": list(added.left_out),
+            "replaced": list(added.replaced),
+            "methods": plain(summary),
+        }
         if not as_json:
-            console.show(added_blocks(added))
+            console.show(_added(added))
             console.say()
-            console.show((confidence_blocks if full else confidence_screen)(summary))
+            _show(summary, full=full)
     if out is not None:
         rows = export_scores(run, out)
         document |= {"out": str(out), "rows": rows}
@@ -210,13 +299,19 @@ def _add_and_export(
         console.document(document)
 
 
-def _check_added(add: Path | None, column: Sequence[str], name: str | None, out: Path | None) -> None:
-    if add is None:
-        for option in (["--column"] if column else []) + (["--name"] if name is not None else []):
-            raise OptionError(f"{option}: expected --add FILE with it, whose scores it describes, got none")
-    if name is not None and not name.strip():
-        raise OptionError("--name: expected a name for the scores, got nothing")
-    if add is not None and out is not None and add.resolve() == out.resolve():
-        raise OptionError(f"--out: {out} is the file to add; choose another name")
-    if out is not None:
-        check_place(out)  # before anything is changed
+def _added(added: AddedScores) -> Iterator[Block]:
+    """Yield how far added scores cover the run, and what is not among them."""
+    from refusal_index.data.errors import listed
+    from refusal_index.data.outcome_table import place_of
+
+    rows = ((method, *(f"{count:,}" for count in counts)) for method, *counts in added.coverage.iter_rows())
+    yield Table.of(("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",))
+    values = {
+        "unknown": added.unknown.height,
+        "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),
+        "by_text": added.by_text,
+        "left_out": listed(added.left_out) if added.left_out else "",
+        "replaced": ", ".join(added.replaced),
+        "assumed": added.assumed,
+    }
+    yield from _said(Statement("scores_added", "scope", values))

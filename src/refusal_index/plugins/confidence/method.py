@@ -16,7 +16,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data.outcome import Question
-from refusal_index.plugins.confidence.score_table import Score
 from refusal_index.protocol import AUXILIARY, StopReason, TokenLogprob
 
 SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
@@ -126,6 +125,36 @@ class Evidence:
     layer: int | None = None
     n_folds: int = 5
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a method says of one answer.
+
+    Attributes
+    ----------
+    question_id, method
+        Of which question, and by which method.
+    confidence
+        In [0, 1]; None where the method was asked for it and gave none.
+    wrong
+        Whether the answer is wrong; None while it is unscored.
+    variant
+        None where the score belongs to all.
+    draw, of
+        Of the answer: its repetition, and its pass.
+    fold
+        Which part of the questions it lies in, of a method that was trained on the others.
+    """
+
+    question_id: str
+    method: str
+    confidence: float | None
+    wrong: bool | None
+    variant: str | None = None
+    draw: int = 0
+    of: str | None = "forced"
+    fold: int | None = None
 
 
 @dataclass(frozen=True)

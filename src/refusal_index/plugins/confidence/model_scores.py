@@ -28,8 +28,7 @@ from importlib import resources
 from itertools import accumulate, pairwise
 
 from refusal_index.data.outcome import Question
-from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.plugins.confidence.score_table import Score
+from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, Score, score_each
 from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
 from refusal_index.protocol.graders import named_choices
 from refusal_index.protocol.replies import DECORATION, without_reasoning

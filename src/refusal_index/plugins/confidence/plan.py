@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 
 import polars as pl
 
+from refusal_index import entry_points
+from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Question
+from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence import hidden_states
-from refusal_index.plugins.confidence.folds import training_shortage
+from refusal_index.plugins.confidence import hidden_states, model_scores, trained
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking
-from refusal_index.plugins.confidence.registry import METHODS
 from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
+from refusal_index.plugins.confidence.trained import training_shortage
 from refusal_index.protocol import (
     FORCED,
     Completion,
@@ -38,6 +40,47 @@ from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.results import total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
+
+METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS)}
+"""Every method by its name, in the order in which they are listed; `method_of` adds those of other distributions."""
+
+
+def method_of(name: str) -> Method | None:
+    """Find a method by name; other distributions register theirs in the group ``refusal_index.confidence_methods``."""
+    if name not in METHODS and (plugin := entry_points.find("confidence_methods", name)) is not None:
+        METHODS[name] = entry_points.load(plugin)
+    return METHODS.get(name)
+
+
+def all_methods() -> tuple[Method, ...]:
+    """Return every method that is installed, ours first."""
+    for name in entry_points.installed("confidence_methods"):
+        method_of(name)
+    return tuple(METHODS.values())
+
+
+def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
+    """Return methods by their names, in the order of the list.
+
+    Raises
+    ------
+    ConfidenceError
+        If there is none of a name; the message names the nearest.
+
+    Examples
+    --------
+    >>> [one.name for one in methods_of(["likelihood", "p-answering"])]
+    ['p-answering', 'likelihood']
+    """
+    wanted = set(names)
+    if not wanted:
+        raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got none")
+    for name in wanted:
+        if method_of(name) is None:
+            known = [*METHODS, *(entry_points.installed("confidence_methods").keys() - METHODS.keys())]
+            raise ConfidenceError(f"method: expected some of {', '.join(known)}, got {name!r}{suggestion(name, known)}")
+    return tuple(method for name, method in METHODS.items() if name in wanted)
+
 
 GIVES_LOGPROBS = {
     *("openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
@@ -129,10 +172,17 @@ class ConfidencePlan:
         Where log probabilities may not come, one question is asked first.
         """
         answers, first = self.missing_answers(replies), self.takes_logprobs and not self.is_embedded
-        if Need.LOGPROBS in self.needs and first:
+        if Need.LOGPROBS in self.needs and first and answers:
             yield FORCED, answers[:1]
-            for one in answers[:1]:
-                _check_logprobs(self, replies.scored(one.question), one.question)
+            question = answers[0].question
+            answer = replies.scored(question)
+            if answer is not None and answer.logprobs is None:
+                without = [one for one in METHODS.values() if Need.LOGPROBS not in one.needs]
+                left = ", ".join(one.name for one in without if unmet(self, one) is None)
+                raise SettingError(
+                    f"{self.settings.model} gave no log probabilities with its reply to {question.question_id}; "
+                    f"without them this run allows {left or 'none'}"
+                )
         yield FORCED, answers
         for prompt in self.prompts:
             if prompt.draws > 1 and first:
@@ -158,22 +208,22 @@ class ConfidencePlan:
         found = {one: replies.scored(question) for one, question in self.questions.items()}
         return {one: answer for one, answer in found.items() if answer is not None}
 
-    def probes(self, prompt: Prompt, replies: Replies) -> list[Conversation]:
-        """Return the conversations of a method's prompt: about every question, or about those that have an answer."""
-        answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
-        asked = [question for one, question in self.questions.items() if prompt.is_graded or one in answers]
-        return self.probes_of(prompt, asked, replies, answers)
+    def probes(self, prompt: Prompt, replies: Replies, to_come: Container[str] = ()) -> list[Conversation]:
+        """Return the conversations of a method's prompt: about every question, or about those that have an answer.
 
-    def probes_of(
-        self, prompt: Prompt, questions: Iterable[Question], replies: Replies, answers: Mapping[str, str]
-    ) -> list[Conversation]:
-        """Return the conversations of a prompt about some questions, and the answers that they have."""
+        - `to_come`: questions that are yet to be answered, and are taken in.
+        """
+        answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
         wording = self.wording
         procedure = Probing(wording.grader, prompt.template, wording.prompts, answers, prompt.is_graded, wording.think)
         came = (one for name in self.questions for one in replies.store.completions(name, prompt.variant))
         is_reported = all(one.logprobs is not None for one in came if one.reply.role is Role.MODEL)
         draws = 1 if self.gives_logprobs and is_reported else prompt.draws
-        return [Conversation(question, prompt.variant, procedure, draws) for question in questions]
+        return [
+            Conversation(question, prompt.variant, procedure, draws)
+            for one, question in self.questions.items()
+            if prompt.is_graded or one in answers or one in to_come
+        ]
 
     def current(self, conversation: Conversation, store: ReplyStore) -> list[Completion]:
         """Return the replies to the very requests that a conversation asks now; none where those were others.
@@ -190,15 +240,14 @@ class ConfidencePlan:
         return completions if is_current else []
 
     def _is_reply_to(self, conversation: Conversation, one: Completion, store: ReplyStore) -> bool:
-        if one.request_sha256 is None:
-            return True
         place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
-        for draw in (one.draw, *range(one.draw)):  # what came as a choice of a response has the request of the first
+
+        def asked(draw: int) -> str:
             again = store.times_retired(*place, draw)
-            asked = model_request(self.settings, conversation, PendingRequest(step, draw), again)
-            if one.request_sha256 == asked.sha256:
-                return True
-        return False
+            return model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
+
+        # What came as a choice of a response has the request of the first.
+        return one.request_sha256 is None or one.request_sha256 in map(asked, (one.draw, *range(one.draw)))
 
     def unfinished(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
         """Return the conversations in which something is still to be asked."""
@@ -269,16 +318,6 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
         yield short
 
 
-def _check_logprobs(plan: ConfidencePlan, answer: Answer | None, question: Question) -> None:
-    if answer is not None and answer.logprobs is None:
-        without = (method for method in METHODS.values() if Need.LOGPROBS not in method.needs)
-        left = ", ".join(method.name for method in without if unmet(plan, method) is None)
-        raise SettingError(
-            f"{plan.settings.model} gave no log probabilities with its reply to {question.question_id}; "
-            f"without them this run allows {left or 'none'}"
-        )
-
-
 @dataclass(frozen=True)
 class PendingRequests:
     """What is still to be asked under one name.
@@ -308,15 +347,14 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
     with open_store(plan.run.folder, made=False) as store:
         replies = plan.replies(store)
         answers = plan.unfinished(plan.missing_answers(replies), store)
-        to_come = {one.question.question_id: one.question for one in answers}
+        to_come = {one.question.question_id for one in answers}
         found = [_pending(plan, FORCED, answers, 0, 1, store)]
         for prompt in plan.prompts:
-            probes = plan.probes(prompt, replies)
-            there = {one.question.question_id for one in probes}
-            new = plan.probes_of(prompt, [one for name, one in to_come.items() if name not in there], replies, {})
-            now = [*plan.unfinished(probes, store), *new]
-            judged = to_come.keys() & there - {one.question.question_id for one in now}
-            found.append(_pending(plan, prompt.name, now, 0 if prompt.is_graded else len(judged), prompt.draws, store))
+            probes = plan.probes(prompt, replies, to_come)
+            now = plan.unfinished(probes, store)
+            settled = {one.question.question_id for one in probes} - {one.question.question_id for one in now}
+            again = 0 if prompt.is_graded else len(settled & to_come)
+            found.append(_pending(plan, prompt.name, now, again, prompt.draws, store))
     return [one for one in found if one.most]
 
 

@@ -22,10 +22,9 @@ from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.data.run_json import Prices
 from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
-from refusal_index.plugins.confidence.folds import KNOWN, known_groups
 from refusal_index.plugins.confidence.hidden_states import PACKAGES
-from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need
-from refusal_index.plugins.confidence.score_table import Score
+from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Score
+from refusal_index.plugins.confidence.trained import KNOWN, known_groups
 from refusal_index.protocol import (
     AUXILIARY,
     FORCED,
@@ -65,7 +64,8 @@ class Replies:
     def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
         """Return the forced answers to a question by draw: the run's own, unless `variant` is `FORCED_ANSWER`."""
         completions = self.store.effective_completions(question.question_id, variant)
-        return self.answers(question, ForcedPass(self.grader), [one for one in completions if _is_forced(one)])
+        forced = [one for one in completions if one.reply.pass_ is Pass.FORCED]
+        return self.answers(question, ForcedPass(self.grader), forced)
 
     def scored(self, question: Question) -> Answer | None:
         """Return the forced answer that is scored: one that methods asked for, or else the run's own."""
@@ -87,12 +87,9 @@ class Replies:
         return found
 
 
-def _is_forced(one: Completion) -> bool:
-    return one.reply.pass_ is Pass.FORCED
-
-
 def _answer(one: Completion, wrong: bool | None) -> Answer:
-    has_logprobs = one.draw == 0 or not _is_forced(one)  # no method reads those of further forced answers
+    # No method reads the log probabilities of further forced answers.
+    has_logprobs = one.draw == 0 or one.reply.pass_ is not Pass.FORCED
     try:
         logprobs = read_logprobs(one.logprobs) if has_logprobs else None
     except ValueError as error:
@@ -127,15 +124,16 @@ def method_records(
         for variant in dict.fromkeys(one.variant for one in found):
             own = [one for one in found if one.variant == variant]
             asked = [evidence.questions[one] for one in dict.fromkeys(score.question_id for score in own)]
-            run, beside = _replies(replies, method, variant, asked)
-            model = [one for one in (*run, *beside) if one.reply.role is Role.MODEL]
-            seconds = [one.seconds for one in (*run, *beside) if one.requests]
+            run, beside = _replies(replies.store, method, variant, asked)
+            entering = [*run, *beside]
+            model = [one for one in entering if one.reply.role is Role.MODEL]
+            seconds = [one.seconds for one in entering if one.requests]
             yield MethodRecord(
                 method=method.name,
                 variant=variant,
                 questions=len(own),
                 generations=len(model),
-                usage=total([*run, *beside], prices),
+                usage=total(entering, prices),
                 own_requests=sum(one.requests for one in beside),
                 seconds=None if None in seconds else sum(one for one in seconds if one is not None),
                 draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
@@ -175,31 +173,31 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
 
 
 def _replies(
-    replies: Replies, method: Method, variant: str | None, questions: Sequence[Question]
+    store: ReplyStore, method: Method, variant: str | None, questions: Sequence[Question]
 ) -> tuple[list[Completion], list[Completion]]:
     """Return the replies that a method's scores rest on: those of the run, and those that methods asked for."""
-    run, beside, store = list[Completion](), list[Completion](), replies.store
-    answers_itself = bool(method.prompts) and all(prompt.is_graded for prompt in method.prompts)
-    is_about_answers = Need.FIRST_DRAWS not in method.needs and not answers_itself
+    run, beside, needs = list[Completion](), list[Completion](), method.needs
+    is_graded = bool(needs & {Need.FIRST_DRAWS, Need.TRAINING})
+    is_about_answers = Need.FIRST_DRAWS not in needs and (
+        not method.prompts or not all(prompt.is_graded for prompt in method.prompts)
+    )
+
+    def entering(completions: Sequence[Completion], of: Pass) -> list[Completion]:
+        return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
+
     for question in (one.question_id for one in questions):
-        if Need.FIRST_DRAWS in method.needs and variant is not None:
-            run += _entering(method, store.effective_completions(question, variant), Pass.FIRST)
-        forced, answered = (store.effective_completions(question, name) for name in (FORCED, FORCED_ANSWER))
-        if Need.FORCED_DRAWS in method.needs:
-            run += _entering(method, forced, Pass.FORCED)
-        elif is_about_answers and not answered:
-            run += [one for one in _entering(method, forced, Pass.FORCED) if one.draw == 0]
+        if Need.FIRST_DRAWS in needs and variant is not None:
+            run += entering(store.effective_completions(question, variant), Pass.FIRST)
+        forced, asked = (store.effective_completions(question, name) for name in (FORCED, FORCED_ANSWER))
+        if Need.FORCED_DRAWS in needs:
+            run += entering(forced, Pass.FORCED)
+        elif is_about_answers and not asked:
+            run += [one for one in entering(forced, Pass.FORCED) if one.draw == 0]
         if is_about_answers:
-            beside += _entering(method, answered, Pass.FORCED)
+            beside += entering(asked, Pass.FORCED)
         for prompt in method.prompts:
-            beside += _entering(method, store.completions(question, prompt.variant), Pass.PROBE)
+            beside += entering(store.completions(question, prompt.variant), Pass.PROBE)
     return run, beside
-
-
-def _entering(method: Method, completions: Sequence[Completion], of: Pass) -> list[Completion]:
-    """Return the replies of one pass that enter a method's scores."""
-    is_graded = bool(method.needs & {Need.FIRST_DRAWS, Need.TRAINING})
-    return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
 
 
 def _most(completions: Iterator[Completion]) -> int:

@@ -25,8 +25,6 @@ from refusal_index.data.outcome_table import (
 )
 from refusal_index.data.runs import ComparedRun
 
-COLUMNS = ("question_id", "confidence", "wrong", "pass", "draw")
-
 
 @dataclass(frozen=True, eq=False)
 class ScoredAnswers:
@@ -37,7 +35,8 @@ class ScoredAnswers:
     method, variant
         Whose scores; the variant is None where they belong to all.
     rows
-        One a question, with `COLUMNS`; `confidence` is null where the method gave none, `wrong` where nobody graded.
+        One a question, with its id, confidence, wrong, pass and draw; `confidence` is null where the method gave none,
+        `wrong` where nobody graded.
     is_trained
         Whether the method was trained on answers of the same run, and scored each out of fold.
     """
@@ -76,9 +75,14 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
         If there are no scores, none of this method or variant, several to choose from, or they are of other questions.
     """
     scores = _scores_of(run)
-    name = _method(method, scores["method"].unique(maintain_order=True).to_list())
+    name = str(_choose("method:", method, scores["method"].unique(maintain_order=True).to_list()))
     found = scores.filter(pl.col("method") == name)
-    whose = _variant(variant, found["variant"].unique(maintain_order=True).to_list(), name)
+    variants = found["variant"].unique(maintain_order=True).to_list()
+    if variants == [None] and variant is not None:
+        raise ConfidenceError(
+            f"variant: scores of {name} belong to all variants, got {variant!r}; leave the variant out"
+        )
+    whose = _choose(f"variant: scores of {name} differ between variants;", variant, variants)
     by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
     if len(by_pass) > 1:
         passes = ", ".join(pass_ or "the one that counts" for _, _, pass_ in by_pass)
@@ -90,7 +94,8 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
             f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
             f"{shortened(others['question_id'][0])}; run the method again"
         )
-    return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained(first))
+    rows = first.select("question_id", "confidence", "wrong", "pass", "draw")
+    return ScoredAnswers(name, whose, rows, is_trained(first))
 
 
 def _scores_of(run: ComparedRun) -> pl.DataFrame:
@@ -107,32 +112,13 @@ def _scores_of(run: ComparedRun) -> pl.DataFrame:
     return run.confidence
 
 
-def _method(given: str | None, known: Sequence[str]) -> str:
-    if given is None and len(known) == 1:
-        return known[0]
-    if given is None or given not in known:
-        raise ConfidenceError(f"method: expected one of {', '.join(known)}, got {_given(given, known)}")
-    return given
-
-
-def _variant(given: str | None, known: Sequence[str | None], method: str) -> str | None:
-    if len(known) == 1 and given in (None, known[0]):
-        return known[0]
-    if given is not None and given in known:
-        return given
-    if known == [None]:
-        raise ConfidenceError(
-            f"variant: scores of {method} belong to all variants, got {given!r}; leave the variant out"
-        )
+def _choose(what: str, given: str | None, known: Sequence[str | None]) -> str | None:
+    """Return what is given, or the only one there is."""
+    if (given is None and len(known) == 1) or (given is not None and given in known):
+        return given or known[0]
     names = [str(one) for one in known]
-    raise ConfidenceError(
-        f"variant: scores of {method} differ between variants; expected one of {', '.join(names)}, got "
-        f"{_given(given, names)}"
-    )
-
-
-def _given(given: str | None, known: Sequence[str]) -> str:
-    return "none" if given is None else f"{given!r}{suggestion(given, known)}"
+    told = "none" if given is None else f"{given!r}{suggestion(given, names)}"
+    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {told}")
 
 
 DECIMALS = range(2, 17)
@@ -189,28 +175,31 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         the answer that counts in the run's own table.
     """
     refused, wrong = pl.col("confidence") < cut, pl.col("wrong")
-    grade = pl.when(wrong).then(pl.lit(Grade.INCORRECT.value)).otherwise(pl.lit(Grade.CORRECT.value))
-    rows = answers.rows.filter(pl.col("question_id").is_in(list(chosen))).select(
-        "question_id",
-        "draw",
-        "pass",
-        refused=refused,
-        wrong=pl.when(refused.is_not_null()).then(wrong),
-        first_grade=pl.when(refused)
+    grade = (
+        pl.when(refused)
         .then(pl.lit(Grade.REFUSED.value))
         .when(refused.is_null() | wrong.is_null())
         .then(pl.lit(Grade.UNSCORED.value))
-        .otherwise(grade),
-        unscored_reason=pl.when(refused.is_null())
-        .then(pl.lit(NO_SCORE))
-        .when(wrong.is_null())
-        .then(pl.when(refused).then(pl.lit("forced_not_graded")).otherwise(pl.lit("first_not_graded"))),
+        .when(wrong)
+        .then(pl.lit(Grade.INCORRECT.value))
+        .otherwise(pl.lit(Grade.CORRECT.value))
     )
-    asked = rows.join(questions_of(run), on="question_id", how="left", maintain_order="left")
-    replied = asked.join(_replies(run, answers), on=("question_id", "draw"), how="left", maintain_order="left")
-    said = pl.when(pl.col("pass").is_null()).then("reply")
+    not_graded = pl.when(refused).then(pl.lit("forced_not_graded")).otherwise(pl.lit("first_not_graded"))
+    rows = answers.rows.filter(pl.col("question_id").is_in(list(chosen))).with_columns(
+        refused=refused,
+        wrong=pl.when(refused.is_not_null()).then(wrong),
+        first_grade=grade,
+        unscored_reason=pl.when(refused.is_null()).then(pl.lit(NO_SCORE)).when(wrong.is_null()).then(not_graded),
+    )
+    table = rows.join(questions_of(run), on="question_id", how="left", maintain_order="left")
+    said = pl.lit(None, pl.String)
+    if answers.variant in run.variants:
+        reply = pl.when("refused").then("forced_reply").otherwise("first_reply")
+        replies = run.variants[answers.variant].select("question_id", "draw", reply=reply)
+        table = table.join(replies, on=("question_id", "draw"), how="left", maintain_order="left")
+        said = pl.when(pl.col("pass").is_null()).then("reply")
     model = ", ".join(part for part in (run.model_id or run.label, rule_of(answers, cut)) if part)
-    return replied.with_columns(
+    return table.with_columns(
         model=pl.lit(model),
         dataset=pl.lit(run.dataset_id, pl.String),
         variant=pl.lit(answers.variant, pl.String),
@@ -227,12 +216,3 @@ def questions_of(run: ComparedRun) -> pl.DataFrame:
     tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
     known = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
     return tables.group_by("question_id", maintain_order=True).agg(known)
-
-
-def _replies(run: ComparedRun, answers: ScoredAnswers) -> pl.DataFrame:
-    """Return the reply that counts for each question and draw of the variant that the scores are of."""
-    table = run.variants.get(answers.variant)
-    if table is None:
-        return pl.DataFrame(schema={"question_id": pl.String, "draw": pl.Int64, "reply": pl.String})
-    reply = pl.when("refused").then("forced_reply").otherwise("first_reply")
-    return table.select("question_id", "draw", reply=reply)

@@ -13,37 +13,43 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.datasets import Dataset
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.errors import OutcomeTableError, RunFolderError, checked_path
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.run_json import Prices
+from refusal_index.data.tables import write_table
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.folds import groups_of
 from refusal_index.plugins.confidence.hidden_states import check_layer
-from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need
-from refusal_index.plugins.confidence.plan import ConfidencePlan, ask, pending, unmet
-from refusal_index.plugins.confidence.registry import METHODS, all_methods, method_of, methods_of
+from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need, Score
+from refusal_index.plugins.confidence.plan import (
+    METHODS,
+    ConfidencePlan,
+    all_methods,
+    ask,
+    method_of,
+    methods_of,
+    pending,
+    unmet,
+)
 from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
-from refusal_index.plugins.confidence.score_files import read_score_table
-from refusal_index.plugins.confidence.score_table import (
+from refusal_index.plugins.confidence.score_tables import (
     JoinedScores,
-    Score,
     confidence_table,
     join_outcomes,
+    read_score_table,
     with_scores,
-    write_confidence,
 )
-from refusal_index.plugins.confidence.trained import TOPIC
+from refusal_index.plugins.confidence.trained import TOPIC, groups_of
 from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, check_sends, unwatched
+from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
 from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import ComparabilityError, check_comparable, write_results
+from refusal_index.runs.writing import ComparabilityError, Run, check_comparable, run_to_completion, write_results
 
 ALL = "all"
 """Every method that a run allows."""
@@ -95,22 +101,21 @@ def prepare_confidence(
     RefusalIndexError
         If the run cannot be used, there is no such method, or one lacks what it needs.
     """
-    chooses = names is None or ALL in names
-    methods = () if chooses else methods_of(names or ())
+    wanted = None if names is None or ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
-    plan = replace(plan, methods=methods, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
-    known = all_methods() if chooses else METHODS.values()
-    usable = [one for one in known if unmet(plan, one) is None]
-    if chooses:
+    plan = replace(plan, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
+    usable = [one for one in (all_methods() if wanted is None else METHODS.values()) if unmet(plan, one) is None]
+    if wanted is None:
         # Weights that are downloaded, and trained for hours, are used only where the method is named.
         usable = [one for one in usable if Need.WEIGHTS not in one.needs]
-        plan = replace(plan, methods=tuple(usable) if names else free_methods(plan, usable))
-    for method in plan.methods:
+        wanted = tuple(usable) if names else free_methods(plan, usable)
+    for method in wanted:
         if method not in usable:
             left = ", ".join(one.name for one in usable) or "none"
             raise SettingError(f"{method.name}: {unmet(plan, method)}; this run allows {left}")
-    if Need.TRAINING in plan.needs and TOPIC not in plan.methods and TOPIC in usable:
-        plan = replace(plan, methods=(*plan.methods, TOPIC))  # the baseline of whatever is trained
+    if TOPIC in usable and TOPIC not in wanted and any(Need.TRAINING in one.needs for one in wanted):
+        wanted = (*wanted, TOPIC)  # the baseline of whatever is trained
+    plan = replace(plan, methods=wanted)
     if Need.STATES in plan.needs:
         check_layer(plan.settings.model, layer)
     return replace(plan, run=replace(plan.run, settings=plan.settings.changed(logprobs=plan.takes_logprobs)))
@@ -165,20 +170,23 @@ def _plan(
     kind, graders = grader_before(before)
     settings = settings_before(before, settings)
     check_sends(settings.sending)
-    if not folder.outcomes.exists():
-        raise RunFolderError(f"{run} holds no outcomes yet; finish the run first")
+    _check_finished(folder)
     with open_store(folder, made=False) as store:
         questions = store.questions()
     outcomes = folder.read_outcomes()
     folder.read_confidence()  # a damaged table is an error before anything is asked
-    named = before["dataset"]
+    named, prompting = before["dataset"], settings.prompting
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
-    prompting = settings.prompting
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
     title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
     plan = Plan(settings, dataset, graders, folder, before, {}, passes, {}, objects, title)
     checked(plan, imports=False)  # a check of functions would import what the folder names
     return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
+
+
+def _check_finished(folder: RunFolder) -> None:
+    if not folder.outcomes.exists():
+        raise RunFolderError(f"{folder.path} holds no outcomes yet; finish the run first")
 
 
 @dataclass(frozen=True)
@@ -232,7 +240,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
             except RefusalIndexError as error:
                 failed = failed or (error if method in plan.methods else None)
         table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
-        write_confidence(table, folder.confidence)
+        write_table(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
         made = {method: given for method, given in scores.items() if given}
         records = method_records(made, replies, evidence, plan.outcomes, prices)
@@ -248,7 +256,7 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
 
     One that needs weights, and takes long, is left as it is.
     """
-    names = () if earlier is None else earlier["method"].unique().to_list()
+    names = () if earlier is None else earlier["method"].unique(maintain_order=True)
     known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
     again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
     return replace(plan, methods=(*plan.methods, *again))
@@ -289,57 +297,49 @@ def refresh_scores(
     replies, questions = Replies(store, procedure_of(settings).grader), store.questions()
     answers = {one: replies.scored(questions[one]) for one in set(table["question_id"]) & questions.keys()}
     wrong = {one: answer.wrong for one, answer in answers.items() if answer is not None}
-    redrawn = _is_redrawn(folder, outcomes)
+    before = None
+    with suppress(OutcomeTableError):
+        before = folder.read_outcomes()
+    again = [one.lazy().select(SAMPLED_AGAIN.sum()).collect().item() for one in (before, outcomes) if one is not None]
+    redrawn = len(set(again)) > 1
     kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
         method = method_of(name)
+        forced = group.filter((pl.col("pass") == "forced") & (pl.col("draw") == 0)).select("question_id", "wrong")
         if method is None or not group["pass"].is_in(["forced", "probe"]).all():
-            kept.append(_regraded(folder, group, outcomes))
-        elif not _agrees(group, wrong) or (redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
+            kept.append(_regraded(group, before, outcomes))
+        elif any(wrong.get(one) is not is_wrong for one, is_wrong in forced.iter_rows()) or (
+            redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}
+        ):
             outdated.append(name)
         else:
             kept.append(group)
     found = pl.concat(kept) if kept else table.clear()
     if not found.equals(table):
-        write_confidence(found, folder.confidence)
+        write_table(found, folder.confidence)
     return tuple(outdated)
 
 
-def _is_redrawn(folder: RunFolder, outcomes: pl.LazyFrame) -> bool:
-    """Whether the outcomes that are about to be replaced have another number of further draws."""
-    with suppress(OutcomeTableError):
-        tables = folder.read_outcomes().lazy(), outcomes
-        before, now = (one.select(SAMPLED_AGAIN.sum()).collect().item() for one in tables)
-        return bool(before != now)
-    return False
-
-
-def _agrees(group: pl.DataFrame, graded: Mapping[str, bool | None]) -> bool:
-    forced = group.filter((pl.col("pass") == "forced") & (pl.col("draw") == 0))
-    return all(graded.get(one) is wrong for one, wrong in forced.select("question_id", "wrong").iter_rows())
-
-
-def _regraded(folder: RunFolder, group: pl.DataFrame, outcomes: pl.LazyFrame) -> pl.DataFrame:
+def _regraded(group: pl.DataFrame, before: pl.DataFrame | None, outcomes: pl.LazyFrame) -> pl.DataFrame:
     """Return scores of others with the grades of the new outcomes, if those that they have are the earlier ones'."""
-    blank = group.with_columns(wrong=pl.lit(None, pl.Boolean))
-    with suppress(OutcomeTableError, ConfidenceError):  # no outcomes before, or of nobody's questions
-        before, now = (join_outcomes(blank, one).scores for one in (folder.read_outcomes(), outcomes.collect()))
-        if before.sort(PLACE).equals(group.sort(PLACE)) and now.height == group.height:
-            return now
+    if before is not None:
+        blank = group.with_columns(wrong=pl.lit(None, pl.Boolean))
+        with suppress(ConfidenceError):  # of nobody's questions
+            earlier, now = (join_outcomes(blank, one).scores for one in (before, outcomes.collect()))
+            if earlier.sort(PLACE).equals(group.sort(PLACE)) and now.height == group.height:
+                return now
     return group
 
 
 @dataclass(frozen=True)
-class AddedScores:
+class AddedScores(JoinedScores):
     """Scores that were added to a run's folder.
 
     Attributes
     ----------
     outcomes
         The run's outcome table.
-    joined
-        The scores, and which of them are of no answer of the run.
     left_out
         Columns of the file with uncertainties of which no formula makes a confidence.
     replaced
@@ -349,18 +349,9 @@ class AddedScores:
     """
 
     outcomes: pl.DataFrame
-    joined: JoinedScores
     left_out: tuple[str, ...]
     replaced: tuple[str, ...]
     assumed: int
-
-
-def _folder_with(path: Path, needed: str, advice: str) -> RunFolder:
-    folder = RunFolder(path)
-    folder.read_settings()
-    if not getattr(folder, needed).exists():
-        raise RunFolderError(f"{path} holds no {advice}")
-    return folder
 
 
 def add_scores(
@@ -380,9 +371,11 @@ def add_scores(
     RefusalIndexError
         If the run or the scores cannot be used; then the folder stays as it is.
     """
-    folder = _folder_with(run, "outcomes", "outcomes yet; finish the run first")
-    read = read_score_table(data, method=method, columns=columns)
-    ours = sorted({*METHODS, ALL} & set(read.scores["method"]))
+    folder = RunFolder(run)
+    folder.read_settings()
+    _check_finished(folder)
+    scores, left_out = read_score_table(data, method=method, columns=columns)
+    ours = sorted({*METHODS, ALL} & set(scores["method"]))
     if ours:
         raise ConfidenceError(
             f"method {ours[0]!r}: expected a name of its own, got that of a method of this package; name the scores "
@@ -390,14 +383,15 @@ def add_scores(
         )
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = folder.read_outcomes()
-        joined, before = join_outcomes(read.scores, outcomes), folder.read_confidence()
+        joined, before = join_outcomes(scores, outcomes), folder.read_confidence()
         added = set(joined.scores["method"])
-        write_confidence(with_scores(before, joined.scores), folder.confidence)
+        write_table(with_scores(before, joined.scores), folder.confidence)
         write_results(folder, store)
         write_record(folder, (), added)  # what earlier scores of these names took says nothing of these
     earlier = () if before is None else before["method"].unique(maintain_order=True).to_list()
-    assumed = read.scores.filter(pl.col("pass").is_null() & pl.col("wrong").is_null()).height
-    return AddedScores(outcomes, joined, read.left_out, tuple(one for one in earlier if one in added), assumed)
+    assumed = scores.filter(pl.col("pass").is_null() & pl.col("wrong").is_null()).height
+    replaced = tuple(one for one in earlier if one in added)
+    return AddedScores(**vars(joined), outcomes=outcomes, left_out=left_out, replaced=replaced, assumed=assumed)
 
 
 def export_scores(run: Path, out: Path) -> int:
@@ -415,7 +409,81 @@ def export_scores(run: Path, out: Path) -> int:
     RefusalIndexError
         If the folder is none of a run or holds no scores, or the file cannot be written.
     """
-    advice = f"scores; 'refusal-index confidence {run}' makes them, and takes yours with --add FILE"
-    table = read_confidence(_folder_with(run, "confidence", advice).confidence)
-    write_confidence(table, out)
+    folder = RunFolder(run)
+    folder.read_settings()
+    if not folder.confidence.exists():
+        raise RunFolderError(
+            f"{run} holds no scores; 'refusal-index confidence {run}' makes them, and takes yours with --add FILE"
+        )
+    table = read_confidence(folder.confidence)
+    write_table(table, out)
     return table.height
+
+
+def confidence_scores(
+    run: Run | str | Path,
+    methods: str | Sequence[str] | None = None,
+    *,
+    model: Any = None,
+    grader: Any = None,
+    group: str = "auto",
+    layer: int | None = None,
+    progress: Progress = unwatched,
+    **settings: Any,
+) -> pl.DataFrame:
+    """Score how likely the answers of a run are right, and return the confidence table of its folder.
+
+    Only what is missing is asked: forced answers where the first pass answered, and the methods' own prompts.
+
+    Parameters
+    ----------
+    run
+        A finished run, or its folder.
+    methods
+        Their names, as ``refusal-index confidence RUN --list`` prints them; ``["all"]`` for all that the run allows;
+        None for those that cost nothing: all of an embedded model, else those that send no further request.
+    model, grader
+        The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
+        is run only if it is named here as well.
+    group
+        What methods that are trained keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known of
+        the almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
+    layer
+        The hidden states that ``p-ik`` reads, 0 before the first layer; None is the middle one.
+    progress
+        A function that is told every `Event`.
+    settings
+        How requests are sent: ``engine``, ``max_connections``, ``max_requests`` and the like.
+
+    Returns
+    -------
+    polars.DataFrame
+        A row for each answer and method: ``question_id``, ``method``, ``confidence`` in [0, 1], null where the method
+        gave none, ``wrong``, null while the answer has no grade, ``variant``, ``draw``, ``pass`` and ``fold``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If the run cannot be used, a method lacks what it needs, or not all could be asked: what was answered is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from refusal_index import evaluate
+    >>> run = evaluate("almanac/small", limit=5, variants="high", out=tempfile.mkdtemp())
+    >>> confidence_scores(run, ["likelihood"]).columns[:4]
+    ['question_id', 'method', 'confidence', 'wrong']
+    """
+    folder = run.path if isinstance(run, Run) else checked_path(run, "run")
+    given = {role: one for role, one in (("model", model), ("grader", grader)) if one is not None}
+    names = {role: one for role, one in given.items() if isinstance(one, str)}
+    before = RunFolder(folder).read_complete_settings() if len(names) < len(given) else {}
+    known_as = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
+    objects = {str(known_as[role]): one for role, one in given.items() if role not in names}
+    methods = [methods] if isinstance(methods, str) else methods
+    sending = Settings.of(**settings)
+    plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)
+    found = run_to_completion(measure(plan, progress))
+    if found.ended is not None:
+        raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
+    return found.table

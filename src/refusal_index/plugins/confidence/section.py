@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.confidence.summary import (
     NAME,
+    Difference,
     MethodSummary,
     ScoreComparison,
     compare_confidence,
@@ -33,14 +35,147 @@ from refusal_index.plugins.confidence.summary import (
     shared_remarks,
     summarise_outcomes,
 )
-from refusal_index.plugins.confidence.text import measures_blocks, scores_table
-from refusal_index.render.blocks import Block
-from refusal_index.render.report.figures import BOX, MetricRow, Scale
+from refusal_index.render.blocks import Block, Table
+from refusal_index.render.format import abbreviated, abridged, count, interval_of, listed, number, percent, title
+from refusal_index.render.report.figures import BOX, UNIT, MetricRow, Scale
 from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
-from refusal_index.render.sentences import sentence
+from refusal_index.render.sentences import add_sentences, phrase, sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration import roc_counts
+
+add_sentences(__package__)
+
+
+MOST_METHODS, LONGEST_METHOD = 5, 23
+"""Methods that the first screen shows, and the characters of their names."""
+
+
+def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    """Yield which method ranks the answers best, and a row for each, the best first, on a screen of 80 columns."""
+    if not summary:
+        yield "no scores"
+        return
+    ranked = sorted(summary, key=lambda one: -math.inf if one.auroc.estimate is None else one.auroc.estimate)[::-1]
+    best, shown = ranked[0], ranked[:MOST_METHODS]
+    yield title(best.model, best.dataset)
+    yield sentence(Statement("best_method", "conclusion", {"best": best, "several": len(ranked) > 1}))
+    if best.questions:
+        yield sentence(best.verdict())
+    rows = (
+        (
+            abbreviated(one.name, LONGEST_METHOD),
+            number(one.auroc.estimate, 2),
+            interval_of(one.auroc, 2),
+            count(one.questions),
+            number(one.ece, 2),
+            phrase(one.tone, "short_verdict"),
+        )
+        for one in shown
+    )
+    columns = ("method", "AUROC", "95 % interval", "answers", "ECE", "against refusals")
+    yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
+    yield sentence(Statement("confidence_explained", "scope"))
+    for names, remark in shared_remarks(shown):
+        if remark.code == "method_left_out" or (remark.severity == "grave" and best.name in names):
+            yield f"Caution: {best.name if remark.severity == 'grave' else abridged(names)}: {sentence(remark)}"
+    yield sentence(Statement("more_methods", "scope", {"left_out": len(ranked) - len(shown)}))
+
+
+def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    """Yield how well each method orders and calibrates, what it scored, and in full whether it beats the refusals."""
+    if not summary:
+        yield "no scores"
+        return
+    yield measures_table(summary)
+    yield from _remarks(summary)
+    yield from ("", sentence(Statement("against_refusals", "scope")), "", against_table(summary))
+    for one in summary:
+        yield from ("", sentence(one.verdict()))
+    yield from ("", sentence(Statement("confidence_targets", "scope")), "", targets_table(summary))
+
+
+def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    """Yield the same in short, beside the other numbers of a run; nothing without scores."""
+    if not summary:
+        return
+    yield from ("", measures_table(summary))
+    yield from _remarks(summary)
+    yield from ("", sentence(Statement("against_refusals", "scope")))
+    for one in summary:
+        if one.questions:
+            yield from ("", sentence(one.verdict(numbers=True)))
+
+
+def _remarks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    for names, remark in shared_remarks(summary):
+        yield from ("", f"{listed(names)}: {sentence(remark)}")
+
+
+def _cells(found: Estimate) -> tuple[str, str]:
+    return number(found.estimate), interval_of(found)
+
+
+def measures_table(summary: Sequence[MethodSummary]) -> Table:
+    """Make the table of the measures, one row a method."""
+    several = len({(one.model, one.dataset) for one in summary}) > 1
+    heading = "model, dataset, confidence" if several else "confidence"
+    columns = (heading, "answers", "right", "AUROC", "interval", "ECE", "RMS", "smooth ECE", "Brier", "AURC", "PRR")
+    rows = (
+        (
+            title(one.model, one.dataset, one.name) if several else one.name,
+            f"{one.questions:,}",
+            number(one.accuracy),
+            *_cells(one.auroc),
+            *map(number, (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr)),
+        )
+        for one in summary
+    )
+    return Table.of(columns, rows, left=(heading,))
+
+
+def targets_table(summary: Sequence[MethodSummary]) -> Table:
+    """Make the table of the value at each confidence target, one row a method."""
+    targets = list(dict.fromkeys(target for one in summary for target in one.targets))
+    columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in targets))
+    rows = ((one.name, *chain.from_iterable(_cells(one.targets[target]) for target in targets)) for one in summary)
+    return Table.of(columns, rows, left=("target",))
+
+
+def against_table(summary: Sequence[MethodSummary]) -> Table:
+    """Make the table of scores against refusals, one row a method and variant."""
+
+    def cells(found: Difference) -> tuple[str, ...]:
+        return number(found.score), number(found.refusals), *_cells(found.difference)
+
+    columns = ("confidence", "refusals of", "n", "refused", "RI by score", "by refusals", "difference", "interval")
+    errors = ("errors of answered by score", "by refusals ", "difference ", "interval ", "verdict")
+    rows = (
+        (
+            *(method.name, one.variant or "all", f"{one.questions:,}", f"{one.refused:,}"),
+            *(*cells(one.refusal_index), *cells(one.answered_error_rate), phrase(one.verdict, "short_verdict")),
+        )
+        for method in summary
+        for one in method.against
+    )
+    return Table.of((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))
+
+
+def scores_table(found: PairComparison) -> Table:
+    """Return how the scores of either run order and calibrate, a row a method and measure."""
+    level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
+    columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
+    rows = (
+        (
+            f"{one.method} ({one.variant})" if one.variant else one.method,
+            phrase(one.measure, "measure"),
+            " and ".join(f"{n:,}" for n in one.questions[: 1 if one.paired else 2]),
+            *(number(one.first), number(one.second), *_cells(one.difference)),
+        )
+        for one in found.sections[NAME]
+    )
+    return Table.of(columns, rows, left=("confidence", "measure"))
+
 
 N_BINS = 10
 
@@ -83,7 +218,7 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
         "summaries": found,
         "several_passes": len({one.of for one in found}) > 1,
         "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from a coin to perfect, further down where intervals reach
-        "unit": Scale(0.0, 1.0),
+        "unit": UNIT,
         "index": tuple(_rows(found, variants, "refusal_index")),
         "errors": tuple(_rows(found, variants, "answered_error_rate")),
         "names": [variant or "all" for variant in variants],

@@ -23,7 +23,6 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import (
     Estimate,
-    RefusalComparison,
     ScoreDifference,
     aurc,
     auroc,
@@ -115,10 +114,6 @@ class AgainstRefusals:
         parts = [part.partition(":zero_cell:") for part in reason.split(";") if ":zero_cell:" in part]
         cells = [(who, cell) for who, _, each in parts for cell in each.split("+")]
         return Statement("no_comparison", "grave", {"reason": reason, "cells": cells})
-
-    def brief(self, *, numbers: bool) -> Statement:
-        """Name the variant, with why there is no comparison, or with the differences."""
-        return Statement("verdict_under", "conclusion", {"compared": self, "numbers": numbers})
 
     def in_full(self, method: str) -> Statement:
         """Say what was compared, and what came out."""
@@ -222,8 +217,12 @@ class MethodSummary:
 
         - `numbers`: with the differences and their intervals.
         """
-        grouped = [(verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS]
-        verdicts = [(verdict, [one.brief(numbers=numbers) for one in each]) for verdict, each in grouped if each]
+        grouped = ((verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS)
+        verdicts = [
+            (verdict, [Statement("verdict_under", "conclusion", {"compared": one, "numbers": numbers}) for one in each])
+            for verdict, each in grouped
+            if each
+        ]
         named = any(one.variant for one in self.against)
         return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})
 
@@ -245,15 +244,9 @@ class MethodSummary:
 
 def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
     """Return every remark once, with the names of all the methods that it holds for."""
-    shared: list[tuple[list[str], Statement]] = []
-    for one in found:
-        for remark in one.remarks:
-            names = next((names for names, known in shared if known == remark), None)
-            if names is None:
-                shared.append(([one.name], remark))
-            else:
-                names.append(one.name)
-    return tuple((tuple(names), remark) for names, remark in shared)
+    said = [(one.name, remark) for one in found for remark in one.remarks]
+    distinct = [remark for place, (_, remark) in enumerate(said) if all(remark != other for _, other in said[:place])]
+    return tuple((tuple(name for name, other in said if other == remark), remark) for remark in distinct)
 
 
 def summarise_outcomes(
@@ -296,9 +289,14 @@ def summarise_confidence(
     return tuple(_of_method(group, who, variants, topic, confidence_level) for group in groups.values())
 
 
+def usable(scores: pl.DataFrame) -> pl.DataFrame:
+    """Return the scores of answers that have both a score and a grade."""
+    return scores.drop_nulls(["confidence", "wrong"])
+
+
 def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the scores of answers that have both a score and a grade, and whether these are right."""
-    known = scores.drop_nulls(["confidence", "wrong"])
+    known = usable(scores)
     return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
 
 
@@ -330,8 +328,8 @@ def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) 
     """Return by how much a trained method orders the same answers better than their topic alone."""
     if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
         return None
-    known = topic.drop_nulls(["confidence", "wrong"]).select("question_id", alone="confidence")
-    both = scores.drop_nulls(["confidence", "wrong"]).join(known, on="question_id", maintain_order="left")
+    known = usable(topic).select("question_id", alone="confidence")
+    both = usable(scores).join(known, on="question_id", maintain_order="left")
     right = ~both["wrong"].to_numpy()
     sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
     return difference_of([auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
@@ -382,10 +380,8 @@ def _targets(score: NDArray[np.float64], right: NDArray[np.bool_], level: float)
 
 def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
     passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
-    both = scores.drop_nulls(["confidence", "wrong"]).join(passes, on="question_id", maintain_order="left")
-    found: RefusalComparison = compare_with_refusals(
-        *(both[name].to_numpy() for name in ("confidence", "refused", "wrong"))
-    )
+    both = usable(scores).join(passes, on="question_id", maintain_order="left")
+    found = compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
     index, error_rate = (Difference.of(one, level) for one in (found.refusal_index, found.answered_error_rate))
     known = both.drop_nulls("own")
     return AgainstRefusals(
@@ -411,11 +407,6 @@ def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
             low, high = sorted((better * difference.low, better * difference.high))
             return "better" if low > 0 else "worse" if high < 0 else "not_told_apart"
     return "undefined"
-
-
-AUROC, BRIER = "auroc", "brier"
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -465,7 +456,7 @@ def compare_confidence(
     """
     if first.confidence is None or second.confidence is None:
         return ()
-    ours, theirs = (scores_by_method(run.confidence) for run in (first, second) if run.confidence is not None)
+    ours, theirs = scores_by_method(first.confidence), scores_by_method(second.confidence)
     shared = [key for key in ours if key in theirs and (variant is None or key[1] in (None, variant))]
     return tuple(one for key in shared for one in _compared(key, ours[key], theirs[key], confidence_level))
 
@@ -474,15 +465,14 @@ def _compared(
     key: tuple[str, str | None, str | None], first: pl.DataFrame, second: pl.DataFrame, level: float
 ) -> Iterator[ScoreComparison]:
     ours, theirs, paired = _matched(first, second)
-    sides = graded(ours), graded(theirs)
-    sizes = (ours.height, theirs.height)
+    sides, sizes = (graded(ours), graded(theirs)), (ours.height, theirs.height)
     for measure, found, influences in (
-        (AUROC, [auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
-        (BRIER, [brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
+        ("auroc", [auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
+        ("brier", [brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
-        numbers = [one.estimate for one in found]
-        difference = difference_of(found, influences if paired else _apart(*influences), level)
-        yield ScoreComparison(measure, *key, paired, sizes, numbers[0], numbers[1], difference)
+        apart = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
+        difference = difference_of(found, influences if paired else apart, level)
+        yield ScoreComparison(measure, *key, paired, sizes, found[0].estimate, found[1].estimate, difference)
 
 
 def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
@@ -490,7 +480,7 @@ def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, p
 
     As with outcomes, runs that share fewer are compared as they are.
     """
-    ours, theirs = (scores.drop_nulls(["confidence", "wrong"]).sort("question_id") for scores in (first, second))
+    ours, theirs = (usable(scores).sort("question_id") for scores in (first, second))
     of_ours = ours.join(theirs, on="question_id", how="semi", maintain_order="left")
     of_theirs = theirs.join(ours, on="question_id", how="semi", maintain_order="left")
     if of_ours.height and 2 * of_ours.height >= min(ours.height, theirs.height):
@@ -498,11 +488,6 @@ def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, p
     return ours, theirs, False
 
 
-def _brier_influence(score: FloatArray, right: NDArray[np.bool_]) -> FloatArray:
+def _brier_influence(score: NDArray[np.float64], right: NDArray[np.bool_]) -> NDArray[np.float64]:
     losses = (score - right) ** 2
     return np.asarray((losses - losses.mean()) / losses.size) if losses.size else losses
-
-
-def _apart(first: FloatArray, second: FloatArray) -> Sequence[FloatArray]:
-    """Lay out the influence of questions of which no two are the same."""
-    return np.pad(first, (0, second.size)), np.pad(second, (first.size, 0))

@@ -7,21 +7,26 @@ nothing but the choice of what to answer differs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
+from refusal_index.data.outcome_table import (
+    ConfidenceError,
+    write_outcomes,
+)
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, matched_design
+from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
     questions_of,
@@ -32,6 +37,8 @@ from refusal_index.plugins.confidence.scored_answers import (
 from refusal_index.render.blocks import Block, Table, shows
 from refusal_index.render.format import abbreviated, estimate, interval_of, number, percent
 from refusal_index.render.sentences import add_sentences, sentence
+from refusal_index.runs.gate import compared_runs
+from refusal_index.runs.writing import Run
 from refusal_index.stats import (
     Estimate,
     RiskThreshold,
@@ -116,17 +123,17 @@ class ThresholdOptions:
 
 Kind = Literal["score", "refusals", "answer_all"]
 
-AS_METRICS = ("refusal_rate", "correct_given_attempted", "weighted_score")
-"""The metrics behind coverage, error rate and utility, in this order."""
 
-
-@dataclass(frozen=True)
-class Worth:
+class Worth(NamedTuple):
     """What a way to refuse gives, or by how much one exceeds another."""
 
     coverage: Estimate  # share of the questions answered
     error_rate: Estimate  # share of errors among the answered
     utility: Estimate  # of a question: a right answer is worth 1, a wrong one minus the penalty, a refusal 0
+
+    def to_document(self) -> dict[str, Any]:
+        """Give all three as JSON holds them."""
+        return {name: one.to_document() for name, one in self._asdict().items()}
 
 
 @dataclass(frozen=True)
@@ -155,9 +162,18 @@ class OperatingPoint:
     difference: Worth | None = None
     same_as_cut: bool = False
 
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return {
+            "kind": self.kind,
+            "variant": self.variant,
+            "questions": self.questions,
+            **self.worth.to_document(),
+            "difference": None if self.difference is None else self.difference.to_document(),
+        }
 
-@dataclass(frozen=True)
-class Halves:
+
+class Halves(NamedTuple):
     """Questions by id; none is in both, and questions of one cluster are in the same half."""
 
     first: frozenset[str]
@@ -200,12 +216,14 @@ class Threshold(Shown):
         clusters = pl.concat([table["cluster"] for table in known]).drop_nulls().n_unique()
         weighted = any(table["weight"].null_count() < table.height for table in known)
         bounded = isinstance(self.found, RiskThreshold)
+        missing = {"no_score": self.without_score, "no_grade": self.without_grade}
         same = [self.name(one) for one in self.points if one.same_as_cut]
         compared = any(one.difference is not None for one in self.points)
         scale = {"level": self.options.interval_level, "price": self.options.price}
+        values = {**self._named, **missing, "replies": self.answers.rows.height}
         return (
             self._bound(self.found) if isinstance(self.found, RiskThreshold) else self._choice(self.found),
-            *self._left_out(),
+            *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
             *([Statement("trained_on_both_halves", "grave", self._named)] if self.answers.is_trained else []),
             *([Statement("clusters_in_bound", "grave", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
@@ -214,6 +232,16 @@ class Threshold(Shown):
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
             *([self._worth()] if compared and not bounded else []),
         )
+
+    @property
+    def without_score(self) -> int:
+        """Replies without a score."""
+        return self.answers.rows["confidence"].null_count()
+
+    @property
+    def without_grade(self) -> int:
+        """Scored answers without a grade."""
+        return self.answers.rows.drop_nulls("confidence")["wrong"].null_count()
 
     @property
     def _named(self) -> dict[str, Any]:
@@ -241,14 +269,6 @@ class Threshold(Shown):
             "is_above": first.n_errors > found.max_error * first.n_answered,
         }
         return Statement("no_error_bound", "conclusion", {**values, **tested})
-
-    def _left_out(self) -> Iterator[Statement]:
-        rows = self.answers.rows
-        no_score = rows["confidence"].null_count()
-        no_grade = rows.drop_nulls("confidence")["wrong"].null_count()
-        if no_score or no_grade:
-            values = {**self._named, "no_score": no_score, "replies": rows.height, "no_grade": no_grade}
-            yield Statement("scores_left_out", values=values)
 
     def _worth(self) -> Statement:
         """Decide which ways to refuse are worth less than the cut, and which more, by intervals of the difference."""
@@ -289,7 +309,12 @@ class Threshold(Shown):
 
     def to_frame(self) -> pl.DataFrame:
         """Return every number of `points` as a row: kind, variant, measure, the number and the difference to it."""
-        return pl.DataFrame([row for one in self.points for row in _rows(one)], schema=FRAME, orient="row")
+        rows = []
+        for point in self.points:
+            for name, own, apart in zip(Worth._fields, point.worth, point.difference or (None,) * 3, strict=True):
+                ends = (None, None, None) if apart is None else (apart.estimate, apart.low, apart.high)
+                rows.append((point.kind, point.variant, point.questions, name, own.estimate, own.low, own.high, *ends))
+        return pl.DataFrame(rows, schema=FRAME, orient="row")
 
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded; a cut that answers all or nothing is null, with its reason."""
@@ -311,10 +336,10 @@ class Threshold(Shown):
             "rule": self.rule,
             "chosen_on": self.sizes[0],
             "judged_on": self.sizes[1],
-            "without_score": self.answers.rows["confidence"].null_count(),
-            "without_grade": self.answers.rows.drop_nulls("confidence")["wrong"].null_count(),
+            "without_score": self.without_score,
+            "without_grade": self.without_grade,
             "tested": [asdict(one) for one in found.tested] if isinstance(found, RiskThreshold) else None,
-            "points": [_document(one) for one in self.points],
+            "points": [one.to_document() for one in self.points],
         }
 
 
@@ -335,46 +360,43 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
     usable = answers.usable
     _check(answers, usable)
     halves = halves_of(questions_of(run), options.seed)
-    first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in (halves.first, halves.second))
-    for half in (first, second):
-        if half.is_empty():
-            raise ConfidenceError(
-                f"{answers.name}: expected answers with a score and a grade in both halves of the questions, got "
-                f"{usable.height:,} in all, and none in one half; score more answers"
-            )
-    found = _chosen(first, second["confidence"].to_numpy(), options)
+    first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in halves)
+    if first.is_empty() or second.is_empty():
+        raise ConfidenceError(
+            f"{answers.name}: expected answers with a score and a grade in both halves of the questions, got "
+            f"{usable.height:,} in all, and none in one half; score more answers"
+        )
+    score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
+    found: UtilityThreshold | RiskThreshold
+    if options.max_error is None:
+        found = utility_threshold(score, ~wrong, options.price)
+    else:
+        grid = np.quantile(second["confidence"].to_numpy(), np.arange(CUTS) / CUTS, method="inverted_cdf")
+        found = risk_controlling_threshold(
+            score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level
+        )
     points = operating_points(second, found.cut, run.variants, options.price, options.interval_level)
     table = None if found.cut is None else virtual_run(run, answers, found.cut, halves.second)
     return Threshold(run, answers, options, halves, found, tuple(points), table)
 
 
-def _chosen(
-    first: pl.DataFrame, other_scores: np.ndarray, options: ThresholdOptions
-) -> UtilityThreshold | RiskThreshold:
-    score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
-    if options.max_error is None:
-        return utility_threshold(score, ~wrong, options.price)
-    grid = np.quantile(other_scores, np.arange(CUTS) / CUTS, method="inverted_cdf")
-    return risk_controlling_threshold(score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level)
-
-
 def _check(answers: ScoredAnswers, usable: pl.DataFrame) -> None:
-    if usable.is_empty():
+    name, n = answers.name, usable.height
+    if not n:
         rows = answers.rows
         raise ConfidenceError(
-            f"{answers.name}: expected answers with a score and a grade, got none: no score in "
+            f"{name}: expected answers with a score and a grade, got none: no score in "
             f"{rows['confidence'].null_count():,} of {rows.height:,} replies; try another method"
         )
     if usable["confidence"].n_unique() == 1:
         raise ConfidenceError(
-            f"{answers.name}: expected scores that differ, got {usable['confidence'][0]:g} for all {usable.height:,} "
-            "answers, where no cut tells any apart; try another method"
+            f"{name}: expected scores that differ, got {usable['confidence'][0]:g} for all {n:,} answers, where no cut "
+            "tells any apart; try another method"
         )
     if usable["wrong"].n_unique() == 1:
-        kind = "wrong" if usable["wrong"][0] else "right"
         raise ConfidenceError(
-            f"{answers.name}: expected right and wrong answers, got {usable.height:,} that are all {kind}: there is "
-            "nothing for a cut to keep apart"
+            f"{name}: expected right and wrong answers, got {n:,} that are all "
+            f"{'wrong' if usable['wrong'][0] else 'right'}: there is nothing for a cut to keep apart"
         )
 
 
@@ -385,29 +407,6 @@ FRAME = {
     **dict.fromkeys(("estimate", "low", "high", "difference", "difference_low", "difference_high"), pl.Float64),
 }
 """Columns of `Threshold.to_frame`."""
-
-MEASURES = ("coverage", "error_rate", "utility")
-
-
-def _rows(point: OperatingPoint) -> Iterator[tuple[Any, ...]]:
-    for name in MEASURES:
-        own, apart = getattr(point.worth, name), getattr(point.difference, name, None)
-        ends = (None, None, None) if apart is None else (apart.estimate, apart.low, apart.high)
-        yield (point.kind, point.variant, point.questions, name, own.estimate, own.low, own.high, *ends)
-
-
-def _document(point: OperatingPoint) -> dict[str, Any]:
-    return {
-        "kind": point.kind,
-        "variant": point.variant,
-        "questions": point.questions,
-        **_measures(point.worth),
-        "difference": None if point.difference is None else _measures(point.difference),
-    }
-
-
-def _measures(worth: Worth) -> dict[str, Any]:
-    return {name: getattr(worth, name).to_document() for name in MEASURES}
 
 
 def operating_points(
@@ -454,39 +453,38 @@ class _Sampled:
 
     def worth(self, rows: pl.DataFrame, name: str) -> Worth:
         """Give what refusing by a column is worth; with clusters or weights the intervals allow for them."""
-        refused, wrong, design = rows[name].to_numpy(), rows["wrong"].to_numpy(), self._design(rows)
+        refused, wrong = rows[name].to_numpy(), rows["wrong"].to_numpy()
+        design = matched_design(self.tables, rows.select("question_id"))
         if not design:
-            found = selective_report(
-                (~refused).astype(float), ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level
-            )
+            answered = (~refused).astype(float)
+            found = selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
             return Worth(found.coverage, found.error_rate, found.utility)
         table = SampledTable.from_arrays(refused, wrong, **design)
-        every = metrics(table, penalty=_as_weighted(self.penalty), confidence_level=self.level)
-        by_name = {one.name: one for one in every}
-        rate, right, score = (by_name[one] for one in AS_METRICS)
-        return Worth(_times(rate, -1, 1), _times(right, -1, 1), _times(score, 1 + self.penalty))
+        by_name = {one.name: one for one in metrics(table, penalty=self._weighted, confidence_level=self.level)}
+        return self._of_metrics(by_name.__getitem__, shift=1.0)
 
     def _difference(self, rows: pl.DataFrame) -> Worth:
         wrong = rows["wrong"].to_numpy()
         refused = np.stack([rows["by_score"].to_numpy(), rows["refused"].to_numpy()])
-        found = compare_metrics(
-            refused, np.stack([wrong, wrong]), penalty=_as_weighted(self.penalty), **self._design(rows)
+        design = matched_design(self.tables, rows.select("question_id"))
+        found = compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
+        return self._of_metrics(lambda name: Estimate.of(found[name], found[name].confidence_interval(self.level)))
+
+    @property
+    def _weighted(self) -> float:
+        """The penalty of the weighted score, which is the utility over one more than its own penalty."""
+        return self.penalty / (1 + self.penalty)
+
+    def _of_metrics(self, found: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
+        """Take the metrics behind coverage, error rate and utility; a share is `shift` less the other share."""
+        return Worth(
+            _scaled(found("refusal_rate"), -1, shift),
+            _scaled(found("correct_given_attempted"), -1, shift),
+            _scaled(found("weighted_score"), 1 + self.penalty),
         )
-        rate, right, score = (
-            Estimate.of(found[name], found[name].confidence_interval(self.level)) for name in AS_METRICS
-        )
-        return Worth(_times(rate, -1), _times(right, -1), _times(score, 1 + self.penalty))
-
-    def _design(self, rows: pl.DataFrame) -> dict[str, Any]:
-        return matched_design(self.tables, rows.select("question_id"))
 
 
-def _as_weighted(penalty: float) -> float:
-    """Return the penalty of the weighted score that is the utility over one more than its own penalty."""
-    return penalty / (1 + penalty)
-
-
-def _times(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
+def _scaled(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
     """Return a number with its interval on another scale."""
     ends = sorted(shift + factor * end for end in (found.low, found.high) if end is not None)
     low, high = ends if len(ends) == 2 else (None, None)
@@ -517,12 +515,9 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
     drawn = sizes[order.tolist()]
     after = drawn["questions"].cum_sum().to_numpy()[:-1]
     taken = int(np.argmin(abs(after - questions.height / 2))) + 1
-    first = set(drawn[unit.name][:taken])
-    ids = list(zip(questions["question_id"].to_list(), unit.to_list(), strict=True))
-    return Halves(
-        frozenset(question for question, one in ids if one in first),
-        frozenset(question for question, one in ids if one not in first),
-    )
+    in_first = unit.is_in(drawn[unit.name][:taken].implode())
+    ids = questions["question_id"]
+    return Halves(frozenset(ids.filter(in_first)), frozenset(ids.filter(~in_first)))
 
 
 LONGEST_RULE = 30  # characters on the first screen
@@ -554,24 +549,71 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
 @shows(Threshold)
 def threshold_blocks(found: Threshold) -> Iterator[Block]:
     """Yield the choice in words, what must be said beside it, and the numbers of the other half."""
-    compared = [(one, one.difference) for one in found.points if one.difference is not None]
+    tables = {
+        "judged_on_other_half": ("", [(point, point.worth) for point in found.points]),
+        "cut_less_others": ("difference", [(one, one.difference) for one in found.points if one.difference]),
+    }
     for place, one in enumerate(found.statements):
         yield from [""] * bool(place)
         yield sentence(one)
-        if one.code == "judged_on_other_half":
-            yield from ("", _points_table(found, "", [(point, point.worth) for point in found.points]))
-        elif one.code == "cut_less_others":
-            yield from ("", _points_table(found, "difference", compared))
-
-
-def _points_table(found: Threshold, heading: str, rows: Sequence[tuple[OperatingPoint, Worth]]) -> Table:
-    cells = ((sentence(found.name(point)), f"{point.questions:,}", *_worth_cells(worth)) for point, worth in rows)
-    return Table.of((heading, *POINT_COLUMNS), cells, left=(heading,))
-
-
-def _worth_cells(worth: Worth) -> Iterator[str]:
-    for one in (worth.coverage, worth.error_rate, worth.utility):
-        yield from (number(one.estimate), interval_of(one))
+        if one.code in tables:
+            heading, points = tables[one.code]
+            rows = (
+                (
+                    sentence(found.name(point)),
+                    f"{point.questions:,}",
+                    *(cell for number_ in worth for cell in (number(number_.estimate), interval_of(number_))),
+                )
+                for point, worth in points
+            )
+            yield from ("", Table.of((heading, *POINT_COLUMNS), rows, left=(heading,)))
 
 
 add_sentences(__package__)
+
+
+def threshold(
+    run: Run | str | Path,
+    method: str | None = None,
+    *,
+    penalty: float | None = None,
+    max_error: float | None = None,
+    **options: Any,
+) -> Threshold:
+    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
+
+    Parameters
+    ----------
+    run
+        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
+    method
+        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
+    penalty
+        Choose the cut that is worth most, where a wrong answer costs so many right ones.
+    max_error
+        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
+    options
+        Others that `refusal_index.plugins.confidence.threshold.ThresholdOptions` takes: ``variant``,
+        ``confidence_level``, ``seed``.
+
+    Returns
+    -------
+    Threshold
+        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
+        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
+        ``found.status`` is ``"undefined"``, and there is no table.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there are no such scores, or they tell nothing apart.
+
+    References
+    ----------
+    Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
+    :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
+    """
+    found = compared_runs([run], CompareOptions())
+    if len(found) != 1:
+        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
+    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))

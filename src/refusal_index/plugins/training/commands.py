@@ -69,7 +69,7 @@ def watch(
     finally:
         _show(planned, found)
     taken = [one for one in found if one.left_out is None]
-    if any(one.result is None or one.result.status != "complete" for one in taken):
+    if not all(one.is_complete for one in taken):
         raise typer.Exit(INCOMPLETE)
     if not taken and not set_members(planned.out):  # those of before may be gone: a training keeps its last few
         raise typer.Exit(INCOMPLETE)
@@ -117,7 +117,7 @@ def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
     """Yield the checkpoints that lack results; what went wrong was said of each when it did."""
     from refusal_index.runs.sweep import why_unfinished
 
-    unfinished = [one for one in taken if one.result is None or one.result.status != "complete"]
+    unfinished = [one for one in taken if not one.is_complete]
     if unfinished:
         yield ""
         on = "" if any(one.error for one in unfinished) else "; run the same command again to continue"

@@ -4,23 +4,151 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.runs import ComparedRun, Match
+from refusal_index.findings.matching import CompareOptions, matched_variants
 from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary
-from refusal_index.plugins.training.panel import INDEX, TESTED, PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.render.format import reason_text
 from refusal_index.render.report.figures import Scale
 from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import add_sentences, description
-from refusal_index.stats import Estimate
+from refusal_index.stats import METRIC_NAMES, Estimate, holm
 from refusal_index.stats.baseline import Payoffs
+
+TESTED = (REFUSALS, ERRORS, INDEX) = ("refusal_rate", "error_rate", "refusal_index")
+"""The metrics of which a change may be told: how cautious a model is, what it knows, and whether the one follows the
+other. The others follow from these."""
+
+
+@dataclass(frozen=True)
+class PanelOfSteps:
+    """Every metric of one variant over the steps of one training."""
+
+    runs: tuple[ComparedRun, ...]  # in the order of their steps
+    variant: str
+    match: Match  # which questions it rests on
+    metrics: Mapping[str, MetricOverSteps]  # by metric; the index is that of one draw
+    pvalues: Mapping[str, float]  # of a change, of the metrics tested, adjusted for their number by Holm's method
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps."""
+        return tuple(run.step or 0 for run in self.runs)
+
+    @property
+    def headline(self) -> Statement:
+        """What changed since when."""
+        steps, changed = len(self.runs), [metric for metric in TESTED if self.changed(metric)]
+        if not changed:
+            unknown = [(metric, n) for metric in TESTED if (n := self._left_out(metric))]
+            return Statement("no_change_over_steps", "conclusion", {"steps": steps, "unknown": unknown})
+        changes = [self._about(metric) for metric in changed]
+        return Statement("changed_over_steps", "conclusion", {"changes": changes, "index": self._about_index()})
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The size of each change, and what may hide where none is shown; then what all of it rests on."""
+        level = self.metrics[INDEX].confidence_level
+        rests = {"questions": len(self.match.matrix.question_ids), "paired": self.match.paired}
+        tests = Statement("tests_over_steps", "scope", {"level": level, **rests})
+        return (*map(self._detail, TESTED), tests)
+
+    def _detail(self, metric: str) -> Statement:
+        left_out, steps = self._left_out(metric), len(self.runs)
+        if self._split(metric) is None:
+            values = {"metric": metric, "known": steps - left_out, "steps": steps}
+            return Statement("metric_unknown", "grave", values)
+        values = {**self._about(metric), "left_out": left_out}
+        return Statement("metric_changed" if self.changed(metric) else "metric_not_changed", "conclusion", values)
+
+    def _about(self, metric: str) -> dict[str, Any]:
+        """Say where a metric is cut in two, by how much both parts differ, and whether it is the only change."""
+        split = self._split(metric)
+        step = None if split is None else self.steps[split.row]
+        return {"metric": metric, "split": split, "step": step, "once": self.changed_at_once(metric)}
+
+    def _about_index(self) -> str | None:
+        """Decide what to say of the index of a model that changed: what one would like to know, or why it is open."""
+        if self.changed(INDEX) or not (self.changed(REFUSALS) or self.changed(ERRORS)):
+            return None
+        is_unknown = self._split(INDEX) is None or (self.changed(REFUSALS) and self._across(INDEX) is None)
+        return "unknown" if is_unknown else "not_shown"
+
+    def _left_out(self, metric: str) -> int:
+        return len(self.runs) - len(self.metrics[metric].rows)
+
+    def _split(self, metric: str) -> Split | None:
+        """Return where a metric is cut in two: at its own change, else where the refusals changed, to compare both."""
+        own = self.metrics[metric].change
+        return own if self.changed(metric) or not self.changed(REFUSALS) else self._across(metric) or own
+
+    def _across(self, metric: str) -> Split | None:
+        """Return the split of a metric where the refusals changed, or at the next step that has the metric."""
+        own, change = self.metrics[metric], self.metrics[REFUSALS].change
+        parts = zip(own.rows, own.splits, strict=False)  # the last step before a split, and the split
+        return next((one for last, one in parts if change and last < change.row <= one.row), None)
+
+    def changed(self, metric: str) -> bool:
+        """Whether a metric changed, by more than the choice of questions makes it differ."""
+        level = self.metrics[metric].confidence_level
+        return metric in self.pvalues and self.pvalues[metric] <= 1 - level
+
+    def changed_at_once(self, metric: str) -> bool:
+        """Whether one change is enough to say of a metric that changed: on either side of it no other one is shown."""
+        found = self.metrics[metric]
+        return found.pvalue_within is None or found.pvalue_within > 1 - found.confidence_level
+
+
+def steps_of_trainings(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], ...]:
+    """Return the runs of each training of which there are two steps or more, on one dataset, in the order of steps."""
+    found: dict[tuple[Path, str | None], list[ComparedRun]] = {}
+    for run in runs:
+        if run.step is not None:
+            found.setdefault((run.source.resolve().parent, run.dataset_id), []).append(run)
+    return tuple(tuple(sorted(each, key=lambda run: run.step or 0)) for each in found.values() if len(each) > 1)
+
+
+def panels_of(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[PanelOfSteps, ...]:
+    """Follow every metric of the variants that all steps share; none where they share none.
+
+    - `runs`: the steps of one training, as `steps_of_trainings` returns them.
+    - `options`: its confidence level is that of all intervals of a metric at once, and of all changes together.
+    """
+    try:
+        matches = matched_variants(runs, options.variant)
+    except OutcomeTableError:
+        return ()
+    return tuple(_panel(runs, variant, found, options) for variant, found in matches.items())
+
+
+def _panel(runs: Sequence[ComparedRun], variant: str, found: Match, options: CompareOptions) -> PanelOfSteps:
+    metrics = {
+        metric: metric_over_steps(
+            *found.matrix.arrays,
+            metric=metric,
+            penalty=options.penalty,
+            truthfulness_weights=options.truthfulness_weights,
+            confidence_level=options.confidence_level,
+            rng=options.seed,
+            **found.matrix.design,
+        )
+        for metric in METRIC_NAMES
+    }
+    known = {metric: value for metric in TESTED if (value := metrics[metric].pvalue) is not None}
+    adjusted = dict(zip(known, holm(list(known.values())).tolist(), strict=True))
+    return PanelOfSteps(tuple(runs), variant, found, metrics, adjusted)
+
 
 FIRST = (INDEX, "refusal_rate", "error_rate", "correct_given_attempted")
 """The metrics that are seen at once; the others are opened."""
@@ -137,7 +265,19 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
     steps, room = found.steps, (found.steps[-1] - found.steps[0]) * 0.03  # for a point at either end
     x, (y, ticks) = Scale(steps[0] - room, steps[-1] + room), vertical(metric, over_steps.points)
     quarters = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
-    stretches = [list(each) for known, each in groupby(points, key=lambda point: point.value.low is not None) if known]
+
+    def stretches(is_drawn: Callable[[Point], bool]) -> list[list[Point]]:
+        found = (list(each) for is_in, each in groupby(points, key=is_drawn) if is_in)
+        return [each for each in found if len(each) > 1]
+
+    def ends(each: Sequence[Point], name: str) -> list[tuple[int, float | None]]:
+        return [(point.step, getattr(point.value, name)) for point in each]
+
+    banded = stretches(lambda point: point.value.low is not None)
+    # An index at its boundary says too little to draw a line to it.
+    joined = stretches(
+        lambda point: point.value.estimate is not None and (metric != INDEX or point.value.status == "ok")
+    )
     change = over_steps.change if metric in TESTED and found.changed(metric) else None
     since = None if change is None else found.steps[change.row]
     return Chart(
@@ -148,23 +288,12 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         ticks=ticks,
         steps=tuple(sorted({min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters})),
         points=points,
-        bands=tuple(_band(each, x, y) for each in stretches if len(each) > 1),
-        lines=tuple(_line(each, x, y) for each in _joined(metric, points) if len(each) > 1),
+        bands=tuple(_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded),
+        lines=tuple(_places(ends(each, "estimate"), x, y) for each in joined),
         since=since,
         about=since is not None and not found.changed_at_once(metric),
         digits=min(METRICS[metric].digits, 2),
     )
-
-
-def _joined(metric: str, points: Sequence[Point]) -> Iterator[list[Point]]:
-    """Yield stretches of points to be joined; an index at its boundary says too little to draw a line to it."""
-
-    def is_joined(point: Point) -> bool:
-        return point.value.estimate is not None and (metric != INDEX or point.value.status == "ok")
-
-    for joined, each in groupby(points, key=is_joined):
-        if joined:
-            yield list(each)
 
 
 def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[float, ...]]:
@@ -185,19 +314,10 @@ def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[floa
     return Scale(ticks[0], ticks[-1]), ticks
 
 
-def _band(points: Sequence[Point], x: Scale, y: Scale) -> str:
-    upper = [(point.step, point.value.high) for point in points]
-    lower = [(point.step, point.value.low) for point in reversed(points)]
-    return _places([*upper, *lower], x, y)
-
-
-def _line(points: Sequence[Point], x: Scale, y: Scale) -> str:
-    return _places([(point.step, point.value.estimate) for point in points], x, y)
-
-
-def _places(places: Sequence[tuple[int, float | None]], x: Scale, y: Scale) -> str:
+def _places(ends: Iterable[tuple[int, float | None]], x: Scale, y: Scale) -> str:
+    """Return where steps and their values lie, as SVG takes it."""
     return " ".join(
-        f"{WIDE * x.share(step):.1f},{WIDE * (1 - y.share(value)):.1f}" for step, value in places if value is not None
+        f"{WIDE * x.share(step):.1f},{WIDE * (1 - y.share(value)):.1f}" for step, value in ends if value is not None
     )
 
 

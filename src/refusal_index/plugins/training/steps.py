@@ -330,18 +330,10 @@ def changes(
     largest = largest_of(drawn @ contrasts.T, of_splits)
     observed = _studentised(differences, of_splits)
     reach = float(np.quantile(largest, confidence_level)) * of_splits
+    means = [(float(values[:cut].mean()), float(values[cut:].mean())) for cut in range(1, len(rows))]
     splits = tuple(
-        Split(
-            row,
-            float(values[:cut].mean()),
-            float(values[cut:].mean()),
-            difference,
-            difference - half,
-            difference + half,
-        )
-        for cut, (row, difference, half) in enumerate(
-            zip(rows[1:], differences.tolist(), reach.tolist(), strict=True), start=1
-        )
+        Split(row, *parts, difference, difference - half, difference + half)
+        for row, parts, difference, half in zip(rows[1:], means, differences.tolist(), reach.tolist(), strict=True)
     )
     return splits, int(np.argmax(observed)), share_as_large(largest, observed)
 

@@ -3,26 +3,20 @@
 - Checkpoints in a folder: which there are, in which order, and whether each is complete: its configuration can be read,
   all files that it names are there, the tensors of safetensors reach to the end of their files, and nothing changes
   between two looks.
-- The hash of a checkpoint's weights, and a short tag of the weights in memory. Every weight counts, since a training
-  may leave most of them as they are: new tokens alone, the last layers, an adapter.
 - The panel: a set of runs in one folder, one for each checkpoint, all asked the same questions. It grows with the
   training, and running again adds to it and repeats no request.
-- `RefusalIndexCallback` for the trainers of transformers and TRL: every so many steps the model in training is asked
-  the panel, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under the names of
-  ``summary.json``. No error in it ends the training: each is one warning.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import re
 import string
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -35,18 +29,13 @@ from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import SettingError
-from refusal_index.plugins.training.generating import GeneratingModel, is_sharded, undisturbed
 from refusal_index.redaction import redacted
-from refusal_index.render.summary import numbers
-from refusal_index.runs.api import plan_of
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import DIRECT, Progress, WaitingError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.sweep import CellResult, run_document
-from refusal_index.runs.writing import Run, run_to_completion
 
 CONFIGURATIONS = ("config.json", "adapter_config.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
@@ -119,7 +108,8 @@ def checkpoint_at(place: Path) -> Checkpoint | None:
     """Look at one folder; None where it is no checkpoint, or was removed meanwhile."""
     signature: Signature = ()
     try:
-        signature = tuple(_signature(place))
+        files = ((file.name, file.stat()) for file in sorted(place.iterdir()) if file.is_file())
+        signature = tuple((name, status.st_size, status.st_mtime_ns) for name, status in files)
         names = {name for name, _, _ in signature}
         if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(place.name):
             return None
@@ -139,13 +129,6 @@ def step_of(name: str) -> int | None:
     """
     found = _STEP.search(name)
     return int(found[1]) if found and len(found[1]) <= 12 else None
-
-
-def _signature(place: Path) -> Iterator[tuple[str, int, int]]:
-    for file in sorted(place.iterdir()):
-        if file.is_file():
-            status = file.stat()
-            yield file.name, status.st_size, status.st_mtime_ns
 
 
 def _lacking(place: Path, names: set[str]) -> Iterator[str]:
@@ -224,8 +207,6 @@ class Settled:
         return now - since >= self._seconds or time.time() - one.changed >= self._seconds
 
 
-NAME = "panel"
-
 UNNUMBERED = "step_by_order"
 """Marks an entry whose step is not said by the name of its checkpoint."""
 
@@ -261,14 +242,24 @@ class PanelFolder:
         Those without a number of their own come one step after another behind all others.
         """
         entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
+        names = [(one.get("model"), one.get("dataset")) for one in self._runs]
+        own = (entry["model"], entry["dataset"])
         # Of a step that was trained anew the last one counts: its weights are those that the training went on with.
-        place = next((n for n, one in enumerate(self._runs) if _named(one) == _named(entry)), len(self._runs))
-        if not any(_is_kept(one, entry) for one in self._runs[place : place + 1]):
+        place = names.index(own) if own in names else len(names)
+        # What came to nothing this time has the results that it had.
+        is_kept = entry["summary"] is None and any(
+            one.get("folder") == entry["folder"] and one.get("summary") is not None
+            for one in self._runs[place : place + 1]
+        )
+        if not is_kept:
             self._runs[place : place + 1] = [entry]
-        self._runs = _in_order(self._runs)
+        numbered = sorted((one for one in self._runs if not one.get(UNNUMBERED)), key=_step)
+        last = _step(numbered[-1]) if numbered else 0
+        unnumbered = (one for one in self._runs if one.get(UNNUMBERED))
+        self._runs = [*numbered, *({**one, "step": last + n} for n, one in enumerate(unnumbered, 1))]
         document = {
             "set_version": SET_VERSION,
-            "name": NAME,
+            "name": "panel",
             "complete": all(one.get("status") == "complete" for one in self._runs),
             "runs": self._runs,
         }
@@ -276,33 +267,9 @@ class PanelFolder:
         write_atomically(self.path / SUMMARY, text.encode())
 
 
-def _named(entry: dict[str, Any]) -> tuple[Any, Any]:
-    return entry.get("model"), entry.get("dataset")
-
-
-def _is_kept(before: dict[str, Any], entry: dict[str, Any]) -> bool:
-    """Whether what is known of a folder stays: one that came to nothing this time has the results that it had."""
-    return before.get("folder") == entry["folder"] and before.get("summary") is not None and entry["summary"] is None
-
-
-def _in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return entries by their steps; those without a number of their own behind them, as they came."""
-    numbered = sorted((one for one in entries if not one.get(UNNUMBERED)), key=_step)
-    last = _step(numbered[-1]) if numbered else 0
-    unnumbered = (one for one in entries if one.get(UNNUMBERED))
-    return [*numbered, *({**one, "step": last + n} for n, one in enumerate(unnumbered, 1))]
-
-
 def _step(entry: dict[str, Any]) -> int:
     step = entry.get("step")
     return step if isinstance(step, int) else 0
-
-
-TAG = 8
-"""Letters of a tag."""
-
-AT_ONCE = 1 << 24
-"""Numbers that are added up at once, as whole numbers of eight bytes."""
 
 
 @lru_cache(maxsize=1)  # a watch asks for that of its first checkpoint twice
@@ -321,25 +288,6 @@ def weights_digest(one: Checkpoint) -> str:
             with (one.path / name).open("rb") as file:
                 digest.update(hashlib.file_digest(file, hashlib.sha256).digest())
     return digest.hexdigest()
-
-
-def weights_tag(model: Any) -> str:
-    """Return a few letters that tell a model of torch in memory from itself at another step, or in another training.
-
-    Of each parameter the bits of all numbers are added up where they lie, which takes a pass over the memory; unlike
-    a sum of the numbers that is exact, and so the same on every device. Of a parameter that is spread over processes it
-    is the part of this one.
-    """
-    import torch  # noqa: PLC0415 - of models in memory only
-
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        own = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        bits = own.detach().contiguous().view(whole[own.element_size()]).flatten()
-        total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(AT_ONCE))
-        digest.update(f"{name} {total} ".encode())
-    return digest.hexdigest()[:TAG]
 
 
 FIELDS = ("path", "name", "step")
@@ -405,6 +353,11 @@ class CheckpointResult:
     error: str | None = None
     left_out: str | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether its run is."""
+        return self.result is not None and self.result.status == "complete"
+
 
 def prepare_watch(
     folder: Path,
@@ -430,7 +383,11 @@ def prepare_watch(
     settings = Settings.of(**values)
     load_questions(settings)
     found = checkpoints_in(folder)
-    _check_watched(folder, found)
+    itself = checkpoint_at(folder.resolve())
+    if not found and itself is not None and itself.lacks is None:
+        raise RunFolderError(f"{folder} is a checkpoint itself; name its parent folder, {itself.path.parent}")
+    if not found and set_document(folder):
+        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that the training writes to")
     _check_server(template, settings)
     failed: list[RefusalIndexError] = []
     for one in found:
@@ -445,15 +402,6 @@ def prepare_watch(
     if failed:
         raise failed[0]
     return watch
-
-
-def _check_watched(folder: Path, found: Sequence[Checkpoint]) -> None:
-    """Raise RunFolderError if a folder is what checkpoints lie in or become, instead of where they lie."""
-    itself = checkpoint_at(folder.resolve())
-    if not found and itself is not None and itself.lacks is None:
-        raise RunFolderError(f"{folder} is a checkpoint itself; name its parent folder, {itself.path.parent}")
-    if not found and set_document(folder):
-        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that the training writes to")
 
 
 def _check_server(template: str, settings: Settings) -> None:
@@ -567,10 +515,9 @@ async def _evaluated(
             result = CellResult(plan, await execute(plan, progress, budget))
     except WaitingError as error:
         result = CellResult(plan, waits=str(error))
-    except RefusalIndexError as error:
-        result = CellResult(plan, error=redacted(str(error)))
     except Exception as error:  # whatever a provider raises that loads weights on this machine
-        result = CellResult(plan, error=redacted(f"{type(error).__name__}: {error}"))
+        told = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
+        result = CellResult(plan, error=redacted(told))
     panel.put(result, one.step)
     return CheckpointResult(one, result, result.error)
 
@@ -581,172 +528,3 @@ def _plan(watch: Watch, one: Checkpoint) -> Plan:
     plan = prepare(settings, runs=watch.out)
     identity = {**plan.identity, "weights": weights_digest(one)}
     return replace(plan, folder=RunFolder(watch.out / one.name), identity=identity, title=(one.name, plan.dataset.name))
-
-
-try:
-    from transformers import Trainer, TrainerCallback
-except ImportError:  # told when one is made
-    Trainer, TrainerCallback = None, object
-
-LOG = logging.getLogger(__name__)
-SAVE = "save"
-LONGEST = 600.0
-"""Seconds of one step's questions, unless told otherwise."""
-
-PANEL = {"variants": "normal", "grader": "exact", "temperature": 0, "max_tokens": 256, "limit": 200}
-"""Settings of a panel unless told otherwise: at temperature 0 one reply a question is enough for RI."""
-
-
-class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformers is an extra: without it any class
-    """Asks the model in training a fixed panel of questions, and logs the metrics with the trainer.
-
-    Parameters
-    ----------
-    trainer
-        The trainer that it is added to, whose tracker is logged to: of transformers, or of TRL.
-    dataset
-        The questions, as `evaluate` takes them; a sample of 200 of the almanac's unless given.
-    every
-        Ask every so many steps; ``"save"`` asks whenever a checkpoint is saved. The last step is asked in any case.
-    out
-        The panel's folder, with a run's folder for each step.
-    model
-        None for the model in memory, by its own ``generate``; else the name of an endpoint that serves it, as in
-        ``openai-api/vllm/policy``.
-    batch_size
-        Conversations of the model in memory at a time.
-    settings
-        Any other setting of `evaluate`. Unless given, the variant is ``normal``, the grader ``exact``, the temperature
-        0, the longest reply 256 tokens, the sample 200 questions, and the longest time for one step 600 seconds.
-
-    Raises
-    ------
-    RefusalIndexError
-        If the questions or a setting cannot be used. Once the training runs, it raises nothing.
-
-    Examples
-    --------
-    >>> trainer.add_callback(RefusalIndexCallback(trainer, every=500, out="panel"))  # doctest: +SKIP
-    """
-
-    def __init__(
-        self,
-        trainer: Any,
-        dataset: Any = None,
-        *,
-        every: int | str = SAVE,
-        out: str | Path = RUNS / "panel",
-        model: str | None = None,
-        batch_size: int = 32,
-        **settings: Any,
-    ) -> None:
-        if Trainer is None:
-            raise ModelError("RefusalIndexCallback needs transformers: pip install 'refusal-index[transformers]'")
-        self._trainer, self._dataset, self._endpoint = trainer, dataset, model
-        self._every, self._batch_size = _checked(every, batch_size)
-        self._panel = PanelFolder(Path(out))
-        self._settings = {**PANEL, "max_time": LONGEST, **self._carried(), **settings}
-        if model is None and float(self._settings["temperature"]) != 0:
-            raise SettingError("{temperature}: expected 0 for a model in memory, which answers greedily")
-        self._asked: int | None = None
-        if trainer.is_world_process_zero():
-            self._plan(0, "", GeneratingModel(None, None, "the model in training", batch_size))
-
-    def _carried(self) -> dict[str, Any]:
-        if self._endpoint is not None:
-            return {"max_retries": 1}
-        return {"max_connections": self._batch_size, "max_retries": 0}
-
-    def on_step_end(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask after every so many steps, and after the last one."""
-        last = state.global_step >= state.max_steps or control.should_training_stop
-        if last or (self._every != SAVE and state.global_step % int(self._every) == 0):
-            self._ask(state, control, given)
-
-    def on_save(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask the model of which a checkpoint was saved."""
-        if self._every == SAVE:
-            self._ask(state, control, given)
-
-    def on_train_end(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask at the end, where the training ended otherwise than after a step."""
-        self._ask(state, control, given)
-
-    def _ask(self, state: Any, control: Any, given: Any) -> None:
-        """Ask the panel at this step, once; whatever goes wrong is a warning."""
-        if not state.is_world_process_zero or self._asked == state.global_step:
-            return
-        self._asked, step = state.global_step, state.global_step
-        try:
-            run = self._measured(step, given["model"], given.get("processing_class"))
-            with _flags_kept(control):
-                Trainer.log(self._trainer, logged(run))
-        except Exception as error:
-            # A training of days is worth more than a point of a curve.
-            said = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted(said).split()))
-
-    def _measured(self, step: int, model: Any, tokenizer: Any) -> Run:
-        if self._endpoint is not None:
-            return self._carried_out(self._plan(step, weights_tag(model), None), step)
-        if is_sharded(model):
-            raise ModelError(
-                "no process holds the whole model, so that it cannot answer in memory; name an endpoint that serves "
-                "it (model=...), or evaluate its checkpoints with 'refusal-index watch'"
-            )
-        if tokenizer is None:
-            raise ModelError("the trainer has no tokenizer; give it one as processing_class")
-        asked = GeneratingModel(model, tokenizer, "the model in training", self._batch_size)
-        plan = self._plan(step, weights_tag(model), asked)
-        with undisturbed(model), self._trainer.accelerator.autocast():
-            return self._carried_out(plan, step)
-
-    def _plan(self, step: int, tag: str, asked: GeneratingModel | None) -> Plan:
-        # Another training into the same folder has other weights at the same step, and so another run.
-        name = "-".join(filter(None, ("step", str(step), tag)))
-        folder = self._panel.path / name
-        model, named = (asked, name) if self._endpoint is None else (self._endpoint, None)
-        plan = plan_of(model, self._dataset, model_name=named, out=folder, **self._settings)
-        return replace(plan, title=(f"step {step:,}", plan.title[1]))
-
-    def _carried_out(self, plan: Plan, step: int) -> Run:
-        with held(self._panel.path):
-            try:
-                run = run_to_completion(execute(plan))
-            except RefusalIndexError as error:
-                self._panel.put(CellResult(plan, error=redacted(str(error))), step)
-                raise
-            self._panel.put(CellResult(plan, run), step)
-        if not run.is_complete:
-            failed = run.missing[0].error if run.missing else "too many replies have no grade"
-            why = run.ended or failed
-            raise RefusalIndexError(f"{run.path} is incomplete ({why}), and is not logged")
-        return run
-
-
-def logged(run: Run) -> dict[str, float]:
-    """Return the metrics of a run with their intervals, by the names that they have in every tracker.
-
-    As in ``normal/refusal_index`` and ``normal/refusal_index/low``. What is undefined is left out.
-    """
-    variants = (run.document or {}).get("variants", ())
-    return numbers({"variants": [{"variant": one["variant"], "metrics": one["metrics"]} for one in variants]})
-
-
-@contextmanager
-def _flags_kept(control: Any) -> Iterator[None]:
-    """Keep what the trainer was about to do: to log is to be done with logging, and the step's loss would be lost."""
-    kept = dict(vars(control))
-    try:
-        yield
-    finally:
-        vars(control).update(kept)
-
-
-def _checked(every: int | str, batch_size: int) -> tuple[int | str, int]:
-    whole = isinstance(every, int) and not isinstance(every, bool) and every > 0
-    if not whole and every != SAVE:
-        raise SettingError(f"every: expected a number of steps or {SAVE!r}, got {every!r}")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise SettingError(f"batch_size: expected a whole number of at least 1, got {batch_size!r}")
-    return every, batch_size
