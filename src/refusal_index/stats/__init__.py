@@ -26,9 +26,8 @@ from refusal_index.stats.contingency import SampledTable, SamplingDesign, cluste
 from refusal_index.stats.draws import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
-from refusal_index.stats.intervals import (
-    IntervalMethod, RefusalIndexResult, influence_function, refusal_index, refusal_index_many,
-)
+from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
+from refusal_index.stats.comparison import influence_function
 from refusal_index.stats.joint import (
     BetweenPrompts, HomogeneityTest, JointDifference, JointRefusalIndexResult, compare_joint, joint_refusal_index,
     rank_joint,

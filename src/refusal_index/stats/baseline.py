@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
-from refusal_index.stats.contingency import ONE_CLUSTER, AnyTable, Counts, SampledTable
+from refusal_index.stats.contingency import ONE_CLUSTER, AnyTable, Counts, SampledTable, weighted_sum
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile, proportion, ratio, refusal_index
 
@@ -275,10 +275,15 @@ def metrics(
     """
     normal_quantile(confidence_level)
     worth = checked_payoffs(penalty, truthfulness_weights)
-    rates_and_scores = (rate_or_score(name, table, worth, confidence_level) for name in METRIC_NAMES[:-1])
+    return tuple(metric_estimate(name, table, worth, confidence_level) for name in METRIC_NAMES)
+
+
+def metric_estimate(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
+    """Estimate any metric with its interval."""
+    if name != "refusal_index":
+        return rate_or_score(name, table, worth, level)
     result = refusal_index(table)
-    index = Estimate.of(result, result.confidence_interval(confidence_level))
-    return *rates_and_scores, replace(index, name="refusal_index", method="profile")
+    return replace(Estimate.of(result, result.confidence_interval(level)), name=name, method="profile")
 
 
 def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
@@ -318,20 +323,16 @@ def why_undefined(metric: str, table: AnyTable) -> str | None:
         return "no_questions"
     metric = "correct_given_attempted" if metric == "f_score" else metric  # F is a mean with C/A
     _, denominator = ratio_weights(metric, DEFAULT_PAYOFFS)
-    return EMPTY_DENOMINATORS.get(metric) if _weighted_sum(table.counts, denominator) == 0 else None
+    return EMPTY_DENOMINATORS.get(metric) if weighted_sum(table.counts, denominator) == 0 else None
 
 
 def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
     """Return a rate or score that is defined, and the influence on it of a question in each cell."""
     numerator, denominator = ratio_weights(metric, worth)
-    total = _weighted_sum(table.counts, denominator)
-    value = _weighted_sum(table.counts, numerator) / total
+    total = weighted_sum(table.counts, denominator)
+    value = weighted_sum(table.counts, numerator) / total
     w, x, y, z = ((top - value * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
     return value, (w, x, y, z)
-
-
-def _weighted_sum(counts: Counts, weights: Counts) -> float:
-    return math.fsum(count * weight for count, weight in zip(counts, weights, strict=True))
 
 
 def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
@@ -349,7 +350,7 @@ def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> E
 def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undefined: str | None) -> Estimate:
     top, bottom = ratio_weights(name, worth)
     if name not in SCORES:
-        return proportion(name, _weighted_sum(counts, top), _weighted_sum(counts, bottom), quantile, undefined)
+        return proportion(name, weighted_sum(counts, top), weighted_sum(counts, bottom), quantile, undefined)
     # All refusals are worth the same to a score.
     scored = counts[3], counts[2], counts[0] + counts[1]
     return ratio(name, scored, ((top[3], top[2], top[0]), (bottom[3], bottom[2], bottom[0])), quantile, undefined)

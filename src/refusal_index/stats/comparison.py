@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices, group_codes
+from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices, checked_outcomes, group_codes
 from refusal_index.stats.baseline import (
     DEFAULT_PAYOFFS,
     METRIC_NAMES,
@@ -65,7 +65,7 @@ from refusal_index.stats.baseline import (
     Payoffs,
     Weights,
     checked_payoffs,
-    metrics,
+    metric_estimate,
     ratio_influence,
     why_undefined,
 )
@@ -83,7 +83,6 @@ from refusal_index.stats.contingency import (
 )
 from refusal_index.stats.estimate import (
     ConfidenceInterval,
-    Estimate,
     Result,
     ResultWithInterval,
     Status,
@@ -188,14 +187,10 @@ def equal_index_test(
             roots.append(signed_root(tables, codes[:, group]))
     if not roots:
         return EqualIndexTest(None, None, next(iter(reasons), "no_questions"), 0)
-    statistic = pooled_root(roots)
-    return EqualIndexTest(statistic, two_sided_pvalue(statistic), None, len(roots))
-
-
-def pooled_root(roots: Sequence[tuple[float, float]]) -> float:
-    """Add signed roots, each with its information, to one that is standard normal if they are."""
     total = sum(information for _, information in roots)
-    return sum(root * math.sqrt(information / total) for root, information in roots) if total > 0 else 0.0
+    # Signed roots add up, each weighted so that the sum is standard normal if they are.
+    statistic = sum(root * math.sqrt(information / total) for root, information in roots) if total > 0 else 0.0
+    return EqualIndexTest(statistic, two_sided_pvalue(statistic), None, len(roots))
 
 
 def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> tuple[float, float]:
@@ -207,10 +202,20 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     first, second = (_atanh_estimate(table) for table in tables)
     if first == second and math.isinf(first):
         return 0.0, 0.0
-    rho = math.tanh(_common_z(tables, min(first, second), max(first, second)))
-    divergence = sum(_divergence(table, rho) for table in tables)
-    known, variance, log_scale = _variances(tables, codes, rho)
-    information = math.exp(2 * log_scale) / max(variance, NEGLIGIBLE * known)
+    fit = _CommonFit(tables)
+    rho = math.tanh(fit.common_z(min(first, second), max(first, second)))
+    cells, slopes = fit.cells(rho), fit.log_slopes(rho)
+    ratios = fit.counts / (fit.n * cells)
+    divergence = 2 / (POWER * (POWER + 1)) * float(np.sum(fit.counts * (ratios**POWER - 1)))
+    # Variances are to be divided by exp(2 scale): slopes of the first cell may be too small for a number.
+    scale = float(slopes.min())
+    size = np.exp(scale - slopes)
+    known = float(np.sum(size**2 / np.sum(1 / cells, axis=0) / fit.n))  # of independent runs of known rates
+    influence = size * fit.first_cell_given_rates(rho)
+    influence -= np.sum(cells * influence, axis=0)
+    variances = np.sum(cells * influence**2, axis=0) / fit.n
+    variance = float(variances.sum()) - 2 * _covariance(influence, variances, codes)
+    information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * known)
     if variance <= NEGLIGIBLE * known:
         return 0.0, information * NEGLIGIBLE
     # Where the fit reaches both estimates, the divergence is rounding, of either sign.
@@ -223,88 +228,59 @@ def _atanh_estimate(table: ContingencyTable) -> float:
     return math.copysign(math.inf, rho) if abs(rho) == 1 else math.atanh(rho)
 
 
-def _thresholds(table: ContingencyTable) -> tuple[float, float]:
-    return -float(ndtri(table.refusal_rate)), -float(ndtri(table.error_rate))
+class _CommonFit:
+    """Two tables fitted with one rho, each with its own rates; arrays hold one column a table."""
+
+    def __init__(self, tables: Sequence[ContingencyTable]) -> None:
+        self.counts = np.array([table.counts for table in tables], float).T
+        self.n = self.counts.sum(axis=0)
+        self.r, self.mu = np.array([(table.refusal_rate, table.error_rate) for table in tables]).T
+        self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
+
+    def cells(self, rho: float) -> FloatArray:
+        """Cell probabilities, shape (4, 2)."""
+        p11 = upper_orthant(self.h, self.k, rho)
+        return np.asarray(np.maximum([p11, self.r - p11, self.mu - p11, 1 - self.r - self.mu + p11], SMALLEST_CELL))
+
+    def log_slopes(self, rho: float) -> FloatArray:
+        """Logarithm of the derivative of the first cell in atanh(rho)."""
+        h, k, squared = self.h, self.k, (1 - rho) * (1 + rho)
+        exponent = (h * h - 2 * rho * h * k + k * k) / (2 * squared)
+        return np.asarray(0.5 * math.log(squared) - math.log(2 * math.pi) - exponent)
+
+    def first_cell_given_rates(self, rho: float) -> FloatArray:
+        """Influence of a question in each cell on the first cell beyond what the rates say, up to a constant."""
+        spread = math.sqrt((1 - rho) * (1 + rho))
+        alpha, beta = ndtr((rho * self.h - self.k) / spread), ndtr((rho * self.k - self.h) / spread)
+        return np.array([1 - alpha - beta, -alpha, -beta, np.zeros(2)])
+
+    def common_z(self, low: float, high: float) -> float:
+        """Maximise the sum of the two log-likelihoods over a common atanh(rho), between the two estimates."""
+        low, high = max(low, -LARGEST_Z), min(high, LARGEST_Z)
+
+        def slope(z: float) -> float:
+            # The log-likelihood rises by excess * weight. Both weights may underflow: what counts is their ratio. It is
+            # limited, since an excess of 0 is rounded, and must not outweigh a real one.
+            rho = math.tanh(z)
+            cells = self.cells(rho)
+            log_weights = np.log(np.sum(1 / cells, axis=0)) + self.log_slopes(rho)
+            relative = np.maximum(log_weights - log_weights.max(), LEAST_LOG_WEIGHT)
+            return float((self.counts[0] - self.n * cells[0]) @ np.exp(relative))
+
+        if slope(low) <= 0:
+            return low
+        return high if slope(high) >= 0 else float(brentq(slope, low, high, xtol=1e-10))
 
 
-def _fitted_cells(table: ContingencyTable, rho: float) -> FloatArray:
-    """Cell probabilities at the rates of the table and the given rho."""
-    r, mu = table.refusal_rate, table.error_rate
-    p11 = float(upper_orthant(*_thresholds(table), rho))
-    return np.maximum([p11, r - p11, mu - p11, 1 - r - mu + p11], SMALLEST_CELL)
-
-
-def _common_z(tables: Sequence[ContingencyTable], low: float, high: float) -> float:
-    """Maximise the sum of the two log-likelihoods over a common atanh(rho), between the two estimates."""
-    low, high = max(low, -LARGEST_Z), min(high, LARGEST_Z)
-
-    def slope(z: float) -> float:
-        # The log-likelihood rises by excess * weight. Both weights may underflow: what counts is their ratio. It is
-        # limited, since an excess of 0 is rounded, and must not outweigh a real one.
-        rho = math.tanh(z)
-        cells = [_fitted_cells(table, rho) for table in tables]
-        excess = [table.refused_wrong - table.n * float(each[0]) for table, each in zip(tables, cells, strict=True)]
-        log_weight = [
-            math.log(float(np.sum(1 / each))) + _log_slope(table, rho)
-            for table, each in zip(tables, cells, strict=True)
-        ]
-        relative = (max(w - max(log_weight), LEAST_LOG_WEIGHT) for w in log_weight)
-        return float(sum(e * math.exp(w) for e, w in zip(excess, relative, strict=True)))
-
-    if slope(low) <= 0:
-        return low
-    return high if slope(high) >= 0 else float(brentq(slope, low, high, xtol=1e-10))
-
-
-def _log_slope(table: ContingencyTable, rho: float) -> float:
-    """Logarithm of the derivative of the first cell in atanh(rho)."""
-    h, k = _thresholds(table)
-    squared = (1 - rho) * (1 + rho)
-    return 0.5 * math.log(squared) - math.log(2 * math.pi) - (h * h - 2 * rho * h * k + k * k) / (2 * squared)
-
-
-def _divergence(table: ContingencyTable, rho: float) -> float:
-    counts = np.array(table.counts, float)
-    ratios = counts / (table.n * _fitted_cells(table, rho))
-    excess = float(counts @ (ratios**POWER - 1))
-    return 2 / (POWER * (POWER + 1)) * excess
-
-
-def _variances(tables: Sequence[ContingencyTable], codes: NDArray[np.intp], rho: float) -> tuple[float, float, float]:
-    """Variance of the difference of atanh(rho): of independent runs of known rates, and as it is, and their scale.
-
-    Both are to be divided by exp(2 scale): slopes of the first cell may be too small for a number.
-    """
-    slopes = [_log_slope(table, rho) for table in tables]
-    known, influence, variances = 0.0, [], []
-    for table, slope in zip(tables, slopes, strict=True):
-        size, cells = math.exp(min(slopes) - slope), _fitted_cells(table, rho)
-        known += size**2 / float(np.sum(1 / cells)) / table.n
-        weights = size * _first_cell_given_rates(table, rho)
-        centred = weights - cells @ weights
-        variances.append(float(cells @ centred**2) / table.n)
-        influence.append(np.append(centred, 0.0))
-    return known, sum(variances) - 2 * _covariance(influence, variances, codes), min(slopes)
-
-
-def _first_cell_given_rates(table: ContingencyTable, rho: float) -> FloatArray:
-    """Influence of a question in each cell on the first cell beyond what the rates say, up to a constant."""
-    h, k = _thresholds(table)
-    spread = math.sqrt((1 - rho) * (1 + rho))
-    alpha, beta = float(ndtr((rho * h - k) / spread)), float(ndtr((rho * k - h) / spread))
-    return np.array([1 - alpha - beta, -alpha, -beta, 0.0])
-
-
-def _covariance(influence: Sequence[FloatArray], variances: Sequence[float], codes: NDArray[np.intp]) -> float:
+def _covariance(influence: FloatArray, variances: FloatArray, codes: NDArray[np.intp]) -> float:
     """Covariance of two fits over the questions that both runs share: the correlation seen, times what the fit says."""
     shared = codes[:, (codes < 4).all(axis=0)]
-    first, second = (values[row] for values, row in zip(influence, shared, strict=True))
+    first, second = (values[row] for values, row in zip(influence.T, shared, strict=True))
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     if size == 0:
         return 0.0
-    n_first, n_second = (float(np.count_nonzero(row < 4)) for row in codes)
-    share = float(shared.shape[1]) / math.sqrt(n_first * n_second)
-    return float(first @ second) / size * share * math.sqrt(variances[0] * variances[1])
+    share = shared.shape[1] / math.sqrt(float(np.prod(np.count_nonzero(codes < 4, axis=1))))
+    return float(first @ second / size * share * math.sqrt(float(np.prod(variances))))
 
 
 # An influence, or a share of a standard error, this small is rounding: the smallest true one is about 1/n.
@@ -370,6 +346,44 @@ def metric_influence(
     name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     points = [point_estimate(name, table, worth) for table in row_tables(*matrices)]
     return influence_of(points, cell_codes(*matrices))
+
+
+def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
+    """Influence of each question on the Refusal Index.
+
+    The mean over the questions is 0, and their population variance over n is the squared standard error. Two runs
+    over the same questions are compared by the difference of their influence functions, question by question.
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (n,)
+        As for `ContingencyTable.from_arrays`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        All NaN where the estimate is undefined or at the boundary, since it has no derivative there.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `ContingencyTable.from_arrays`.
+
+    References
+    ----------
+    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
+       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
+
+    Examples
+    --------
+    >>> refused = np.repeat([True, False], [50, 50])
+    >>> wrong = np.repeat([True, False, True, False], [40, 10, 20, 30])
+    >>> influence = influence_function(refused, wrong)
+    >>> round(float(np.sqrt(np.mean(influence**2) / 100)), 10)
+    0.1154866168
+    """
+    r, w = checked_outcomes(refused, wrong)
+    return np.asarray(metric_influence([r], [w])[0])
 
 
 def checked_metric(metric: str) -> str:
@@ -646,14 +660,6 @@ def compare_metrics(
         tables[1].n,
         int(np.count_nonzero(matrices[2].all(axis=0))),
     )
-
-
-def metric_estimate(metric: str, table: AnyTable, worth: Payoffs, confidence_level: float) -> Estimate:
-    """Estimate a single metric of a table, with its interval."""
-    every = metrics(
-        table, penalty=worth.penalty, truthfulness_weights=worth.truthfulness, confidence_level=confidence_level
-    )
-    return every[METRIC_NAMES.index(metric)]
 
 
 def _difference(

@@ -31,6 +31,7 @@ References
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
@@ -240,6 +241,11 @@ def empty_margin(refused: float, answered: float, right: float, wrong: float) ->
     """Return the reason why a table without one of these says nothing about the dependence; None where it has all."""
     margins = {"nobody_refused": refused, "everybody_refused": answered, "all_wrong": right, "all_right": wrong}
     return next((reason for reason, size in margins.items() if size == 0), None)
+
+
+def cell_names(chosen: Iterable[bool]) -> str:
+    """Return the names of the chosen ones of the four cells, joined by "+"."""
+    return "+".join(name for name, is_chosen in zip(CELL_NAMES, chosen, strict=True) if is_chosen)
 
 
 def cell_codes(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> NDArray[np.intp]:
@@ -520,8 +526,8 @@ class SampledTable(Cells[float]):
         variance, alone, of_one = 0.0, 0.0, 0.0
         if influence is not None:
             variance = self.variance(influence)
-            alone = _sum_of_squares(self.squares, influence)
-            of_one = _sum_of_squares(self.counts, influence) / self.n
+            squares = [value * value for value in influence]
+            alone, of_one = weighted_sum(self.squares, squares), weighted_sum(self.counts, squares) / self.n
         if variance <= NO_VARIANCE * alone:
             return effective_number(self.by_cluster.sum(axis=1))
         return of_one / max(variance, alone)
@@ -536,8 +542,9 @@ class SampledTable(Cells[float]):
 AnyTable = ContingencyTable | SampledTable
 
 
-def _sum_of_squares(weights: Counts, influence: Counts) -> float:
-    return math.fsum(weight * value * value for weight, value in zip(weights, influence, strict=True))
+def weighted_sum(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Sum values times weights, rounded once."""
+    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
 
 
 Matrices = tuple[BoolArray, BoolArray, BoolArray]

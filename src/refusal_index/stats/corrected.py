@@ -29,10 +29,11 @@ from numpy.typing import ArrayLike
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
 from refusal_index.stats.comparison import Influence
 from refusal_index.stats.contingency import (
-    CELL_NAMES,
     ONE_CLUSTER,
+    Cells,
     SamplingDesign,
     cell_codes,
+    cell_names,
     designed,
     empty_margin,
     tables_of_rows,
@@ -40,18 +41,14 @@ from refusal_index.stats.contingency import (
 from refusal_index.stats.draws import (
     NEARLY_1,
     NO_LEVEL,
+    TABLES,
     DrawPatterns,
     Quotient,
     TwoPhaseSample,
     checked_draws,
-    mean_quotient,
-    pair_cells,
     precision_weights,
     question_counts,
     quotient,
-    quotient_without_noise,
-    same_draw_cells,
-    tables,
 )
 from refusal_index.stats.estimate import (
     NO_INTERVAL,
@@ -132,10 +129,8 @@ class CorrectedRefusalIndexResult(Result):
     @property
     def reliability(self) -> float | None:
         """Geometric mean of both reliabilities; None where one is not positive."""
-        if self.refusal_reliability is None or self.error_reliability is None:
-            return None
-        product = self.refusal_reliability * self.error_reliability
-        return math.sqrt(product) if min(self.refusal_reliability, self.error_reliability) > 0 else None
+        refusals, errors = self.refusal_reliability or 0.0, self.error_reliability or 0.0
+        return math.sqrt(refusals * errors) if min(refusals, errors) > 0 else None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Fieller's interval of the quotient behind the index, on Fisher's scale.
@@ -278,9 +273,8 @@ def corrected_refusal_index(
     counts = question_counts(*matrices)
     repeated = counts[:, 0] >= 2
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
-    draws, refusals, errors, both = counts[repeated].T
-    patterns = DrawPatterns(draws, refusals, errors, both, np.ones_like(draws))
-    return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
+    patterns = DrawPatterns.of(counts[repeated], np.ones(np.count_nonzero(repeated), int))
+    return _result(patterns.pair_cells(), patterns.same_draw_cells(), sample)
 
 
 def deterministic_refusal_index(
@@ -339,7 +333,7 @@ def deterministic_refusal_index(
         error_reliability=1.0,
         n_repeated=n,
         n=n,
-        _quotient=quotient_without_noise(sample),
+        _quotient=Quotient.without_noise(sample),
         _index=index,
     )
     return _identified(found)
@@ -387,24 +381,23 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
         return defined[0][0] if defined else most
     parts = [each for _, each in defined]
     weights = precision_weights(parts)
-    part = mean_quotient(parts, weights)
+    part = Quotient.mean(parts, weights)
     rho, status, reason = _bounded(part.cross / part.scale)
-    forced, refusals, errors = (
-        None if None in values else math.fsum(value for value in values if value is not None) / len(defined)
-        for values in zip(
-            *((one.forced_for_all, one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True
-        )
-    )
+
+    def mean(name: str) -> float | None:
+        values = [getattr(one, name) for one, _ in defined]
+        return None if None in values else math.fsum(values) / len(values)
+
     return _identified(
         CorrectedRefusalIndexResult(
             spearman(rho),
             status,
             reason,
             rho=rho,
-            forced_for_all=forced,
+            forced_for_all=mean("forced_for_all"),
             uncorrected=spearman(part.cross),
-            refusal_reliability=refusals,
-            error_reliability=errors,
+            refusal_reliability=mean("refusal_reliability"),
+            error_reliability=mean("error_reliability"),
             n_repeated=most.n_repeated,
             n=most.n,
             _quotient=part,
@@ -446,14 +439,14 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
 def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> CorrectedRefusalIndexResult:
     """Make the result of the cells of each repeated question's pairs of draws, and of its single draws."""
     means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
-    forced_for_all = _defined(float(tetrachoric(*of_one)))
-    uncorrected, refusals, errors = (_defined(float(tetrachoric(*table))) for table in tables(means))
-    rho: float | None = None
+    forced_for_all = float(tetrachoric(*of_one))
+    uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
     reason = _why_undefined(len(cells), means, refusals, errors)
-    status: Status = "undefined"
     part = None if reason else quotient(cells, sample)
-    if part is not None and uncorrected is not None and refusals is not None and errors is not None:
-        empty = "+".join(name for name, cell in zip(CELL_NAMES, means[:4], strict=True) if cell == 0)
+    rho = math.nan
+    status: Status = "undefined"
+    if part is not None:
+        empty = cell_names(means[:4] == 0)
         if empty and not sample.fills_every_cell:
             rho, status, reason = uncorrected, "boundary", f"zero_cell:{empty}"
         else:
@@ -463,14 +456,14 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
                 status, reason = "boundary", f"estimated_from_single_responses:{empty}"
     return _identified(
         CorrectedRefusalIndexResult(
-            None if rho is None else spearman(rho),
+            _defined(spearman(rho)),
             status,
             reason,
-            rho=rho,
-            forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
-            uncorrected=None if uncorrected is None else spearman(uncorrected),
-            refusal_reliability=refusals,
-            error_reliability=errors,
+            rho=_defined(rho),
+            forced_for_all=_defined(spearman(forced_for_all)),
+            uncorrected=_defined(spearman(uncorrected)),
+            refusal_reliability=_defined(refusals),
+            error_reliability=_defined(errors),
             n_repeated=len(cells),
             n=sample.n,
             _quotient=part,
@@ -501,17 +494,16 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _why_undefined(n: int, means: FloatArray, refusals: float | None, errors: float | None) -> str | None:
+def _why_undefined(n: int, means: FloatArray, refusals: float, errors: float) -> str | None:
     if n == 0:
         return "no_repeated_questions"
-    both, only_r, only_w, neither = means[:4]
-    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
+    reason = empty_margin(*Cells(*means[:4].tolist()).margins)
     if reason:
         return reason
     # With margins that vary both correlations exist.
-    if refusals is None or refusals <= 0:
+    if refusals <= 0:
         return "refusal_reliability_not_positive"
-    return "error_reliability_not_positive" if errors is None or errors <= 0 else None
+    return "error_reliability_not_positive" if errors <= 0 else None
 
 
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:

@@ -206,12 +206,10 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     3 -0.58 [-0.662, -0.505]
     9 -1.84 [-2.079, -1.621]
     """
-    counts, weights = (
-        (table.answered_right, table.answered_wrong, table.n_refused),
-        (1.0, -checked_penalty(penalty), 0.0),
-    )
+    counts = table.answered_right, table.answered_wrong, table.n_refused
+    weights = (1.0, -checked_penalty(penalty), 0.0), (1.0, 1.0, 1.0)
     undefined = None if table.n else "no_questions"
-    return ratio("utility", counts, (weights, (1.0, 1.0, 1.0)), normal_quantile(confidence_level), undefined)
+    return ratio("utility", counts, weights, normal_quantile(confidence_level), undefined)
 
 
 def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:

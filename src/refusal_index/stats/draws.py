@@ -35,6 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,45 +71,41 @@ class DrawPatterns:
     refused_and_wrong: IntArray
     questions: IntArray
 
+    @classmethod
+    def of(cls, counts: IntArray, questions: IntArray) -> DrawPatterns:
+        """Take the rows of `question_counts`, each of so many questions."""
+        draws, refused, wrong, both = counts.T
+        return cls(draws, refused, wrong, both, questions)
+
     @property
     def n_questions(self) -> int:
         """Questions with at least two scored draws."""
         return int(self.questions.sum())
 
+    def pair_cells(self) -> FloatArray:
+        """Share of the pairs of different draws in each cell, for one question of each pattern; shape (n_patterns, 10).
 
-def count_draws(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> DrawPatterns:
-    """Put the questions with two or more scored draws together by their counts."""
-    per_question = question_counts(refused, wrong, scored)
-    patterns, questions = np.unique(per_question[per_question[:, 0] >= 2], axis=0, return_counts=True)
-    draws, refusals, errors, both = patterns.T
-    return DrawPatterns(draws, refusals, errors, both, questions)
+        Four cells of refusal and error in the order of `CELL_NAMES`, then both, one, neither refused, and likewise for
+        errors, where the order of the two draws does not matter and "one" is the share of either order. All are 0 where
+        there are fewer than two draws.
+        """
+        m, r, w = self.draws, self.refused, self.wrong
+        both = r * w - self.refused_and_wrong
+        only_r, only_w, pairs = r * (m - 1) - both, w * (m - 1) - both, m * (m - 1)
+        cross = (both, only_r, only_w, pairs - both - only_r - only_w)
+        repeats = [(x * (x - 1), x * (m - x), (m - x) * (m - x - 1)) for x in (r, w)]
+        return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
+
+    def same_draw_cells(self) -> FloatArray:
+        """Share of the draws in each cell of refusal and error, for one question of each pattern; (n_patterns, 4)."""
+        m, r, w, both = self.draws, self.refused, self.wrong, self.refused_and_wrong
+        cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
+        return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
 
 
 def question_counts(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> IntArray:
     """Count each question's draws, and those refused, wrong, and both; shape (n_questions, 4)."""
     return np.stack([np.count_nonzero(x, axis=0) for x in (scored, refused, wrong, refused & wrong)], axis=1)
-
-
-def pair_cells(patterns: DrawPatterns) -> FloatArray:
-    """Share of the pairs of different draws in each cell, for one question of each pattern; shape (n_patterns, 10).
-
-    Four cells of refusal and error in the order of `CELL_NAMES`, then both, one, neither refused, and likewise for
-    errors, where the order of the two draws does not matter and "one" is the share of either order. All are 0 where
-    there are fewer than two draws.
-    """
-    m, r, w = patterns.draws, patterns.refused, patterns.wrong
-    both = r * w - patterns.refused_and_wrong
-    only_r, only_w, pairs = r * (m - 1) - both, w * (m - 1) - both, m * (m - 1)
-    cross = (both, only_r, only_w, pairs - both - only_r - only_w)
-    repeats = [(x * (x - 1), x * (m - x), (m - x) * (m - x - 1)) for x in (r, w)]
-    return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
-
-
-def same_draw_cells(patterns: DrawPatterns) -> FloatArray:
-    """Share of the draws in each cell of refusal and error, for one question of each pattern; shape (n_patterns, 4)."""
-    m, r, w, both = patterns.draws, patterns.refused, patterns.wrong, patterns.refused_and_wrong
-    cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
-    return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
 
 
 def resample(
@@ -215,7 +212,9 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     >>> round(mid_rank_spearman(refused, wrong).estimate, 2)
     0.54
     """
-    patterns = count_draws(*checked_draws(refused, wrong, scored))
+    counts = question_counts(*checked_draws(refused, wrong, scored))
+    found, questions = np.unique(counts[counts[:, 0] >= 2], axis=0, return_counts=True)
+    patterns = DrawPatterns.of(found, questions)
     reason = _why_no_ranks(patterns)
     if reason:
         return MidRankSpearman(None, "undefined", reason, patterns=patterns)
@@ -303,6 +302,38 @@ class Quotient:
     by_question: FloatArray | None = None
     sparse: Counts | None = None
 
+    @classmethod
+    def of(
+        cls, cross: float, scale: float, influence: FloatArray, sample: TwoPhaseSample, sparse: Counts | None = None
+    ) -> Quotient:
+        """Sum the influence of each question within clusters, if there are any."""
+        by_question = None if sample.design is None else influence
+        summed, freedom = sample.in_clusters(influence), sample.degrees_of_freedom()
+        return cls(cross, scale, summed, sample.repeated, freedom, by_question, sparse)
+
+    @classmethod
+    def without_noise(cls, sample: TwoPhaseSample) -> Quotient:
+        """Make the quotient of single draws that need no second one: their correlation, over 1."""
+        cross, influence = sample.correlation()
+        return cls.of(cross, 1.0, np.stack([influence, np.zeros_like(influence)]), sample)
+
+    @classmethod
+    def mean(cls, parts: Sequence[Quotient], weights: FloatArray) -> Quotient:
+        """Return the quotient of weighted means of several c and q over the same questions."""
+
+        def mean(values: Sequence[Any]) -> Any:
+            return np.tensordot(weights, np.array(values), axes=1)
+
+        by_question = [one.by_question for one in parts if one.by_question is not None]
+        return cls(
+            float(mean([one.cross for one in parts])),
+            float(mean([one.scale for one in parts])),
+            mean([one.influence for one in parts]),
+            np.asarray(np.any([one.repeated for one in parts], axis=0)),
+            min((one.degrees_of_freedom for one in parts if one.degrees_of_freedom is not None), default=None),
+            mean(by_question) if by_question else None,
+        )
+
     def linear(self, rho: float) -> FloatArray:
         """Influence of every question on ``c - rho q``, over the number of questions."""
         return np.asarray(self.influence[0] - rho * self.influence[1])
@@ -384,23 +415,6 @@ def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
     known = np.array([one.information(pooled) for one in parts])
     inverse = known if known.all() else np.ones(len(parts))
     return np.asarray(inverse / inverse.sum())
-
-
-def mean_quotient(parts: Sequence[Quotient], weights: FloatArray) -> Quotient:
-    """Return the quotient of weighted means of several c and q over the same questions."""
-    by_question = [one.by_question for one in parts if one.by_question is not None]
-    return Quotient(
-        float(sum(w * one.cross for w, one in zip(weights, parts, strict=True))),
-        float(sum(w * one.scale for w, one in zip(weights, parts, strict=True))),
-        _mean([one.influence for one in parts], weights),
-        np.asarray(np.any([one.repeated for one in parts], axis=0)),
-        min((one.degrees_of_freedom for one in parts if one.degrees_of_freedom is not None), default=None),
-        _mean(by_question, weights) if by_question else None,
-    )
-
-
-def _mean(arrays: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
-    return np.asarray(np.tensordot(weights, np.stack(arrays), axes=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -516,17 +530,21 @@ class TwoPhaseSample:
         return every, some
 
 
+TABLES: tuple[slice | list[int], ...] = (slice(0, 4), [4, 5, 5, 6], [7, 8, 8, 9])
+"""Columns of `DrawPatterns.pair_cells`: the tables of refusal and error, of two refusals, and of two errors."""
+
+
 def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
-    """Make the quotient of the cells of each repeated question's pairs of draws, shape (m, 10), as `pair_cells`.
+    """Make the quotient of `DrawPatterns.pair_cells` of each repeated question, shape (m, 10).
 
     None where a reliability is not positive.
     """
     means = sample.weights() @ cells
-    by_table = [_correlation(table, len(cells)) for table in tables(means)]
+    by_table = [_correlation(means[columns].tolist(), len(cells)) for columns in TABLES]
     correlations = [rho for rho, _ in by_table]
     if min(correlations[1:]) <= 0:
         return None
-    each = np.stack([influence @ one for (_, influence), one in zip(by_table, _by_question(cells), strict=True)])
+    each = np.stack([influence @ cells.T[columns] for (_, influence), columns in zip(by_table, TABLES, strict=True)])
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
@@ -537,40 +555,7 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
             cross, influence[0] = sample.correlation()
         else:
             influence[0] *= _unseen(by_table[0][1], means[:4], len(cells))
-    return Quotient(
-        cross,
-        scale,
-        sample.in_clusters(influence),
-        sample.repeated,
-        sample.degrees_of_freedom(),
-        None if sample.design is None else influence,
-        sparse,
-    )
-
-
-def quotient_without_noise(sample: TwoPhaseSample) -> Quotient:
-    """Make the quotient of single draws that need no second one: their correlation, over 1."""
-    cross, influence = sample.correlation()
-    both = np.stack([influence, np.zeros_like(influence)])
-    return Quotient(
-        cross,
-        1.0,
-        sample.in_clusters(both),
-        sample.repeated,
-        sample.degrees_of_freedom(),
-        None if sample.design is None else both,
-    )
-
-
-def tables(means: FloatArray) -> list[tuple[float, ...]]:
-    """Return the cells of refusal and error, of two refusals, and of two errors, out of the ten of `pair_cells`."""
-    c = means.tolist()
-    return [tuple(c[:4]), (c[4], c[5], c[5], c[6]), (c[7], c[8], c[8], c[9])]
-
-
-def _by_question(cells: FloatArray) -> list[FloatArray]:
-    columns = cells.T
-    return [columns[:4], columns[[4, 5, 5, 6]], columns[[7, 8, 8, 9]]]
+    return Quotient.of(cross, scale, influence, sample, sparse)
 
 
 def _unseen(influence: FloatArray, cells: FloatArray, n: int) -> float:
@@ -579,10 +564,10 @@ def _unseen(influence: FloatArray, cells: FloatArray, n: int) -> float:
     return math.sqrt(float(filled @ influence**2 / (cells @ influence**2)))
 
 
-def _correlation(table: tuple[float, ...], n: int) -> tuple[float, FloatArray]:
+def _correlation(table: Sequence[float], n: int) -> tuple[float, FloatArray]:
     """Return the correlation of a table of proportions, and the influence of each cell on it."""
     if min(table) <= 0:
-        table = tuple((cell * n + 0.5) / (n + 2) for cell in table)
+        table = [(cell * n + 0.5) / (n + 2) for cell in table]
     rho = tetrachoric_of_counts(*table)
     both, only_first, only_second, _ = table
     return rho, np.array(proportion_influence(both, both + only_first, both + only_second, rho))

@@ -58,7 +58,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import FloatArray, checked_counts, checked_outcomes, whole_number
+from refusal_index.stats.arguments import FloatArray, checked_counts, whole_number
 from refusal_index.stats.contingency import (
     CELL_NAMES,
     ONE_CLUSTER,
@@ -66,7 +66,9 @@ from refusal_index.stats.contingency import (
     ContingencyTable,
     Counts,
     SampledTable,
+    cell_names,
     empty_margin,
+    weighted_sum,
 )
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, ResultWithInterval, student_quantile
 from refusal_index.stats.estimator import SCALAR, log_kernel, orthant, tetrachoric, tetrachoric_of_counts
@@ -133,49 +135,6 @@ def standard_error(table: AnyTable, rho: float) -> float:
         return math.sqrt(table.variance(influence))
     total = sum(count * value * value for count, value in zip(table.counts, influence, strict=True))
     return math.sqrt(total) / table.n
-
-
-def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
-    """Influence of each question on the Refusal Index.
-
-    The mean over the questions is 0, and their population variance over n is the squared standard error. Two runs
-    over the same questions are compared by the difference of their influence functions, question by question.
-
-    Parameters
-    ----------
-    refused, wrong : array_like of bool, shape (n,)
-        As for `ContingencyTable.from_arrays`.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        All NaN where the estimate is undefined or at the boundary, since it has no derivative there.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `ContingencyTable.from_arrays`.
-
-    References
-    ----------
-    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
-       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
-
-    Examples
-    --------
-    >>> refused = np.repeat([True, False], [50, 50])
-    >>> wrong = np.repeat([True, False, True, False], [40, 10, 20, 30])
-    >>> influence = influence_function(refused, wrong)
-    >>> round(float(np.sqrt(np.mean(influence**2) / 100)), 10)
-    0.1154866168
-    """
-    r, w = checked_outcomes(refused, wrong)
-    table = ContingencyTable.from_arrays(r, w)
-    if 0 in table.counts:
-        return np.full(r.shape, np.nan)
-    rho = tetrachoric_of_counts(*table.counts)
-    by_cell = np.array(cell_influence(table, rho)) * spearman_slope(rho)
-    return np.asarray(by_cell[2 * ~r + ~w])
 
 
 # The square of such a cell can still be divided by.
@@ -411,11 +370,9 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
     interior = abs(rho) < 1
     if isinstance(table, SampledTable) and table.degrees_of_freedom < FEWEST_DEGREES:
         return ConfidenceInterval(-1.0, 1.0)
+    counts: Counts = table.counts
     if isinstance(table, SampledTable):
-        n11, n10, n01, n00 = table.effective_counts(cell_influence(table, rho) if interior else None)
-    else:
-        n11, n10, n01, n00 = table.counts
-    counts = float(n11), float(n10), float(n01), float(n00)
+        counts = table.effective_counts(cell_influence(table, rho) if interior else None)
     if interior:
         try:
             return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
@@ -487,7 +444,7 @@ def ratio_score_interval(
     The weights of the denominator are positive. With two categories of the same weights this is Wilson's interval.
     """
     ratios = [top / bottom for top, bottom in zip(numerator, denominator, strict=True)]
-    quotient = _weighted_sum(counts, numerator) / _weighted_sum(counts, denominator)
+    quotient = weighted_sum(counts, numerator) / weighted_sum(counts, denominator)
     # Where all questions are alike, rounding can push the quotient past the end of its range.
     estimate = min(max(quotient, min(ratios)), max(ratios))
 
@@ -522,10 +479,6 @@ def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> 
     return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(near_end) > 0 else end
 
 
-def _weighted_sum(values: Triple, weights: Triple) -> float:
-    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
-
-
 def _score_statistic(counts: Triple, scores: Triple) -> float:
     """Sum of the scores over its standard deviation, under the likeliest probabilities that make its mean zero.
 
@@ -533,7 +486,7 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     the one that vanishes with the sum keeps all p positive; the squared statistic is the multiplier times the sum.
     """
     (x1, x2, x3), (w1, w2, w3) = counts, scores
-    total = _weighted_sum(counts, scores)
+    total = weighted_sum(counts, scores)
     if total == 0:
         return 0.0
     linear = x1 * w1 * (w2 + w3) + x2 * w2 * (w1 + w3) + x3 * w3 * (w1 + w2)
@@ -731,10 +684,10 @@ def _estimate(table: AnyTable) -> RefusalIndexResult:
     undefined = empty_margin(*table.margins) if table.n else "no_questions"
     if undefined:
         return RefusalIndexResult(None, "undefined", undefined, table=table)
-    empty = [name for name, count in zip(CELL_NAMES, table.counts, strict=True) if count == 0]
-    if empty:
+    if 0 in table.counts:
+        empty = f"zero_cell:{cell_names(count == 0 for count in table.counts)}"
         end = 1.0 if table.refused_right == 0 or table.answered_wrong == 0 else -1.0
-        return RefusalIndexResult(end, "boundary", "zero_cell:" + "+".join(empty), rho=end, table=table)
+        return RefusalIndexResult(end, "boundary", empty, rho=end, table=table)
     rho = tetrachoric_of_counts(*table.counts)
     error = standard_error(table, rho) * spearman_slope(rho)
     if math.isnan(error):

@@ -406,7 +406,6 @@ class JointRefusalIndexResult(ResultWithInterval):
         """
         if prompts not in get_args(Prompts):
             raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
-        normal_quantile(confidence_level)
         quantile, spread = student_quantile(confidence_level, self._degrees_of_freedom), self.between_prompts.spread
         if self.rho is None or self.standard_error is None:
             return NO_INTERVAL

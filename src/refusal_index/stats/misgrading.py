@@ -33,8 +33,9 @@ References
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ from numpy.typing import ArrayLike, NDArray
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_count, checked_matrices, unmasked, whole_number
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison import PointEstimate, point_estimate
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, cell_codes
+from refusal_index.stats.contingency import Cells, ContingencyTable, cell_codes, cell_names, empty_margin
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval, Status, reasons_of
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import (
@@ -84,12 +85,8 @@ class GraderLabels:
     @property
     def errors(self) -> NDArray[np.int64]:
         """Mistaken and sound grades among the answers graded wrong, then among those graded right; shape (2, 2)."""
-        return np.array(
-            [
-                [self.graded_wrong_is_right, self.graded_wrong_is_wrong],
-                [self.graded_right_is_wrong, self.graded_right_is_right],
-            ]
-        )
+        sound_wrong, mistaken_wrong, mistaken_right, sound_right = astuple(self)
+        return np.array([[mistaken_wrong, sound_wrong], [mistaken_right, sound_right]])
 
 
 def labelled_cells(cells: FloatArray, errors: FloatArray) -> FloatArray:
@@ -339,21 +336,14 @@ def estimate_from_cells(
 
 
 def _why_not_ok(table: ContingencyTable, cells: FloatArray) -> str | None:
-    by_margin = refusal_index(table)
     if table.n == 0 or 0 in (table.n_refused, table.n_answered):
-        return by_margin.reason
+        return refusal_index(table).reason
     if np.isnan(cells).any():
         return "uninformative_grader"
-    negative, empty = (
-        "+".join(name for name, hit in zip(CELL_NAMES, hits, strict=True) if hit) for hits in (cells < 0, cells == 0)
-    )
-    if negative:
-        return f"negative_cell:{negative}"
-    if cells[1] == cells[3] == 0:
-        return "all_wrong"
-    if cells[0] == cells[2] == 0:
-        return "all_right"
-    return f"zero_cell:{empty}" if empty else None
+    if (cells < 0).any():
+        return f"negative_cell:{cell_names(cells < 0)}"
+    empty = empty_margin(*Cells(*cells.tolist()).margins)
+    return empty or (f"zero_cell:{cell_names(cells == 0)}" if 0 in cells else None)
 
 
 def _true_cells(cells: FloatArray, f_c: FloatArray, f_w: FloatArray) -> FloatArray:
@@ -709,8 +699,7 @@ class _LabelledRun:
     def lacking(self) -> str | None:
         """Why nothing can be said: graded cells without a label."""
         cells = (self.graded > 0) & (self.labels == 0)
-        names = "+".join(name for name, hit in zip(CELL_NAMES, cells, strict=True) if hit)
-        return f"no_labels:{names}" if names else None
+        return f"no_labels:{cell_names(cells)}" if cells.any() else None
 
     def true_table(self) -> ContingencyTable:
         """Shares of the true cells, as counts."""
@@ -834,10 +823,8 @@ def labels_for_half_width(
     least, most = int(np.count_nonzero(graded)), int(graded.sum())
     if width(most) > wanted:
         return LabelPlan(None, width(most), "ok", "too_few_questions")
-    while least < most:
-        middle = (least + most) // 2
-        least, most = (least, middle) if width(middle) <= wanted else (middle + 1, most)
-    return LabelPlan(most, width(most), "ok", None)
+    n = least + bisect_left(range(least, most), True, key=lambda n: width(n) <= wanted)
+    return LabelPlan(n, width(n), "ok", None)
 
 
 def equal_numbers(available: NDArray[np.int64], n: int) -> NDArray[np.int64]:

@@ -172,7 +172,8 @@ class GroupSequential:
         sizes = [whole_number("sizes", size, 1) for size in self.sizes]
         if any(later <= size for size, later in pairwise(sizes)):
             raise ValueError(f"sizes must rise from look to look, got {self.sizes}")
-        checked_alpha(self.alpha)
+        if share("alpha", self.alpha) >= 0.5:
+            raise ValueError(f"alpha must be below 0.5, got {self.alpha!r}; is it a confidence level?")
 
     @classmethod
     def planned(cls, n_questions: int, looks: int = DEFAULT_LOOKS, alpha: float = 0.05) -> Self:
@@ -222,13 +223,6 @@ class GroupSequential:
         if n not in self.sizes:
             raise ValueError(f"n must be that of a planned look, one of {', '.join(map(str, self.sizes))}, got {n!r}")
         return self.fractions[self.sizes.index(n)]
-
-
-def checked_alpha(alpha: float) -> float:
-    """Return alpha if it is a chance below one half."""
-    if share("alpha", alpha) >= 0.5:
-        raise ValueError(f"alpha must be below 0.5, got {alpha!r}; is it a confidence level?")
-    return alpha
 
 
 @dataclass(frozen=True, slots=True)

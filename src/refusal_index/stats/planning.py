@@ -54,12 +54,12 @@ from scipy.special import ndtr, ndtri
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices
 from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
-from refusal_index.stats.comparison import checked_metric
+from refusal_index.stats.comparison import checked_metric, influence_function
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
 from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
-from refusal_index.stats.intervals import influence_function, normal_quantile, refusal_index, spearman_slope
+from refusal_index.stats.intervals import normal_quantile, refusal_index, spearman_slope
 
 # A cell that is the difference of two probabilities is rounded by some 1e-16.
 RESOLVED_CELL = 1e-14

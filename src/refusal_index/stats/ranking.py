@@ -28,13 +28,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices, pvalues_of
-from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
+from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs, metric_estimate
 from refusal_index.stats.comparison import (
     ROUNDING,
     Influence,
     checked_metric,
     influence_of,
-    metric_estimate,
     point_estimate,
     signed_root,
 )

@@ -43,7 +43,7 @@ from refusal_index.stats.arguments import BoolArray, FloatArray, checked_outcome
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.calibration import checked_scores
 from refusal_index.stats.comparison import difference_error
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, Counts, empty_margin
+from refusal_index.stats.contingency import ContingencyTable, Counts, cell_names, empty_margin
 from refusal_index.stats.curves import penalty_from_confidence, utility
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, ResultWithInterval, Status
 from refusal_index.stats.estimator import tetrachoric
@@ -326,7 +326,8 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
     undefined = empty_margin(*table.margins) if table.n else "no_questions"
     if undefined:
         return _without_comparison(table, undefined)
-    by_score, by_model = _refuse_lowest(scores, refusals, errors), _model_refusals(refusals, errors)
+    by_score, both = _refuse_lowest(scores, refusals, errors), refusals & errors
+    by_model = _Refusals(table.counts, both - both.mean())
     index, error_rate, correct_rate = (
         _difference(name, *(metric(one, refusals, errors) for one in (by_score, by_model)))
         for name, metric in (
@@ -352,11 +353,6 @@ class _Metric(NamedTuple):
     influence: FloatArray
 
 
-def _model_refusals(refused: BoolArray, wrong: BoolArray) -> _Refusals:
-    both = refused & wrong
-    return _Refusals(_cells(float(np.count_nonzero(both)), refused, wrong), both - both.mean())
-
-
 def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> _Refusals:
     """Refuse as many questions with the lowest scores as were refused."""
     m, n = int(np.count_nonzero(refused)), scores.size
@@ -378,9 +374,9 @@ def _cells(refused_wrong: float, refused: BoolArray, wrong: BoolArray) -> Counts
 
 def _index(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
     rho = float(tetrachoric(*found.cells))
-    empty = [name for name, count in zip(CELL_NAMES, found.cells, strict=True) if count == 0]
-    if empty:
-        return _Metric(spearman(rho), "zero_cell:" + "+".join(empty), np.full(refused.size, np.nan))
+    if 0 in found.cells:
+        reason = f"zero_cell:{cell_names(count == 0 for count in found.cells)}"
+        return _Metric(spearman(rho), reason, np.full(refused.size, np.nan))
     r, mu = float(refused.mean()), float(wrong.mean())
     w, x, y, z = proportion_influence(found.cells[0] / refused.size, r, mu, rho)
     # From the influence of the cells back to the slopes in the share of the first and in both margins.
