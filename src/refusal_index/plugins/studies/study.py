@@ -186,8 +186,7 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
             told.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
         asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
         if shown and unscored:
-            said = "answers have no grade and are in none of the numbers"
-            notes.append(f"{run.label}: {unscored:,} of {asked:,} {said}.")
+            notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {asked:,}.")
     warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(told)}.{BIASED}" if told else ""
     caption = f"{study.caption} {warning}".rstrip()
     return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)
