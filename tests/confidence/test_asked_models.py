@@ -18,16 +18,7 @@ from refusal_index.data.outcome_table import read_confidence
 from refusal_index.plugins.confidence.plan import METHODS as REGISTERED
 from refusal_index.plugins.confidence.plan import ConfidencePlan
 from refusal_index.plugins.confidence.scores import Confidence, measure, prepare_confidence
-from refusal_index.protocol import (
-    Completion,
-    Pass,
-    Reply,
-    Role,
-    StopReason,
-    TokenLogprob,
-    is_auxiliary,
-    write_logprobs,
-)
+from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, TokenLogprob, is_auxiliary, write_logprobs
 from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
 from tests.confidence import answering

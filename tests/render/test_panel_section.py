@@ -206,7 +206,8 @@ def test_runs_that_are_no_steps_have_no_such_section(tmp_path: Path):
 def test_axes_hold_whatever_is_drawn_between_round_numbers(
     metric: str, values: list[Estimate], ends: tuple[float, float]
 ):
-    scale, ticks = vertical(metric, values)
+    scale = vertical(metric, values)
+    ticks = scale.ticks
     assert (scale.low, scale.high) == ends == (ticks[0], ticks[-1])
 
 

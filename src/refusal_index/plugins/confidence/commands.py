@@ -102,28 +102,12 @@ def confidence(
         chosen = {"method": method, "variant": variants, "penalty": penalty, "max_error": max_error}
         chosen |= {"confidence_level": confidence_level, "seed": seed}
         _choose_threshold(run, chosen, {"cluster": cluster, "weight": weight}, out, as_json=json, full=full)
-    elif add is not None or out is not None or column or name is not None:
+        return
+    if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
             raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
         _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
-    else:
-        names = None if method is None else [one.strip() for one in method.split(",") if one.strip()]
-        own = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
-        _measure(run, names, own, values, list_=list_, dry_run=dry_run, yes=yes, as_json=json, full=full)
-
-
-def _measure(
-    run: Path,
-    names: Sequence[str] | None,
-    own: Mapping[str, Any],
-    values: Mapping[str, Any],
-    *,
-    list_: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    full: bool,
-) -> None:
+        return
     from refusal_index.cli.runs import execute_with_progress
     from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.plan import check_amount, pending
@@ -133,8 +117,10 @@ def _measure(
 
     settings = Settings.of(**values)
     if list_:
-        console.show(_methods(allowed(run, settings, prompts=own["prompts"], group=own["group"])))
+        console.show(_methods(allowed(run, settings, prompts=prompts, group=group)))
         return
+    names = None if method is None else [one.strip() for one in method.split(",") if one.strip()]
+    own: dict[str, Any] = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
     plan = prepare_confidence(run, names, settings, **own)
     requests = pending(plan)
     if dry_run:
@@ -145,7 +131,7 @@ def _measure(
     found = execute_with_progress(plan.run, partial(measure, plan), sum(one.questions for one in requests))
     wanted = [one.name for one in found.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
-    if as_json:
+    if json:
         console.document(plain(summary))
     else:
         _show(summary, full=full)

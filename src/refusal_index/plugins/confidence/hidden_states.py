@@ -76,7 +76,9 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     key = hashlib.sha256(json.dumps([model, _weights(model), said]).encode()).hexdigest()
     found = _read(path, key)
     if found is None:
-        found = _halved(_computed(model, list(conversations.values())))
+        provider, name = provider_of(model)
+        compute = hidden_states if provider is None else provider.hidden_states
+        found = _halved(compute(name, list(conversations.values())))
         _write(path, key, found)
     places = {one: place for place, one in enumerate(conversations)}
     return found[[places[one] for one in ids]].astype(np.float32)
@@ -89,11 +91,6 @@ def _weights(model: str) -> str:
         return provider.weights_sha256(name)
     files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
     return repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
-
-
-def _computed(model: str, conversations: Sequence[Sequence[Message]]) -> States:
-    provider, name = provider_of(model)
-    return hidden_states(name, conversations) if provider is None else provider.hidden_states(name, conversations)
 
 
 def _halved(states: States) -> NDArray[np.floating]:

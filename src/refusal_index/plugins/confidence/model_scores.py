@@ -218,7 +218,7 @@ def believed(replies: Sequence[Answer]) -> float | None:
     True
     """
     told = [one for one in map(_told, replies) if one is not None]
-    return math.fsum(told) / len(told) if len(told) >= LEAST_SHARE * len(replies) else None
+    return _mean(told) if len(told) >= LEAST_SHARE * len(replies) else None
 
 
 def _told(reply: Answer) -> float | None:
@@ -436,11 +436,7 @@ METHODS = (
     Method("self-consistency", _AGREE, self_consistency, _FORCED),
     Method("answer-entropy", "how few different answers the draws give", answer_entropy, _FORCED),
     _likelihood("likelihood", "probability of the answer: the product over its tokens", math.fsum),
-    _likelihood(
-        "likelihood-mean",
-        "geometric mean of the probabilities of the answer's tokens",
-        lambda logs: math.fsum(logs) / len(logs),
-    ),
+    _likelihood("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _mean),
     _likelihood("likelihood-min", "probability of the answer's least likely token", min),
     Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
     _verbalised("verbalised-number", f"{_NUMBER} along with an answer", read_number),

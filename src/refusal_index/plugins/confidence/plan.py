@@ -257,6 +257,10 @@ class ConfidencePlan:
         """Return all that the methods make scores of."""
         forced = {one: replies.forced(question) for one, question in self.questions.items()}
         further = {one: [found[draw] for draw in found if draw > 0] for one, found in forced.items()}
+        drawn = self.outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw", maintain_order=True)
+        refusals: dict[str, dict[str, list[bool]]] = {}
+        for variant, question_id, refused in drawn.select("variant", "question_id", "refused").iter_rows():
+            refusals.setdefault(variant, {}).setdefault(question_id, []).append(refused)
         probes: dict[str, dict[str, list[Answer]]] = {prompt.name: {} for prompt in self.prompts}
         for prompt in self.prompts:
             for one in self.probes(prompt, replies):
@@ -267,7 +271,7 @@ class ConfidencePlan:
             self.questions,
             self.answers(replies),
             further={one: answers for one, answers in further.items() if answers},
-            refusals=further_refusals(self.outcomes),
+            refusals=refusals,
             probes=probes,
             groups=self.groups,
             states=self.states,
@@ -281,15 +285,6 @@ class ConfidencePlan:
         prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
         path = self.run.folder.path / hidden_states.FILE
         return hidden_states.states_of(self.settings.model, prompts, path, ids)
-
-
-def further_refusals(outcomes: pl.DataFrame) -> dict[str, dict[str, list[bool]]]:
-    """Return whether the further draws of first passes refused, by variant and question id, where that is known."""
-    drawn = outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw")
-    found: dict[str, dict[str, list[bool]]] = {}
-    for variant, question_id, refused in drawn.select("variant", "question_id", "refused").iter_rows():
-        found.setdefault(variant, {}).setdefault(question_id, []).append(refused)
-    return found
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:

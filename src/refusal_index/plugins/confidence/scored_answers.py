@@ -56,6 +56,16 @@ class ScoredAnswers:
         """The rows with a score and a grade."""
         return self.rows.drop_nulls(["confidence", "wrong"])
 
+    @property
+    def without_score(self) -> int:
+        """Replies without a score."""
+        return self.rows["confidence"].null_count()
+
+    @property
+    def without_grade(self) -> int:
+        """Scored answers without a grade."""
+        return self.rows.drop_nulls("confidence")["wrong"].null_count()
+
 
 def scored_answers(run: ComparedRun, method: str | None = None, variant: str | None = None) -> ScoredAnswers:
     """Take the scores of one method.

@@ -204,7 +204,8 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
     for place, one in enumerate(found, start=1):
         score, right = graded(tables[one.key])
         bins = reliability_table(score, right, n_bins=N_BINS, confidence_level=level)
-        roc = "" if one.auroc.estimate is None else _path(*roc_points(score, right))
+        points = () if one.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
+        roc = " ".join(f"{BOX * x:.0f},{BOX * (1 - y):.0f}" for x, y in points)
         methods.append(MethodView(one, tuple(each for each in bins if each.count), roc, f"{page.anchor}-roc-{place}"))
     remarks = [*shared_remarks(found)]
     if summary.is_sampled:
@@ -241,10 +242,6 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     corners = np.concatenate([[0], turns, [len(hits) - 1]])
     kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MOST_POINTS)).round().astype(int)]
     return ((passed - hits) / np.count_nonzero(~right))[kept], (hits / np.count_nonzero(right))[kept]
-
-
-def _path(x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
-    return " ".join(f"{BOX * a:.0f},{BOX * (1 - b):.0f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
 
 
 def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:

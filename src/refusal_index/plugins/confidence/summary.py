@@ -16,24 +16,13 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
+from refusal_index import stats
 from refusal_index.data.outcome_table import GROUP, OPTIONAL, is_trained, scores_by_method, scores_of_outcomes
 from refusal_index.data.rates import too_many_missing, variant_groups
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.statement import Statement
-from refusal_index.stats import (
-    Estimate,
-    ScoreDifference,
-    aurc,
-    auroc,
-    brier_score,
-    compare_with_refusals,
-    expected_calibration_error,
-    prediction_rejection_ratio,
-    rms_calibration_error,
-    smooth_calibration_error,
-    value_at_target,
-)
+from refusal_index.stats import Estimate
 from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.comparison import difference_error
 from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
@@ -70,9 +59,9 @@ class Difference:
     difference: Estimate
 
     @classmethod
-    def of(cls, found: ScoreDifference, confidence_level: float) -> Difference:
+    def of(cls, found: stats.ScoreDifference, confidence_level: float) -> Difference:
         """Take over a result with its interval."""
-        return cls(found.score, found.refusals, Estimate.of(found, found.confidence_interval(confidence_level)))
+        return cls(found.score, found.refusals, _estimate(found, confidence_level))
 
 
 @dataclass(frozen=True)
@@ -320,8 +309,7 @@ def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float
     error = difference_error(influences)
     if error == 0:
         return Estimate(estimate, status="boundary", reason="constant_difference")
-    difference = ResultWithInterval(estimate, standard_error=error)
-    return Estimate.of(difference, difference.confidence_interval(level))
+    return _estimate(ResultWithInterval(estimate, standard_error=error), level)
 
 
 def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
@@ -332,7 +320,7 @@ def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) 
     both = usable(scores).join(known, on="question_id", maintain_order="left")
     right = ~both["wrong"].to_numpy()
     sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
-    return difference_of([auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
+    return difference_of([stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
 
 
 def _of_method(
@@ -344,7 +332,7 @@ def _of_method(
 ) -> MethodSummary:
     (score, right), variant = graded(scores), scores["variant"][0]
     mine = {name: rows for name, rows in variants.items() if variant is None or name == variant}
-    area, brier = auroc(score, right), brier_score(score, right)
+    area, brier = stats.auroc(score, right), stats.brier_score(score, right)
     return MethodSummary(
         *who,
         method=scores["method"][0],
@@ -356,32 +344,30 @@ def _of_method(
         without_score=scores["confidence"].null_count(),
         without_grade=scores.filter(pl.col("confidence").is_not_null() & pl.col("wrong").is_null()).height,
         accuracy=_mean(right),
-        auroc=Estimate.of(area, area.confidence_interval(level)),
-        ece=expected_calibration_error(score, right).estimate,
-        rms_calibration_error=rms_calibration_error(score, right).estimate,
-        smooth_ece=smooth_calibration_error(score, right).estimate,
-        brier=Estimate.of(brier, brier.confidence_interval(level)),
+        auroc=_estimate(area, level),
+        ece=stats.expected_calibration_error(score, right).estimate,
+        rms_calibration_error=stats.rms_calibration_error(score, right).estimate,
+        smooth_ece=stats.smooth_calibration_error(score, right).estimate,
+        brier=_estimate(brier, level),
         miscalibration=brier.miscalibration,
         discrimination=brier.discrimination,
         uncertainty=brier.uncertainty,
-        aurc=aurc(score, right).estimate,
-        prr=prediction_rejection_ratio(score, right).estimate,
-        targets=dict(_targets(score, right, level)),
+        aurc=stats.aurc(score, right).estimate,
+        prr=stats.prediction_rejection_ratio(score, right).estimate,
+        targets={f"{one:g}": _estimate(stats.value_at_target(score < one, ~right, one), level) for one in TARGETS},
         against=tuple(_against(scores, name, rows, level) for name, rows in mine.items()),
         over_topic=_over_topic(scores, topic, level),
     )
 
 
-def _targets(score: NDArray[np.float64], right: NDArray[np.bool_], level: float) -> Iterator[tuple[str, Estimate]]:
-    for target in TARGETS:
-        found = value_at_target(score < target, ~right, target)
-        yield f"{target:g}", Estimate.of(found, found.confidence_interval(level))
+def _estimate(found: ResultWithInterval, level: float) -> Estimate:
+    return Estimate.of(found, found.confidence_interval(level))
 
 
 def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
     passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
     both = usable(scores).join(passes, on="question_id", maintain_order="left")
-    found = compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
+    found = stats.compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
     index, error_rate = (Difference.of(one, level) for one in (found.refusal_index, found.answered_error_rate))
     known = both.drop_nulls("own")
     return AgainstRefusals(
@@ -467,8 +453,8 @@ def _compared(
     ours, theirs, paired = _matched(first, second)
     sides, sizes = (graded(ours), graded(theirs)), (ours.height, theirs.height)
     for measure, found, influences in (
-        ("auroc", [auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
-        ("brier", [brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
+        ("auroc", [stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
+        ("brier", [stats.brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
         apart = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
         difference = difference_of(found, influences if paired else apart, level)

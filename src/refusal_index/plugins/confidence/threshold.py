@@ -16,11 +16,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import polars as pl
 
+from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.outcome_table import (
-    ConfidenceError,
-    write_outcomes,
-)
+from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, matched_design
 from refusal_index.findings.matching import CompareOptions
@@ -39,17 +37,7 @@ from refusal_index.render.format import abbreviated, estimate, interval_of, numb
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.runs.gate import compared_runs
 from refusal_index.runs.writing import Run
-from refusal_index.stats import (
-    Estimate,
-    RiskThreshold,
-    SampledTable,
-    UtilityThreshold,
-    compare_metrics,
-    metrics,
-    risk_controlling_threshold,
-    selective_report,
-    utility_threshold,
-)
+from refusal_index.stats import Estimate
 
 BOUND_LEVEL = 0.9
 INTERVAL_LEVEL = 0.95
@@ -205,7 +193,7 @@ class Threshold(Shown):
     answers: ScoredAnswers
     options: ThresholdOptions
     halves: Halves
-    found: UtilityThreshold | RiskThreshold
+    found: stats.UtilityThreshold | stats.RiskThreshold
     points: tuple[OperatingPoint, ...]
     table: pl.DataFrame | None
 
@@ -215,14 +203,14 @@ class Threshold(Shown):
         known = self.run.variants.values()
         clusters = pl.concat([table["cluster"] for table in known]).drop_nulls().n_unique()
         weighted = any(table["weight"].null_count() < table.height for table in known)
-        bounded = isinstance(self.found, RiskThreshold)
-        missing = {"no_score": self.without_score, "no_grade": self.without_grade}
+        bounded = isinstance(self.found, stats.RiskThreshold)
+        missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
         same = [self.name(one) for one in self.points if one.same_as_cut]
         compared = any(one.difference is not None for one in self.points)
         scale = {"level": self.options.interval_level, "price": self.options.price}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
         return (
-            self._bound(self.found) if isinstance(self.found, RiskThreshold) else self._choice(self.found),
+            self._bound(self.found) if isinstance(self.found, stats.RiskThreshold) else self._choice(self.found),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
             *([Statement("trained_on_both_halves", "grave", self._named)] if self.answers.is_trained else []),
             *([Statement("clusters_in_bound", "grave", {"clusters": clusters})] if clusters and bounded else []),
@@ -234,16 +222,6 @@ class Threshold(Shown):
         )
 
     @property
-    def without_score(self) -> int:
-        """Replies without a score."""
-        return self.answers.rows["confidence"].null_count()
-
-    @property
-    def without_grade(self) -> int:
-        """Scored answers without a grade."""
-        return self.answers.rows.drop_nulls("confidence")["wrong"].null_count()
-
-    @property
     def _named(self) -> dict[str, Any]:
         return {"name": self.answers.name, "rule": self.rule}
 
@@ -251,24 +229,26 @@ class Threshold(Shown):
         """Name a way to refuse."""
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
-    def _choice(self, found: UtilityThreshold) -> Statement:
+    def _choice(self, found: stats.UtilityThreshold) -> Statement:
         first, second = self.sizes
         values = {"reason": found.reason, "penalty": found.penalty, "utility": found.utility}
         return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
 
-    def _bound(self, found: RiskThreshold) -> Statement:
+    def _bound(self, found: stats.RiskThreshold) -> Statement:
         values = {**self._named, "level": self.options.bound_level, "max_error": found.max_error}
         if found.cut is not None:
             return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].worth.error_rate})
         if found.reason == "too_few_questions":
             return Statement("too_few_for_bound", "conclusion", {**values, "questions": self.sizes[0]})
         first = found.tested[0]
-        tested = {"errors": first.n_errors, "answered": first.n_answered, "upper": first.upper_bound}
         values |= {
             "rule": rule_of(self.answers, first.cut),
+            "errors": first.n_errors,
+            "answered": first.n_answered,
+            "upper": first.upper_bound,
             "is_above": first.n_errors > found.max_error * first.n_answered,
         }
-        return Statement("no_error_bound", "conclusion", {**values, **tested})
+        return Statement("no_error_bound", "conclusion", values)
 
     def _worth(self) -> Statement:
         """Decide which ways to refuse are worth less than the cut, and which more, by intervals of the difference."""
@@ -284,7 +264,7 @@ class Threshold(Shown):
     def sizes(self) -> tuple[int, int]:
         """How many scored and graded answers either half has."""
         usable = self.answers.usable["question_id"]
-        first, second = (int(usable.is_in(list(half)).sum()) for half in (self.halves.first, self.halves.second))
+        first, second = (int(usable.is_in(list(half)).sum()) for half in self.halves)
         return first, second
 
     @property
@@ -336,9 +316,9 @@ class Threshold(Shown):
             "rule": self.rule,
             "chosen_on": self.sizes[0],
             "judged_on": self.sizes[1],
-            "without_score": self.without_score,
-            "without_grade": self.without_grade,
-            "tested": [asdict(one) for one in found.tested] if isinstance(found, RiskThreshold) else None,
+            "without_score": self.answers.without_score,
+            "without_grade": self.answers.without_grade,
+            "tested": [asdict(one) for one in found.tested] if isinstance(found, stats.RiskThreshold) else None,
             "points": [one.to_document() for one in self.points],
         }
 
@@ -358,7 +338,7 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
     """
     answers = scored_answers(run, options.method, options.variant)
     usable = answers.usable
-    _check(answers, usable)
+    _check(answers)
     halves = halves_of(questions_of(run), options.seed)
     first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in halves)
     if first.is_empty() or second.is_empty():
@@ -367,12 +347,12 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
             f"{usable.height:,} in all, and none in one half; score more answers"
         )
     score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
-    found: UtilityThreshold | RiskThreshold
+    found: stats.UtilityThreshold | stats.RiskThreshold
     if options.max_error is None:
-        found = utility_threshold(score, ~wrong, options.price)
+        found = stats.utility_threshold(score, ~wrong, options.price)
     else:
         grid = np.quantile(second["confidence"].to_numpy(), np.arange(CUTS) / CUTS, method="inverted_cdf")
-        found = risk_controlling_threshold(
+        found = stats.risk_controlling_threshold(
             score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level
         )
     points = operating_points(second, found.cut, run.variants, options.price, options.interval_level)
@@ -380,13 +360,12 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
     return Threshold(run, answers, options, halves, found, tuple(points), table)
 
 
-def _check(answers: ScoredAnswers, usable: pl.DataFrame) -> None:
-    name, n = answers.name, usable.height
+def _check(answers: ScoredAnswers) -> None:
+    name, usable, n = answers.name, answers.usable, answers.usable.height
     if not n:
-        rows = answers.rows
         raise ConfidenceError(
-            f"{name}: expected answers with a score and a grade, got none: no score in "
-            f"{rows['confidence'].null_count():,} of {rows.height:,} replies; try another method"
+            f"{name}: expected answers with a score and a grade, got none: no score in {answers.without_score:,} of "
+            f"{answers.rows.height:,} replies; try another method"
         )
     if usable["confidence"].n_unique() == 1:
         raise ConfidenceError(
@@ -457,17 +436,17 @@ class _Sampled:
         design = matched_design(self.tables, rows.select("question_id"))
         if not design:
             answered = (~refused).astype(float)
-            found = selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
+            found = stats.selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
             return Worth(found.coverage, found.error_rate, found.utility)
-        table = SampledTable.from_arrays(refused, wrong, **design)
-        by_name = {one.name: one for one in metrics(table, penalty=self._weighted, confidence_level=self.level)}
+        table = stats.SampledTable.from_arrays(refused, wrong, **design)
+        by_name = {one.name: one for one in stats.metrics(table, penalty=self._weighted, confidence_level=self.level)}
         return self._of_metrics(by_name.__getitem__, shift=1.0)
 
     def _difference(self, rows: pl.DataFrame) -> Worth:
         wrong = rows["wrong"].to_numpy()
         refused = np.stack([rows["by_score"].to_numpy(), rows["refused"].to_numpy()])
         design = matched_design(self.tables, rows.select("question_id"))
-        found = compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
+        found = stats.compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
         return self._of_metrics(lambda name: Estimate.of(found[name], found[name].confidence_interval(self.level)))
 
     @property
@@ -476,7 +455,7 @@ class _Sampled:
         return self.penalty / (1 + self.penalty)
 
     def _of_metrics(self, found: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
-        """Take the metrics behind coverage, error rate and utility; a share is `shift` less the other share."""
+        """Take the stats.metrics behind coverage, error rate and utility; a share is `shift` less the other share."""
         return Worth(
             _scaled(found("refusal_rate"), -1, shift),
             _scaled(found("correct_given_attempted"), -1, shift),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,29 +99,21 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.runs.sweep import result_blocks
+    from refusal_index.runs.sweep import result_blocks, why_unfinished
 
     taken = [one for one in found if one.left_out is None]
     if not taken:
         console.say(f"{planned.folder}: no checkpoint was evaluated{EXPECTED if not found else ''}")
         return
     console.show(result_blocks([one.result for one in taken if one.result is not None]))
-    console.show(_unfinished(taken))
+    unfinished = [one for one in taken if not one.is_complete]
+    if unfinished:
+        on = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
+        console.show(["", f"{len(unfinished):,} of {len(taken):,} checkpoints are not complete{on}:"])
+    for one in unfinished:  # what went wrong was said of each when it did
+        why = "failed, see above" if one.result is None or one.error else why_unfinished(one.result)
+        console.show([f"  {one.checkpoint.name}: {why}"])
     console.say()
     console.say(
         f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' plots them over the steps"
     )
-
-
-def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
-    """Yield the checkpoints that lack results; what went wrong was said of each when it did."""
-    from refusal_index.runs.sweep import why_unfinished
-
-    unfinished = [one for one in taken if not one.is_complete]
-    if unfinished:
-        yield ""
-        on = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
-        yield f"{len(unfinished):,} of {len(taken):,} checkpoints are not complete{on}:"
-    for one in unfinished:
-        why = "failed, see above" if one.result is None or one.error else why_unfinished(one.result)
-        yield f"  {one.checkpoint.name}: {why}"

@@ -19,7 +19,7 @@ from refusal_index.findings.statement import Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.render.format import reason_text
-from refusal_index.render.report.figures import Scale
+from refusal_index.render.report.figures import BOX, Scale
 from refusal_index.render.report.page import environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import add_sentences, description
@@ -153,8 +153,6 @@ def _panel(runs: Sequence[ComparedRun], variant: str, found: Match, options: Com
 FIRST = (INDEX, "refusal_rate", "error_rate", "correct_given_attempted")
 """The metrics that are seen at once; the others are opened."""
 
-WIDE = 1000  # units of the area that bands and lines are drawn in
-
 
 @dataclass(frozen=True)
 class Point:
@@ -173,8 +171,6 @@ class Chart:
     meaning: str
     x: Scale
     y: Scale
-    ticks: tuple[float, ...]  # of the vertical axis
-    steps: tuple[int, ...]  # that the horizontal axis names
     points: tuple[Point, ...]
     bands: tuple[str, ...]  # polygons, one for each stretch of steps with an interval
     lines: tuple[str, ...]  # the same of the estimates
@@ -263,8 +259,9 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         for run, step, value in zip(found.runs, found.steps, over_steps.points, strict=True)
     )
     steps, room = found.steps, (found.steps[-1] - found.steps[0]) * 0.03  # for a point at either end
-    x, (y, ticks) = Scale(steps[0] - room, steps[-1] + room), vertical(metric, over_steps.points)
     quarters = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
+    shown = {min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters}
+    x, y = Scale(steps[0] - room, steps[-1] + room, tuple(sorted(shown))), vertical(metric, over_steps.points)
 
     def stretches(is_drawn: Callable[[Point], bool]) -> list[list[Point]]:
         found = (list(each) for is_in, each in groupby(points, key=is_drawn) if is_in)
@@ -285,8 +282,6 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         meaning=description(metric, payoffs),
         x=x,
         y=y,
-        ticks=ticks,
-        steps=tuple(sorted({min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters})),
         points=points,
         bands=tuple(_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded),
         lines=tuple(_places(ends(each, "estimate"), x, y) for each in joined),
@@ -296,12 +291,11 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
     )
 
 
-def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[float, ...]]:
-    """Return an axis that holds all estimates and intervals between round numbers, and its ticks.
+def vertical(metric: str, values: Sequence[Estimate]) -> Scale:
+    """Return an axis that holds all estimates and intervals between round numbers.
 
-    >>> scale, ticks = vertical("refusal_rate", [Estimate(0.22, 0.17, 0.28), Estimate(0.41, 0.35, 0.47)])
-    >>> (scale.low, scale.high), ticks
-    ((0.0, 0.6), (0.0, 0.2, 0.4, 0.6))
+    >>> vertical("refusal_rate", [Estimate(0.22, 0.17, 0.28), Estimate(0.41, 0.35, 0.47)])
+    Scale(low=0.0, high=0.6, ticks=(0.0, 0.2, 0.4, 0.6))
     """
     ends = [end for one in values for end in (one.estimate, one.low, one.high) if end is not None] or [0.0, 1.0]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -311,13 +305,13 @@ def vertical(metric: str, values: Sequence[Estimate]) -> tuple[Scale, tuple[floa
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     ticks = tuple(round(place * step, 10) for place in range(first, last + 1))
-    return Scale(ticks[0], ticks[-1]), ticks
+    return Scale(ticks[0], ticks[-1], ticks)
 
 
 def _places(ends: Iterable[tuple[int, float | None]], x: Scale, y: Scale) -> str:
     """Return where steps and their values lie, as SVG takes it."""
     return " ".join(
-        f"{WIDE * x.share(step):.1f},{WIDE * (1 - y.share(value)):.1f}" for step, value in ends if value is not None
+        f"{BOX * x.share(step):.1f},{BOX * (1 - y.share(value)):.1f}" for step, value in ends if value is not None
     )
 
 

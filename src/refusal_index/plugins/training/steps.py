@@ -46,14 +46,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices
-from refusal_index.stats.baseline import (
-    SCORES,
-    TRUTHFULNESS_WEIGHTS,
-    Payoffs,
-    Weights,
-    checked_payoffs,
-    ratio_weights,
-)
+from refusal_index.stats.baseline import SCORES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs, ratio_weights
 from refusal_index.stats.comparison import (
     ROUNDING,
     Influence,
