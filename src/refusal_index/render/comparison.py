@@ -119,7 +119,7 @@ def differences_table(comparison: PairComparison) -> Table:
 
 @shows(RunRanking)
 def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
-    """Yield which run is best and which do not differ significantly from it, a row for each run, and serious caveats."""
+    """Yield the best run and those that do not differ significantly from it, a row for each run, serious caveats."""
     for line in selected(ranked, *MISSING):
         yield from (line, "")
     yield from selected(ranked, *CONCLUSIONS)
