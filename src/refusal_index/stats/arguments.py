@@ -109,20 +109,6 @@ def share(name: str, value: Any) -> float:
     return number
 
 
-def pvalues_of(values: Any) -> NDArray[np.float64]:
-    """Return p-values as an array of shape (m,), or raise TypeError or ValueError."""
-    array = unmasked("pvalues", values)
-    if array.size and array.dtype.kind not in "iuf":
-        raise TypeError(f"pvalues must hold numbers, got an array of {array.dtype}; is one of them missing?")
-    numbers = array.astype(np.float64)
-    if numbers.ndim != 1:
-        raise ValueError(f"pvalues must be one-dimensional, got shape {numbers.shape}")
-    outside = numbers[~((numbers >= 0) & (numbers <= 1))]
-    if outside.size:
-        raise ValueError(f"pvalues must lie in [0, 1], got {float(outside[0])!r}; leave undefined ones out")
-    return numbers
-
-
 LARGEST_COUNT = 2**53
 """The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
 

@@ -309,6 +309,7 @@ def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
 
 EMPTY_DENOMINATORS = {
     "correct_given_attempted": "everybody_refused",
+    "f_score": "everybody_refused",
     "hallucination_rate": "all_right",
     "refusal_precision": "nobody_refused",
     "refusal_recall": "all_right",
@@ -321,8 +322,8 @@ def why_undefined(metric: str, table: AnyTable) -> str | None:
     """Return the reason why a rate or score of a table does not exist; None where it does."""
     if table.n == 0:
         return "no_questions"
-    metric = "correct_given_attempted" if metric == "f_score" else metric  # F is a mean with C/A
-    _, denominator = ratio_weights(metric, DEFAULT_PAYOFFS)
+    # F is a mean with C/A
+    denominator = ratio_weights("correct_given_attempted" if metric == "f_score" else metric, DEFAULT_PAYOFFS)[1]
     return EMPTY_DENOMINATORS.get(metric) if weighted_sum(table.counts, denominator) == 0 else None
 
 

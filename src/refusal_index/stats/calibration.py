@@ -20,7 +20,6 @@ transform back.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -398,22 +397,13 @@ def _calibration_error(
 ) -> CalibrationErrorResult:
     """Return the mean of a power of the gaps over the questions, and its root."""
     bins = reliability_table(score, outcome, n_bins=n_bins, binning=binning)
-    counts, gaps = gaps_of(bins)
-    if not counts.size:
+    filled = [(row.count, row.mean_score, row.outcome_rate) for row in bins if row.count]
+    if not filled:
         return CalibrationErrorResult(None, "undefined", "no_questions", bins=bins, binning=binning)
+    counts, claimed, came_true = np.array(filled, float).T
+    gaps = np.abs(claimed - came_true)
     mean = float(np.average(gaps**power, weights=counts))
     return CalibrationErrorResult(mean ** (1 / power), bins=bins, binning=binning)
-
-
-def gaps_of(bins: Sequence[ReliabilityBin]) -> tuple[FloatArray, FloatArray]:
-    """Return the number of questions of each bin that has some, and how far claim and outcome lie apart in it."""
-    filled = [
-        (row.count, abs(row.mean_score - row.outcome_rate))
-        for row in bins
-        if row.mean_score is not None and row.outcome_rate is not None
-    ]
-    counts, gaps = np.array(filled, float).reshape(-1, 2).T
-    return counts, gaps
 
 
 def checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -450,7 +450,8 @@ class Influence:
             return cls(by_question / np.maximum(np.count_nonzero(scored, axis=1, keepdims=True), 1), scored)
         weights = design.weights * scored
         shares = by_question * weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
-        return cls(design.sums(shares, scored), scored, design, design.without_clusters().sums(shares, scored))
+        each_alone = SamplingDesign(design.weights, np.arange(design.weights.size))
+        return cls(design.sums(shares, scored), scored, design, each_alone.sums(shares, scored))
 
     def __getitem__(self, rows: Sequence[int]) -> Self:
         """Return that on some of the estimates."""

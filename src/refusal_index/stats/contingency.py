@@ -324,10 +324,6 @@ class SamplingDesign:
         """Clusters in which a question has a weight."""
         return int(np.unique(self.clusters[self.weights > 0]).size)
 
-    def without_clusters(self) -> SamplingDesign:
-        """Return the same weights of independent questions."""
-        return SamplingDesign(self.weights, np.arange(self.weights.size))
-
     def taking_part(self, matrices: Matrices) -> Matrices:
         """Mark the questions without weight in the matrices of `checked_matrices` as not scored."""
         refused, wrong, scored = (matrix & (self.weights > 0) for matrix in matrices)

@@ -744,22 +744,13 @@ def rank_corrected(
         raise ValueError("results must be made of the same questions as columns, got other numbers of them")
     n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
     nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
-    influence = [nothing if one._quotient is None else _on_index(one) for one in results]
+    rows = [nothing if one._quotient is None else _on_index(one) for one in results]
     repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
+    freedom = _degrees_of_freedom(*(one for one in results if one.status == "ok"))
+    influence = Influence(np.array(rows), np.array(repeated), _degrees_of_freedom=freedom)
     described = [RankedRun.of(row, one, one.confidence_interval(confidence_level)) for row, one in enumerate(results)]
-    ranking = rank_estimates(
-        "corrected_refusal_index",
-        described,
-        Influence(
-            np.array(influence).reshape(len(results), units),
-            np.array(repeated).reshape(len(results), n),
-            _degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
-        ),
-        confidence_level=confidence_level,
-        adjustment=adjustment,
-        n_resamples=n_resamples,
-        rng=rng,
-    )
+    name = "corrected_refusal_index"
+    ranking = rank_estimates(name, described, influence, confidence_level, adjustment, n_resamples, rng)
     pairs = pairs_at_boundary(described)
     tested = [(pair, compare_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
     known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}

@@ -48,12 +48,7 @@ from refusal_index.stats.baseline import Payoffs, checked_penalty, rate_or_score
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Estimate, Status
 from refusal_index.stats.estimator import density, upper_orthant
-from refusal_index.stats.intervals import (
-    cell_influence,
-    normal_quantile,
-    ratio,
-    refusal_index,
-)
+from refusal_index.stats.intervals import cell_influence, normal_quantile, ratio, refusal_index
 
 
 def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -305,7 +300,12 @@ class AccuracyRefusalCurve:
             nothing = np.full(self.refusal_rate.shape, math.nan)
             return ConfidenceBand(nothing, nothing.copy())
         reach = quantile * _standard_errors(self.table, self.rho, self.refusal_rate)
-        return _logit_band(self.correct_rate, 1 - self.refusal_rate - self.correct_rate, reach)
+        right, answered = self.correct_rate, 1 - self.refusal_rate
+        inside = (right > 0) & (answered > right)
+        share = np.divide(right, answered, out=np.full(right.shape, 0.5), where=inside)
+        shift = np.divide(reach, answered * share * (1 - share), out=np.zeros(right.shape), where=inside)
+        low, high = (np.where(inside, answered * expit(logit(share) + side * shift), right) for side in (-1, 1))
+        return ConfidenceBand(low, high)
 
 
 def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -429,12 +429,3 @@ def _standard_errors(table: ContingencyTable, rho: float, refusal_rate: FloatArr
     influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(table, rho)])
     covariance = (influence * table.counts) @ influence.T / table.n**2
     return np.asarray(np.sqrt(np.sum(gradient * (covariance @ gradient), axis=0)))
-
-
-def _logit_band(right: FloatArray, wrong: FloatArray, reach: FloatArray) -> ConfidenceBand:
-    """Band of the share right, from its reach, by the logit among the answered; no width where one of them is 0."""
-    inside = (right > 0) & (wrong > 0)
-    answered, share = right + wrong, np.divide(right, right + wrong, out=np.full(right.shape, 0.5), where=inside)
-    shift = np.divide(reach * answered, right * wrong, out=np.zeros(right.shape), where=inside)
-    low, high = (np.where(inside, answered * expit(logit(share) + side * shift), right) for side in (-1, 1))
-    return ConfidenceBand(low, high)

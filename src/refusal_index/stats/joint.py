@@ -78,13 +78,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import brentq
 
-from refusal_index.stats.arguments import BoolArray, FloatArray, check_rows, checked_matrices
-from refusal_index.stats.comparison import (
-    Influence,
-    influence_of,
-    point_estimate,
-    unrounded,
-)
+from refusal_index.stats.arguments import FloatArray, check_rows, checked_matrices
+from refusal_index.stats.comparison import Influence, PointEstimate, influence_of, point_estimate, unrounded
 from refusal_index.stats.contingency import (
     ONE_CLUSTER,
     Matrices,
@@ -508,10 +503,15 @@ def joint_refusal_index(
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
-    by_question = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
-    influence = Influence.of(by_question, matrices[2][kept], design)
+    rhos = np.array([variants[row].rho for row in kept], float)
+    points = [
+        PointEstimate(rho, by_cell=cell_influence(variants[row].table, rho))
+        for row, rho in zip(kept, rhos.tolist(), strict=True)
+    ]
+    on_rho = influence_of(points, cell_codes(*(matrix[kept] for matrix in matrices)))
+    z, slopes = np.arctanh(rhos), (1 - rhos) * (1 + rhos)
+    influence = Influence.of(on_rho / slopes[:, np.newaxis], matrices[2][kept], design)
     degrees_of_freedom = influence.degrees_of_freedom
-    z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
     # Weights by the influence of questions, errors by that of clusters, if there are any.
     independent = influence.rows if influence.independent is None else influence.independent
     information = 1 / np.sum(independent**2, axis=1)
@@ -536,13 +536,6 @@ def joint_refusal_index(
         weights=tuple(by_row.get(row) for row in range(len(variants))),
         _degrees_of_freedom=degrees_of_freedom,
     )
-
-
-def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
-    """Influence of each question on atanh(rho) over the number of questions scored, 0 for the others."""
-    rho = variant.rho or 0.0
-    by_cell = np.array(cell_influence(variant.table, rho)) / ((1 - rho) * (1 + rho))
-    return np.asarray(by_cell[2 * ~refused + ~wrong] * scored)
 
 
 def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalIndexResult:
@@ -716,26 +709,16 @@ def rank_joint(
     described = [
         RankedRun.of(row, result, result.confidence_interval(confidence_level)) for row, result in enumerate(results)
     ]
-    return rank_estimates(
-        "refusal_index",
-        described,
-        _influence(arrays, results, design),
-        confidence_level=confidence_level,
-        adjustment=adjustment,
-        n_resamples=n_resamples,
-        rng=rng,
-    )
+    influence = _influence(arrays, results, design)
+    return rank_estimates("refusal_index", described, influence, confidence_level, adjustment, n_resamples, rng)
 
 
 def _checked_models(
-    refused: ArrayLike,
-    wrong: ArrayLike,
-    scored: ArrayLike | None,
-    cluster: ArrayLike | None,
-    weight: ArrayLike | None,
+    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None, cluster: ArrayLike | None, weight: ArrayLike | None
 ) -> tuple[Matrices, SamplingDesign | None]:
     """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n), and their questions."""
-    for name, values in (("refused", refused), ("wrong", wrong), ("scored", scored)):
+    given = {"refused": refused, "wrong": wrong, "scored": scored}
+    for name, values in given.items():
         check_rows(name, values)
     shape = np.shape(refused)
     if len(shape) != 3:
@@ -743,15 +726,13 @@ def _checked_models(
             f"refused must be three-dimensional, models by prompts by questions, got shape {shape}; "
             "for one prompt each use compare_metrics or rank_runs"
         )
-    for name, values in (("wrong", wrong), ("scored", scored)):
+    for name, values in given.items():
         if values is not None and np.shape(values) != shape:
             raise ValueError(
                 f"{name} must have the shape of refused, {shape}, got {np.shape(values)}; was it filtered?"
             )
-    rows = (-1, shape[2])
-    flat = checked_matrices(
-        np.reshape(refused, rows), np.reshape(wrong, rows), None if scored is None else np.reshape(scored, rows)
-    )
+    rows = (np.ones(shape, bool) if values is None else values for values in given.values())
+    flat = checked_matrices(*(np.reshape(values, (-1, shape[2])) for values in rows))
     flat, design = designed(flat, cluster, weight)
     r, w, s = (matrix.reshape(shape) for matrix in flat)
     return (r, w, s), design

@@ -180,6 +180,11 @@ class OutcomeCounts:
         for entry in fields(self):
             object.__setattr__(self, entry.name, checked_count(entry.name, getattr(self, entry.name)))
 
+    @property
+    def cells(self) -> tuple[int, int, int, int]:
+        """The questions of which everything is known, in the order of `CELL_NAMES`."""
+        return self.refused_wrong, self.refused_right, self.answered_wrong, self.answered_right
+
 
 def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
     """Estimate the Refusal Index under every rule for answers refused again and for unscored questions.
@@ -212,8 +217,8 @@ def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
     all_lowest             0.383
     all_highest            0.509
     """
-    dropped = ContingencyTable(counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
-    n11, n10, n01, n00 = dropped.counts
+    dropped = ContingencyTable(*counts.cells)
+    n11, n10, n01, n00 = counts.cells
     wrong = ContingencyTable(n11 + counts.refused_again, n10, n01, n00)
     right = ContingencyTable(n11, n10 + counts.refused_again, n01, n00)
     unknown = counts.unscored_first, counts.unscored_answered
@@ -312,15 +317,13 @@ def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable]
 
 def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:
     """Yield the tables in which all questions of a kind are filled in alike."""
-    n11, n10, n01, n00 = counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right
-    again, forced, first = counts.refused_again, counts.unscored_forced, counts.unscored_first
-    answered = counts.unscored_answered
-    cells = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))
-    either = ((1, 0), (0, 1))
-    for a, f, g, c in itertools.product(either, either, either, cells):
-        yield ContingencyTable(
-            n11 + again * a[0] + forced * f[0] + first * c[0],
-            n10 + again * a[1] + forced * f[1] + first * c[1],
-            n01 + answered * g[0] + first * c[2],
-            n00 + answered * g[1] + first * c[3],
-        )
+    cells = np.eye(4, dtype=int)
+    refused, answered = cells[:2], cells[2:]
+    kinds = (
+        counts.refused_again * refused,
+        counts.unscored_forced * refused,
+        counts.unscored_answered * answered,
+        counts.unscored_first * cells,
+    )
+    for filled in itertools.product(*kinds):
+        yield ContingencyTable(*np.sum([counts.cells, *filled], axis=0).tolist())

@@ -486,13 +486,10 @@ def constant_interval(estimate: float, influence_range: float, n: int, confidenc
     ----------
     .. [1] Hanley and Lippman-Hand (1983). :doi:`10.1001/jama.1983.03330370053031`
     """
-    reach = never_seen(n, (1 - confidence_level) / 2) * influence_range
+    tail = (1 - confidence_level) / 2
+    share = -math.expm1(math.log(tail) / n) if n else 1.0
+    reach = share * influence_range
     return ConfidenceInterval(estimate - reach, estimate + reach)
-
-
-def never_seen(n: int, tail: float) -> float:
-    """Return the largest share that something which n questions did not show may have, but for a chance of `tail`."""
-    return -math.expm1(math.log(tail) / n) if n else 1.0
 
 
 def pvalue_of_none(n: int) -> float:

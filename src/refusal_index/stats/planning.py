@@ -53,13 +53,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices
-from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
+from refusal_index.stats.baseline import EMPTY_DENOMINATORS, Payoffs, checked_penalty, ratio_weights
 from refusal_index.stats.comparison import checked_metric, influence_function
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
 from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
-from refusal_index.stats.intervals import normal_quantile, refusal_index, spearman_slope
+from refusal_index.stats.intervals import normal_quantile, proportion_influence, refusal_index, spearman_slope
 
 # A cell that is the difference of two probabilities is rounded by some 1e-16.
 RESOLVED_CELL = 1e-14
@@ -125,11 +125,9 @@ class PlanningScenario:
         >>> round(scenario.error_rate, 3)
         0.92
         """
-        r, c = (
-            float(checked_range("refusal_rate", refusal_rate, 0)),
-            float(checked_range("correct_rate", correct_rate, 0)),
-        )
-        if not (r < 1 and 0 <= c <= 1 - r):
+        r = float(checked_range("refusal_rate", refusal_rate, 0))
+        c = float(checked_range("correct_rate", correct_rate, 0))
+        if not (r < 1 and c <= 1 - r):
             raise ValueError(
                 f"refusal_rate must be below 1 and correct_rate at most 1 - refusal_rate, got {refusal_rate!r} and "
                 f"{correct_rate!r}; is the correct rate one over the attempted questions only?"
@@ -183,10 +181,7 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     inside = (r > 0) & (r < 1) & (mu > 0) & (mu < 1) & (abs(index) < 1)
     # Any values do where the result is not kept.
     r, mu, index = (np.where(inside, values, 0.5) for values in (r, mu, index))
-    return np.where(inside, _deviation(r, mu, rho_from_refusal_index(index)), np.nan)[()]
-
-
-def _deviation(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
+    rho = rho_from_refusal_index(index)
     h, k, spread = -ndtri(r), -ndtri(mu), np.sqrt((1 - rho) * (1 + rho))
     alpha, beta = ndtr((rho * h - k) / spread), ndtr((rho * k - h) / spread)
     p11 = upper_orthant(h, k, rho)
@@ -195,22 +190,23 @@ def _deviation(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
     resolved = cells.min(axis=0) > RESOLVED_CELL
     variance = np.sum(cells * (scores - np.sum(cells * scores, axis=0)) ** 2, axis=0)
     slope = density(h, k, rho) * math.pi * np.sqrt(4 - rho**2) / 6
-    return np.asarray(np.sqrt(np.divide(variance, slope**2, out=np.full(resolved.shape, np.nan), where=resolved)))
+    squares = np.divide(variance, slope**2, out=np.full(inside.shape, np.nan), where=inside & resolved)
+    return np.asarray(np.sqrt(squares))[()]
 
 
 def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
     """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
     name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
+    r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
     if name == "refusal_index":
-        r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
         why = empty_margin(r, 1 - r, 1 - mu, mu) or ("perfect_correlation" if abs(index or 0.0) == 1 else None)
         index = math.nan if index is None else index
         sigma = math.nan if why else float(asymptotic_deviation(r, mu, index))
         return index, sigma, why or ("perfect_correlation" if math.isnan(sigma) else None)
-    if metric in {"correct_given_attempted", "f_score"} and scenario.refusal_rate == 1:
-        return math.nan, math.nan, "everybody_refused"
-    if metric == "hallucination_rate" and scenario.refusal_rate == scenario.error_rate == 0:
-        return math.nan, math.nan, "all_right"
+    holds = {"nobody_refused": r == 0, "everybody_refused": r == 1, "all_right": mu == 0, "all_wrong": mu == 1}
+    why = EMPTY_DENOMINATORS.get(metric)
+    if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # where refusals are in it
+        return math.nan, math.nan, why
     cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, worth), float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
@@ -542,8 +538,9 @@ def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[i
     if plan.n is None or not plan.difference:
         return None, None
     largest, smallest = max(abs(low), abs(high)), min(abs(low), abs(high))
-    counts = (None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest))
-    fewest, most = counts
+    fewest, most = (
+        None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest)
+    )
     return fewest, None if low <= 0 <= high else most
 
 
@@ -734,8 +731,7 @@ def repeats_half_width(
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
     if why:
         return RepeatPlan(status=status_of(why), reason=why)
-    variances = _variances(scenario.refusal_rate, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
-    return _repeats_plan(scenario, n, repeated, quantile, variances)
+    return _repeats_plan(scenario, n, repeated, quantile, slopes)
 
 
 def split_budget(
@@ -786,22 +782,20 @@ def split_budget(
         why = "budget_too_small"
     if why:
         return RepeatPlan(status=status_of(why), reason=why)
-    r = scenario.refusal_rate
-    variances = _variances(r, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
-    plans = []
+    r, plans = scenario.refusal_rate, []
     for repeated in np.linspace(FEWEST_REPEATS, min(budget / 4, limit), SHARES).astype(int).tolist():
         n = int(min((budget - repeated * (3 - r)) / (1 + r), limit))
-        plans.append(_repeats_plan(scenario, max(n, repeated), repeated, quantile, variances))
+        plans.append(_repeats_plan(scenario, max(n, repeated), repeated, quantile, slopes))
     return min(plans, key=lambda plan: plan.half_width or math.inf)
 
 
 def _repeats_plan(
-    scenario: PlanningScenario, n: int, repeated: int, quantile: float, variances: tuple[float, float]
+    scenario: PlanningScenario, n: int, repeated: int, quantile: float, slopes: tuple[float, float]
 ) -> RepeatPlan:
-    between, within = variances
-    total = between / n + within / repeated
-    requests = n * (1 + scenario.refusal_rate) + repeated * (3 - scenario.refusal_rate)
-    return RepeatPlan(n, repeated, requests, quantile * math.sqrt(total))
+    r = scenario.refusal_rate
+    between, within = _variances(r, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
+    requests = n * (1 + r) + repeated * (3 - r)
+    return RepeatPlan(n, repeated, requests, quantile * math.sqrt(between / n + within / repeated))
 
 
 def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, float]:
@@ -848,7 +842,5 @@ def _patterns(h: float, k: float, rho: float, squares: list[float]) -> FloatArra
 
 def _influence(first: np.ndarray, second: np.ndarray, h: float, k: float, rho: float) -> FloatArray:
     """Influence of each pattern on the tetrachoric correlation of two of its draws."""
-    spread = math.sqrt((1 - rho) * (1 + rho))
-    alpha, beta = float(ndtr((rho * h - k) / spread)), float(ndtr((rho * k - h) / spread))
-    centre = float(upper_orthant(h, k, rho)) - alpha * float(ndtr(-h)) - beta * float(ndtr(-k))
-    return np.asarray((first * second - alpha * first - beta * second - centre) / float(density(h, k, rho)))
+    r, mu, both = float(ndtr(-h)), float(ndtr(-k)), float(upper_orthant(h, k, rho))
+    return np.asarray(np.array(proportion_influence(both, r, mu, rho))[3 - 2 * first - second])

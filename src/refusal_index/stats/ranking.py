@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from refusal_index.stats.arguments import FloatArray, checked_matrices, pvalues_of
+from refusal_index.stats.arguments import FloatArray, checked_matrices, unmasked
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs, metric_estimate
 from refusal_index.stats.comparison import (
     ROUNDING,
@@ -70,7 +70,15 @@ def holm(pvalues: ArrayLike) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    given = pvalues_of(pvalues)
+    array = unmasked("pvalues", pvalues)
+    if array.size and array.dtype.kind not in "iuf":
+        raise TypeError(f"pvalues must hold numbers, got an array of {array.dtype}; is one of them missing?")
+    given = array.astype(np.float64)
+    if given.ndim != 1:
+        raise ValueError(f"pvalues must be one-dimensional, got shape {given.shape}")
+    outside = given[~((given >= 0) & (given <= 1))]
+    if outside.size:
+        raise ValueError(f"pvalues must lie in [0, 1], got {float(outside[0])!r}; leave undefined ones out")
     order = np.argsort(given, kind="stable")
     remaining = np.arange(len(given), 0, -1)
     return _in_given_order(np.minimum(remaining * given[order], 1.0), order)
@@ -442,15 +450,8 @@ def rank_runs(
         RankedRun(row, point.estimate, one.low, one.high, point.status, point.reason)
         for row, (point, one) in enumerate(zip(points, shown, strict=True))
     ]
-    ranking = rank_estimates(
-        name,
-        described,
-        Influence.of(influence_of(points, codes), matrices[2], design),
-        confidence_level=confidence_level,
-        adjustment=adjustment,
-        n_resamples=n_resamples,
-        rng=rng,
-    )
+    influence = Influence.of(influence_of(points, codes), matrices[2], design)
+    ranking = rank_estimates(name, described, influence, confidence_level, adjustment, n_resamples, rng)
     counts = [table for table in tables if isinstance(table, ContingencyTable)]
     if name != "refusal_index" or len(counts) < len(tables):  # clusters and weights have no such test
         return ranking
@@ -480,7 +481,6 @@ def rank_estimates(
     metric: str,
     described: Sequence[RankedRun],
     influence: Influence,
-    *,
     confidence_level: float,
     adjustment: Adjustment,
     n_resamples: int,

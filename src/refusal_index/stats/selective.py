@@ -483,12 +483,7 @@ class RiskThreshold:
 
 
 def risk_controlling_threshold(
-    score: ArrayLike,
-    wrong: ArrayLike,
-    max_error: float,
-    *,
-    grid: ArrayLike,
-    confidence_level: float = 0.9,
+    score: ArrayLike, wrong: ArrayLike, max_error: float, *, grid: ArrayLike, confidence_level: float = 0.9
 ) -> RiskThreshold:
     """Find the lowest cut of a score at which the error rate among the answered is at most a bound, with confidence.
 
@@ -557,10 +552,13 @@ def risk_controlling_threshold(
     """
     scores, errors = checked_scores(score, wrong, "wrong")
     bound, level = share("max_error", max_error), share("confidence_level", confidence_level)
-    cuts = _checked_grid(grid)
-    chosen = _worth_testing(cuts, scores.size, bound, level)
+    cuts, n_at = np.unique(_checked_grid(grid), return_counts=True)
+    # From above, from the first cut on that is expected to be passed with errors to spare.
+    expected = scores.size * np.cumsum(n_at[::-1]) / n_at.sum()
+    spared = SPARED_SHARE * bound * expected
+    chosen = cuts[::-1][betaincinv(spared + 1, expected - spared, level) <= bound] if scores.size else cuts[:0]
     tested: list[CutTest] = []
-    for cut in chosen if scores.size else []:
+    for cut in chosen.tolist():
         answered = scores >= cut
         n_answered, n_errors = int(np.count_nonzero(answered)), int(np.count_nonzero(answered & errors))
         tested.append(CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level)))
@@ -577,15 +575,6 @@ def risk_controlling_threshold(
 def risk_upper_bound(errors: int, n: int, level: float) -> float:
     """Return the upper Clopper-Pearson bound of an error rate, one-sided; 1 where there are only errors, or nothing."""
     return 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, level))
-
-
-def _worth_testing(grid: FloatArray, n: int, max_error: float, level: float) -> list[float]:
-    """Return the cuts of a grid from above, from the first on that is expected to be passed with errors to spare."""
-    cuts, counts = np.unique(grid, return_counts=True)
-    expected = n * np.cumsum(counts[::-1]) / grid.size
-    errors = SPARED_SHARE * max_error * expected
-    worth: list[float] = cuts[::-1][betaincinv(errors + 1, expected - errors, level) <= max_error].tolist()
-    return worth
 
 
 def _checked_grid(grid: ArrayLike) -> FloatArray:
@@ -747,7 +736,11 @@ def selective_report(
     utility 0.40 [-0.349, 0.826]
     """
     scores, truths = checked_scores(score, right, "right")
-    threshold, price, quantile = _checked_cut(cut), checked_penalty(penalty), normal_quantile(confidence_level)
+    if not isinstance(cut, Real) or isinstance(cut, bool | np.bool_):
+        raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found to hold?")
+    if math.isnan(cut):
+        raise ValueError("cut must be a number, got NaN")
+    threshold, price, quantile = float(cut), checked_penalty(penalty), normal_quantile(confidence_level)
     table = ContingencyTable.from_arrays(scores < threshold, ~truths)
     return SelectiveReport(
         proportion("coverage", table.n_answered, table.n, quantile, None if table.n else "no_questions"),
@@ -767,14 +760,6 @@ def _error_rate(table: ContingencyTable, level: float) -> Estimate:
     tail = (1 + level) / 2
     low = 1 - risk_upper_bound(n - errors, n, tail)
     return Estimate(errors / n, low, risk_upper_bound(errors, n, tail), name="answered_error_rate")
-
-
-def _checked_cut(cut: float) -> float:
-    if not isinstance(cut, Real) or isinstance(cut, bool | np.bool_):
-        raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found to hold?")
-    if math.isnan(cut):
-        raise ValueError("cut must be a number, got NaN")
-    return float(cut)
 
 
 # Share of the largest square that is left of a variance by rounding.

@@ -72,8 +72,19 @@ class WithinTopicResult(Result):
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
             return NO_INTERVAL
-        low, high = _limits(Likelihood(informative_counts(self.tables)), self.rho, quantile)
-        return ConfidenceInterval(spearman(low), spearman(high))
+        likelihood, rho = Likelihood(informative_counts(self.tables)), self.rho
+        z = math.atanh(rho) if abs(rho) < 1 else math.copysign(GRID[-1], rho)
+        top = likelihood(z) if abs(rho) < 1 else 0.0
+
+        def excess(at: float) -> float:
+            return 2 * (top - likelihood(at)) - quantile * quantile
+
+        limits = []
+        for side, end in ((-1.0, GRID[0]), (1.0, GRID[-1])):
+            # A likelihood that has not fallen enough at the end of the grid excludes nothing on that side.
+            inside = rho != side and excess(end) > 0
+            limits.append(spearman(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side))
+        return ConfidenceInterval(*limits)
 
 
 def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: ArrayLike) -> WithinTopicResult:
@@ -161,29 +172,20 @@ class Likelihood:
     """Likelihood of z = atanh(rho) given the margins of every topic."""
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
-        n, refused, wrong = counts.sum(axis=1), counts[:, 0] + counts[:, 1], counts[:, 0] + counts[:, 2]
-        self.r, self.mu = (refused + 0.5) / (n + 1), (wrong + 0.5) / (n + 1)
+        observed, n = counts[:, :1], counts.sum(axis=1, keepdims=True)
+        refused, wrong = observed + counts[:, 1:2], observed + counts[:, 2:3]
+        self.r, self.mu = ((refused + 0.5) / (n + 1)).ravel(), ((wrong + 0.5) / (n + 1)).ravel()
         self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
         # All values that the count of refused and wrong questions can take with these margins, padded to the widest.
         least, most = np.maximum(0, refused + wrong - n), np.minimum(refused, wrong)
-        value = least[:, np.newaxis] + np.arange((most - least).max() + 1)
-        both = np.minimum(value, most[:, np.newaxis])
-        cells = (
-            both,
-            refused[:, np.newaxis] - both,
-            wrong[:, np.newaxis] - both,
-            (n - refused - wrong)[:, np.newaxis] + both,
-        )
+        value = least + np.arange((most - least).max() + 1)
+        both = np.minimum(value, most)
+        cells = both, refused - both, wrong - both, n - refused - wrong + both
         ways = -sum(gammaln(cell + 1.0) for cell in cells)
-        observed = counts[:, :1]
-        ways -= np.take_along_axis(ways, observed - least[:, np.newaxis], axis=1)
-        self.log_ways, self.excess = np.where(value <= most[:, np.newaxis], ways, -np.inf), both - observed
-        self.at_most, self.at_least = (bool((counts[:, 0] == end).all()) for end in (most, least))
-
-    @property
-    def end(self) -> float | None:
-        """The end of the range of rho to which the likelihood rises, if it does."""
-        return 1.0 if self.at_most else -1.0 if self.at_least else None
+        ways -= np.take_along_axis(ways, observed - least, axis=1)
+        self.log_ways, self.excess = np.where(value <= most, ways, -np.inf), both - observed
+        # The end of the range of rho to which the likelihood rises, if it does.
+        self.end = 1.0 if (observed == most).all() else -1.0 if (observed == least).all() else None
 
     def log_odds_ratio(self, z: float) -> FloatArray:
         """Log odds ratio of each topic, by its rates."""
@@ -194,27 +196,8 @@ class Likelihood:
 
     def __call__(self, z: float) -> float:
         """Log-likelihood, all topics together; it tends to 0 at the boundary."""
-        return float(np.sum(self.each(z)))
-
-    def each(self, z: float) -> FloatArray:
-        """Log-likelihood of each topic."""
         slope = self.log_odds_ratio(z)
         # Relative to what was observed, and to the largest of them, so that no exponential overflows.
         terms = self.log_ways + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
-        return np.asarray(-(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))
-
-
-def _limits(likelihood: Likelihood, rho: float, quantile: float) -> tuple[float, float]:
-    z = math.atanh(rho) if abs(rho) < 1 else math.copysign(GRID[-1], rho)
-    top = likelihood(z) if abs(rho) < 1 else 0.0
-
-    def excess(at: float) -> float:
-        return 2 * (top - likelihood(at)) - quantile * quantile
-
-    limits = []
-    for side, end in ((-1.0, GRID[0]), (1.0, GRID[-1])):
-        # A likelihood that has not fallen enough at the end of the grid excludes nothing on that side.
-        inside = rho != side and excess(end) > 0
-        limits.append(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side)
-    return limits[0], limits[1]
+        return -float(np.sum(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))

@@ -143,6 +143,21 @@ def test_other_metrics_without_a_plan() -> None:
     assert questions_for_cv(PlanningScenario(0.5, 0.5, 0.0)).reason == "metric_is_zero"
 
 
+@pytest.mark.parametrize(
+    ("counts", "metric", "reason"),
+    [
+        ((0, 0, 6, 4), "refusal_precision", "nobody_refused"),
+        ((0, 4, 0, 6), "refusal_recall", "all_right"),
+        ((4, 0, 6, 0), "over_refusal", "all_wrong"),
+        ((0, 0, 0, 9), "hallucination_rate", "all_right"),
+        ((6, 4, 0, 0), "f_score", "everybody_refused"),
+    ],
+)
+def test_a_rate_over_no_question_has_no_plan(counts, metric: str, reason: str) -> None:
+    plan = questions_for_half_width(PlanningScenario.from_table(ContingencyTable(*counts)), 0.1, metric=metric)
+    assert (plan.status, plan.reason, plan.n) == ("undefined", reason, None)
+
+
 def test_deviations_broadcast_and_are_nan_at_the_ends() -> None:
     found = asymptotic_deviation([0, 1, 0.5, 0.5, 0.5], [0.5, 0.5, 0, 0.5, 0.5], [0, 0, 0, -1, 0.3])
     assert np.isnan(found).tolist() == [True, True, True, True, False]
