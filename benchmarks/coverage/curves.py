@@ -21,7 +21,7 @@ from refusal_index.plugins.studies.curves import (
     remaining_gap,
     utility_at,
 )
-from refusal_index.stats.curves import accuracy_refusal_curve, iso_refusal_index, rho_from_refusal_index
+from refusal_index.stats.baseline import accuracy_refusal_curve, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.planning import PlanningScenario
 
 GRID = np.linspace(0.1, 0.9, 9)

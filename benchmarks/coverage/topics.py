@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.topics import WithinTopicResult, within_topic_refusal_index
+from refusal_index.stats.sensitivity import WithinTopicResult, within_topic_refusal_index
 
 TRUE_INDEX = 0.39
 POOLED_INDEX = 0.57

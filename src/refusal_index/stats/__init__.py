@@ -18,7 +18,7 @@ from refusal_index.stats.corrected import (
     CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
     corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
 )
-from refusal_index.stats.curves import (
+from refusal_index.stats.baseline import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
 )
@@ -36,7 +36,7 @@ from refusal_index.stats.misgrading import (
     GraderLabels, GraderRates, LabelPlan, MisgradingRange, MisgradingResult, PredictionPowered, correct_guessing,
     correct_misgrading, labels_for_half_width, misgrading_from_labels, misgrading_range, prediction_powered,
 )
-from refusal_index.stats.missing import (
+from refusal_index.stats.sensitivity import (
     MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
 )
 from refusal_index.stats.non_inferiority import AtLook, GroupSequential
@@ -53,7 +53,7 @@ from refusal_index.stats.selective import (
     UtilityThreshold, aurc, compare_with_refusals, prediction_rejection_ratio, risk_controlling_threshold,
     risk_coverage_curve, selective_report, utility_threshold, value_at_target,
 )
-from refusal_index.stats.topics import WithinTopicResult, within_topic_refusal_index
+from refusal_index.stats.sensitivity import WithinTopicResult, within_topic_refusal_index
 
 __all__ = [
     "CELL_NAMES", "METRIC_NAMES", "TRUTHFULNESS_WEIGHTS", "AccuracyRefusalCurve", "Adjustment", "AtLook",

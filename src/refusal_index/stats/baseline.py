@@ -1,4 +1,4 @@
-"""The metrics the Refusal Index is compared with, and all of them together for one table.
+"""The metrics the Refusal Index is compared with, and the plane of accuracy and refusals that they divide.
 
 With c the share of all questions answered right and r the share refused, in the first pass:
 
@@ -19,34 +19,51 @@ From the forced pass as well, of refusals as predictions of a wrong answer:
 - over-refusal, the share of what it gets right that it refused.
 
 All change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
+
+A model that answers everything is right on a share ``1 - mu`` of the questions; one that refuses everything is right
+on none. Between these ends its correct rate follows a curve over the refusal rate r, and the Refusal Index is that
+curve's shape: under the Gaussian copula
+
+    c(r) = Phi2(probit(1 - r), probit(1 - mu); rho),
+
+which falls in r and rises in rho. The other metrics draw straight lines through the same plane.
+
+The curve has two parameters, both estimated, and its derivatives in them are known, so the delta method gives a band.
+It is made for the logit of the accuracy among answered questions, ``c / (1 - r)``, and therefore stays inside the
+plane. With two parameters the simultaneous band is Scheffe's: the pointwise one with the root of a chi-squared
+quantile of two degrees of freedom in place of the normal quantile, 2.45 for 1.96 at 95 %.
+
+Under the Gaussian copula behind the Refusal Index a question has a latent refusal score X and a latent difficulty Y,
+standard normal with correlation rho, and is wrong where ``Y > k = probit(1 - mu)``. Every measure of how well
+the score ranks wrong questions above right ones is then a function of rho and mu alone.
+
+The area under the ROC curve needs no integral. It is the probability that a wrong question scores above a right
+one, ``P(X > X', Y > k, Y' <= k) / (mu (1 - mu))``. With ``D = (X - X') / sqrt(2)``, which has correlation
+``rho / sqrt(2)`` with Y, the event of a wrong question above *any* other has probability
+``orthant(0, k, rho / sqrt(2))``; half of the pairs of two wrong questions, ``mu^2 / 2``, have to be taken away.
+
+A right answer earns 1, a refusal 0, and a wrong answer costs a penalty L, so that a table is worth ``c - L i`` a
+question, with c and i the shares answered right and answered wrong. The penalty says from which confidence on an
+answer pays: t = L / (1 + L), or ``L = t / (1 - t)``; the usual 1, 3 and 9 stand for a half, three quarters and nine
+tenths.
+
+The same scale under other names: the weighted score of `refusal_index.stats.weighted_score` with penalty p is
+``(1 - p)`` times the utility at ``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import expit, logit, ndtr, ndtri
 
 from refusal_index.stats.arguments import FloatArray, check_same_index, unmasked
-from refusal_index.stats.contingency import ONE_CLUSTER, AnyTable, Counts, SampledTable, weighted_sum
-from refusal_index.stats.estimate import Estimate
-from refusal_index.stats.intervals import normal_quantile, proportion, ratio, refusal_index
-
-METRIC_NAMES = (
-    "correct_rate",
-    "refusal_rate",
-    "correct_given_attempted",
-    "f_score",
-    "weighted_score",
-    "hallucination_rate",
-    "omniscience_index",
-    "truthfulness_score",
-    "error_rate",
-    "refusal_precision",
-    "refusal_recall",
-    "over_refusal",
-    "refusal_index",
-)
+from refusal_index.stats.contingency import ONE_CLUSTER, AnyTable, ContingencyTable, Counts, SampledTable, weighted_sum
+from refusal_index.stats.estimate import Estimate, Status
+from refusal_index.stats.estimator import density, upper_orthant
+from refusal_index.stats.intervals import cell_influence, normal_quantile, proportion, ratio, refusal_index
 
 SCORES = ("f_score", "weighted_score", "omniscience_index", "truthfulness_score")
 """The metrics that weigh right answers, wrong ones and refusals against each other."""
@@ -70,6 +87,34 @@ class Payoffs:
 
 
 DEFAULT_PAYOFFS = Payoffs()
+
+
+def _weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
+    """Return the weights of the four cells in the numerator and the denominator of each metric but the index."""
+    every: Counts = (1, 1, 1, 1)
+    penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
+    return {
+        "correct_rate": ((0, 0, 0, 1), every),
+        "refusal_rate": ((1, 1, 0, 0), every),
+        "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
+        "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
+        "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
+        "hallucination_rate": ((0, 0, 1, 0), (1, 1, 1, 0)),
+        "omniscience_index": ((0, 0, -100, 100), every),
+        "truthfulness_score": ((refused, refused, -wrong, right), every),
+        "error_rate": ((1, 0, 1, 0), every),
+        "refusal_precision": ((1, 0, 0, 0), (1, 1, 0, 0)),
+        "refusal_recall": ((1, 0, 0, 0), (1, 0, 1, 0)),
+        "over_refusal": ((0, 1, 0, 0), (0, 1, 0, 1)),
+    }
+
+
+METRIC_NAMES = (*_weights(DEFAULT_PAYOFFS), "refusal_index")
+
+
+def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
+    """Return the weights of the four cells in the numerator and the denominator of a metric."""
+    return _weights(worth)[metric]
 
 
 def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
@@ -286,27 +331,6 @@ def metric_estimate(name: str, table: AnyTable, worth: Payoffs, level: float) ->
     return replace(Estimate.of(result, result.confidence_interval(level)), name=name, method="profile")
 
 
-def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
-    """Return the weights of the four cells in the numerator and the denominator of a metric."""
-    every: Counts = (1, 1, 1, 1)
-    penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
-    weights: dict[str, tuple[Counts, Counts]] = {
-        "correct_rate": ((0, 0, 0, 1), every),
-        "refusal_rate": ((1, 1, 0, 0), every),
-        "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
-        "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
-        "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
-        "hallucination_rate": ((0, 0, 1, 0), (1, 1, 1, 0)),
-        "omniscience_index": ((0, 0, -100, 100), every),
-        "truthfulness_score": ((refused, refused, -wrong, right), every),
-        "error_rate": ((1, 0, 1, 0), every),
-        "refusal_precision": ((1, 0, 0, 0), (1, 1, 0, 0)),
-        "refusal_recall": ((1, 0, 0, 0), (1, 0, 1, 0)),
-        "over_refusal": ((0, 1, 0, 0), (0, 1, 0, 1)),
-    }
-    return weights[metric]
-
-
 EMPTY_DENOMINATORS = {
     "correct_given_attempted": "everybody_refused",
     "f_score": "everybody_refused",
@@ -355,3 +379,383 @@ def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undef
     # All refusals are worth the same to a score.
     scored = counts[3], counts[2], counts[0] + counts[1]
     return ratio(name, scored, ((top[3], top[2], top[0]), (bottom[3], bottom[2], bottom[0])), quantile, undefined)
+
+
+def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
+    """Area under the ROC curve of the latent refusal score, wrong questions being the positives.
+
+    Parameters
+    ----------
+    rho : array_like of float in [-1, 1]
+    error_rate : array_like of float
+        Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        In [0, 1]: one half for a score that knows nothing. NaN where all answers are right, or all are wrong.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    Notes
+    -----
+    At ``mu = 1/2`` it is ``1/2 + (2/pi) asin(rho / sqrt(2))``.
+
+    Examples
+    --------
+    >>> latent_auroc(0.5, [0.92, 0.5, 1.0]).round(5).tolist()
+    [0.77853, 0.73005, nan]
+    """
+    correlation, mu = checked_rho_and_error_rate(rho, error_rate)
+    above_any = upper_orthant(0.0, -ndtri(mu), correlation * math.sqrt(0.5))
+    pairs = mu * (1 - mu)
+    return np.asarray(np.divide(above_any - mu * mu / 2, pairs, out=np.full(mu.shape, np.nan), where=pairs > 0))[()]
+
+
+def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
+    """Tetrachoric correlation behind a Refusal Index, ``2 sin(pi RI / 6)``.
+
+    Parameters
+    ----------
+    refusal_index : array_like of float
+        In [-1, 1].
+
+    Returns
+    -------
+    ndarray
+        In [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If an index lies outside [-1, 1] or is NaN.
+
+    References
+    ----------
+    .. [1] Kruskal, W. H. (1958). Ordinal measures of association. Journal of the American Statistical Association, 53,
+       814-861. Kendall's and Spearman's measures of a normal distribution. :doi:`10.1080/01621459.1958.10501481`
+
+    Examples
+    --------
+    >>> rho_from_refusal_index([-1, 0, 0.4826]).round(4).tolist()
+    [-1.0, 0.0, 0.5]
+    """
+    return np.asarray(2 * np.sin(checked_range("refusal_index", refusal_index, -1) * math.asin(0.5)))[()]
+
+
+def checked_rho_and_error_rate(rho: ArrayLike, error_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Check the two parameters of a fitted model, and broadcast them against each other."""
+    correlation, mu = np.broadcast_arrays(checked_range("rho", rho, -1), checked_range("error_rate", error_rate, 0))
+    return correlation, mu
+
+
+def checked_range(name: str, values: ArrayLike, low: float) -> FloatArray:
+    """Check that all values lie between `low` and 1, and return them as an array."""
+    array = np.asarray(values, float)
+    bad = ~((array >= low) & (array <= 1))
+    if bad.any():
+        raise ValueError(
+            f"{name} must lie in [{low}, 1], got {float(array[bad].flat[0])!r}; is it a percentage, or missing (NaN)?"
+        )
+    return array
+
+
+def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
+    """Penalty at which an answer is worth giving from this probability of being right on, ``t / (1 - t)``.
+
+    Parameters
+    ----------
+    confidence : array_like of float
+        Confidence target t, in [0, 1).
+
+    Returns
+    -------
+    ndarray
+        Not negative.
+
+    Raises
+    ------
+    ValueError
+        If it lies outside its range.
+
+    References
+    ----------
+    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
+       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
+
+    Examples
+    --------
+    >>> penalty_from_confidence([0.0, 0.5, 0.75, 0.9]).round(12).tolist()
+    [0.0, 1.0, 3.0, 9.0]
+    """
+    t = np.asarray(confidence, float)
+    bad = ~((t >= 0) & (t < 1))
+    if bad.any():
+        raise ValueError(f"confidence must lie in [0, 1), got {float(t[bad].flat[0])!r}; is it a percentage?")
+    return np.asarray(t / (1 - t))[()]
+
+
+def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> Estimate:
+    """Mean utility of a question, ``c - penalty * i``: right answers less a price for wrong ones.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+    penalty : float
+        Price of a wrong answer, L, in right answers; not negative. It has no default, since it is what has to be said.
+    confidence_level : float in (0, 1), default: 0.95
+
+    Returns
+    -------
+    Estimate
+        In [-penalty, 1], with a score interval; undefined for a table without questions.
+
+    Raises
+    ------
+    ValueError
+        If the penalty is negative, infinite or NaN.
+
+    References
+    ----------
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
+
+    Examples
+    --------
+    >>> for penalty in (1, 3, 9):
+    ...     value = utility(ContingencyTable(710, 30, 210, 50), penalty)
+    ...     print(f"{penalty} {value.estimate:.2f} [{value.low:.3f}, {value.high:.3f}]")
+    1 -0.16 [-0.190, -0.130]
+    3 -0.58 [-0.662, -0.505]
+    9 -1.84 [-2.079, -1.621]
+    """
+    counts = table.answered_right, table.answered_wrong, table.n_refused
+    weights = (1.0, -checked_penalty(penalty), 0.0), (1.0, 1.0, 1.0)
+    undefined = None if table.n else "no_questions"
+    return ratio("utility", counts, weights, normal_quantile(confidence_level), undefined)
+
+
+def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:
+    """Omniscience Index: 100 times the share answered right less the share answered wrong.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+    confidence_level : float in (0, 1), default: 0.95
+
+    Returns
+    -------
+    Estimate
+        In [-100, 100]; 0 for a model that is right as often as wrong, or refuses everything. Undefined for a table
+        without questions.
+
+    Raises
+    ------
+    ValueError
+        If `confidence_level` does not lie strictly between 0 and 1.
+
+    References
+    ----------
+    .. [1] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
+       Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too;
+       they earn nothing there. :arxiv:`2511.13029`
+
+    Examples
+    --------
+    >>> round(omniscience_index(ContingencyTable(710, 30, 210, 50)).estimate, 6)
+    -16.0
+    """
+    return rate_or_score("omniscience_index", table, Payoffs(), confidence_level)
+
+
+class ConfidenceBand(NamedTuple):
+    """Lower and upper end of a band, arrays of shape (m,); all NaN where there is none."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccuracyRefusalCurve:
+    """The accuracy-refusal curve fitted to one table.
+
+    Attributes
+    ----------
+    refusal_rate, correct_rate : ndarray of float, shape (m,)
+        Points of the curve. The correct rates are NaN where the curve is undefined.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        As in `RefusalIndexResult`. At the boundary the curve is that of rho = -1 or +1, and has no band.
+    rho : float or None
+        Its tetrachoric correlation.
+    table : ContingencyTable
+        The counts. The curve runs through their own ``(refusal_rate, correct_rate)``.
+    """
+
+    refusal_rate: FloatArray
+    correct_rate: FloatArray
+    status: Status
+    reason: str | None
+    rho: float | None
+    table: ContingencyTable
+
+    def confidence_band(self, confidence_level: float = 0.95, *, simultaneous: bool = False) -> ConfidenceBand:
+        """Confidence band of the correct rates, by the delta method on the logit of c / (1 - r).
+
+        Parameters
+        ----------
+        confidence_level : float in (0, 1), default: 0.95
+        simultaneous : bool, default: False
+            If true the band holds the whole curve with this confidence (or a little more); if false each of its
+            points by itself.
+
+        Returns
+        -------
+        ConfidenceBand
+            ``(low, high)``, all NaN unless the status is ``"ok"``.
+
+        Examples
+        --------
+        >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74])
+        >>> low, high = curve.confidence_band()
+        >>> low.round(4).tolist(), high.round(4).tolist()
+        ([0.0647, 0.0385], [0.0985, 0.0639])
+        """
+        quantile = normal_quantile(confidence_level)
+        if simultaneous:  # a chi-squared variable with two degrees of freedom is exponential
+            quantile = math.sqrt(-2 * math.log1p(-confidence_level))
+        if self.rho is None or self.status != "ok":
+            nothing = np.full(self.refusal_rate.shape, math.nan)
+            return ConfidenceBand(nothing, nothing.copy())
+        reach = quantile * _standard_errors(self.table, self.rho, self.refusal_rate)
+        right, answered = self.correct_rate, 1 - self.refusal_rate
+        inside = (right > 0) & (answered > right)
+        share = np.divide(right, answered, out=np.full(right.shape, 0.5), where=inside)
+        shift = np.divide(reach, answered * share * (1 - share), out=np.zeros(right.shape), where=inside)
+        low, high = (np.where(inside, answered * expit(logit(share) + side * shift), right) for side in (-1, 1))
+        return ConfidenceBand(low, high)
+
+
+def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
+    """Correct rate of a model at each refusal rate: its accuracy-refusal curve.
+
+    Parameters
+    ----------
+    refusal_rate : array_like of float
+        Share of questions refused, r, in [0, 1].
+    rho : array_like of float in [-1, 1]
+    error_rate : array_like of float
+        Share of wrong answers under forced answering, mu, in [0, 1]. All three arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        Share of all questions answered, and answered right, ``c(r)``: from ``1 - mu`` at r = 0 down to 0 at r = 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+
+    Examples
+    --------
+    >>> correct_rate_at([0, 0.5, 0.74, 1], rho=0.5, error_rate=0.92).round(4).tolist()
+    [0.08, 0.0682, 0.05, 0.0]
+    """
+    correlation, mu = checked_rho_and_error_rate(rho, error_rate)
+    correct = upper_orthant(ndtri(checked_range("refusal_rate", refusal_rate, 0)), ndtri(mu), correlation)
+    # Rounding alone can make a probability of 0 negative.
+    return np.asarray(np.maximum(correct, 0.0))[()]
+
+
+def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_rate: ArrayLike) -> FloatArray:
+    """Correct rate that keeps the Refusal Index at a value, at each refusal rate: an iso-RI curve.
+
+    Parameters
+    ----------
+    refusal_rate, error_rate : array_like of float
+        As for `correct_rate_at`.
+    refusal_index : array_like of float
+        In [-1, 1]. All three arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        In [0, 1 - r].
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+
+    Examples
+    --------
+    At a refusal rate of one half, for a model that is right on 40 % when it answers everything:
+
+    >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
+    [0.0, 0.2, 0.2836, 0.4]
+    """
+    return correct_rate_at(refusal_rate, rho_from_refusal_index(refusal_index), error_rate)
+
+
+def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | None = None) -> AccuracyRefusalCurve:
+    """Fit the accuracy-refusal curve of a table.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+    refusal_rate : array_like of float, shape (m,), optional
+        Where to evaluate the curve; 101 equal steps from 0 to 1 if not given.
+
+    Returns
+    -------
+    AccuracyRefusalCurve
+        With the table's own error rate and tetrachoric correlation, through its own point of the plane.
+
+    Raises
+    ------
+    ValueError
+        If a refusal rate lies outside [0, 1], or they are not one-dimensional.
+
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+    .. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
+       :doi:`10.1093/biomet/40.1-2.87`
+
+    Examples
+    --------
+    >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74, 1.0])
+    >>> curve.correct_rate.round(4).tolist(), curve.status
+    ([0.08, 0.05, 0.0], 'ok')
+    """
+    rates = checked_range("refusal_rate", np.linspace(0, 1, 101) if refusal_rate is None else refusal_rate, 0)
+    if rates.ndim != 1:
+        raise ValueError(f"refusal_rate must be one-dimensional, got shape {rates.shape}; is it a single value?")
+    result = refusal_index(table)
+    if result.rho is None:
+        correct = np.full(rates.shape, math.nan)
+    else:
+        correct = correct_rate_at(rates, result.rho, table.error_rate)
+    return AccuracyRefusalCurve(rates, correct, result.status, result.reason, result.rho, table)
+
+
+def _standard_errors(table: ContingencyTable, rho: float, refusal_rate: FloatArray) -> FloatArray:
+    """Return the standard error of the fitted correct rate at each fixed refusal rate."""
+    mu = table.error_rate
+    # Far enough out for any double below 1, and safe from infinity's undefined differences.
+    x, k, spread = np.clip(-ndtri(refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))
+    gradient = np.stack([-ndtr((x - rho * k) / spread), density(x, k, rho)])
+    influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(table, rho)])
+    covariance = (influence * table.counts) @ influence.T / table.n**2
+    return np.asarray(np.sqrt(np.sum(gradient * (covariance @ gradient), axis=0)))

@@ -53,10 +53,17 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices
-from refusal_index.stats.baseline import EMPTY_DENOMINATORS, Payoffs, checked_penalty, ratio_weights
+from refusal_index.stats.baseline import (
+    EMPTY_DENOMINATORS,
+    Payoffs,
+    checked_penalty,
+    checked_range,
+    iso_refusal_index,
+    ratio_weights,
+    rho_from_refusal_index,
+)
 from refusal_index.stats.comparison import checked_metric, influence_function
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
-from refusal_index.stats.curves import checked_range, iso_refusal_index, rho_from_refusal_index
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.intervals import normal_quantile, proportion_influence, refusal_index, spearman_slope

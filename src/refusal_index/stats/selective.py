@@ -40,11 +40,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_outcomes, share, unmasked
-from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.baseline import checked_penalty, penalty_from_confidence, utility
 from refusal_index.stats.calibration import checked_scores
 from refusal_index.stats.comparison import difference_error
 from refusal_index.stats.contingency import ContingencyTable, Counts, cell_names, empty_margin
-from refusal_index.stats.curves import penalty_from_confidence, utility
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, ResultWithInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import normal_quantile, proportion, proportion_influence, spearman, spearman_slope

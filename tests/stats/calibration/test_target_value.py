@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves import utility
+from refusal_index.stats.baseline import utility
 from refusal_index.stats.selective import value_at_target
 
 QUESTIONS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)

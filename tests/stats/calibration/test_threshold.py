@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves import utility
+from refusal_index.stats.baseline import utility
 from refusal_index.stats.intervals import wilson_interval
 from refusal_index.stats.selective import selective_report, utility_threshold
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import metrics, scoring_ranges, upper_orthant
-from refusal_index.stats.missing import OutcomeCounts, missing_bounds, scoring_rules
+from refusal_index.stats.sensitivity import OutcomeCounts, missing_bounds, scoring_rules
 
 COUNTS = st.tuples(*[st.integers(1, 400)] * 4)
 

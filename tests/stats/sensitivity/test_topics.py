@@ -13,7 +13,7 @@ from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.topics import within_topic_refusal_index
+from refusal_index.stats.sensitivity import within_topic_refusal_index
 
 CELLS = (np.array([True, True, False, False]), np.array([True, False, True, False]))
 

@@ -11,7 +11,7 @@ from scipy.stats import kendalltau, multivariate_normal, norm
 
 from refusal_index.plugins.studies.copulas import kendall_tau
 from refusal_index.plugins.studies.curves import accuracy_refusal_area, latent_aurc, latent_excess_aurc
-from refusal_index.stats.curves import latent_auroc, rho_from_refusal_index
+from refusal_index.stats.baseline import latent_auroc, rho_from_refusal_index
 
 RHO = st.floats(-1, 1)
 RATE = st.floats(0.001, 0.999)

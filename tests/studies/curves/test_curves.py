@@ -12,7 +12,7 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.plugins.studies.curves import accuracy_refusal_area, iso_score
 from refusal_index.stats import correct_given_attempted, f_score, tetrachoric, weighted_score
-from refusal_index.stats.curves import accuracy_refusal_curve, correct_rate_at, iso_refusal_index
+from refusal_index.stats.baseline import accuracy_refusal_curve, correct_rate_at, iso_refusal_index
 
 COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)
 RATE = st.floats(0, 1)

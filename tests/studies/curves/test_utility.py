@@ -8,7 +8,7 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import metrics
-from refusal_index.stats.curves import omniscience_index, penalty_from_confidence, utility
+from refusal_index.stats.baseline import omniscience_index, penalty_from_confidence, utility
 
 COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4).filter(any)
 

@@ -68,17 +68,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
 from refusal_index.stats.arguments import FloatArray, checked_matrices
-from refusal_index.stats.baseline import DEFAULT_PAYOFFS, checked_penalty, rate_or_score
-from refusal_index.stats.calibration import checked_scores
-from refusal_index.stats.comparison import compare_metrics
-from refusal_index.stats.contingency import ContingencyTable, cell_codes, row_tables
-from refusal_index.stats.curves import (
+from refusal_index.stats.baseline import (
+    DEFAULT_PAYOFFS,
+    checked_penalty,
     checked_range,
     checked_rho_and_error_rate,
     correct_rate_at,
     penalty_from_confidence,
+    rate_or_score,
     utility,
 )
+from refusal_index.stats.calibration import checked_scores
+from refusal_index.stats.comparison import compare_metrics
+from refusal_index.stats.contingency import ContingencyTable, cell_codes, row_tables
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Result, Status, square_and_add
 from refusal_index.stats.estimator import tetrachoric, upper_orthant
 from refusal_index.stats.intervals import (
