@@ -12,7 +12,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from refusal_index.models import failures
-from refusal_index.plugins.almanac import dataset, models, runtime
+from refusal_index.plugins.almanac import models, provider, runtime
 from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.runs import plan
 
@@ -31,7 +31,7 @@ failures.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
 # Thousands of runs read the same certificates, versions and questions. None of them changes while the tests run.
 ssl.create_default_context = cache(ssl.create_default_context)
 plan.version = cache(plan.version)
-dataset.load = cache(dataset.load)
+provider.load = cache(provider.load)
 
 gc.set_threshold(50_000, 20, 20)  # a full collection takes 0.2 s once Inspect and SciPy are loaded
 

@@ -8,7 +8,7 @@ from refusal_index.cli import Command
 from refusal_index.data.datasets import Loader
 from refusal_index.models.providers import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
-from refusal_index.plugins.almanac import dataset, provider
+from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.batches import command, engine, provider_executor
 from refusal_index.plugins.batches import commands as batches_commands
 from refusal_index.plugins.confidence import commands as confidence_commands
@@ -39,7 +39,7 @@ from refusal_index.plugins.trackers import (
     every_eval_ever,
     hf_eval_results,
     mlflow_tracker,
-    tracking,
+    tracker,
     wandb_tracker,
 )
 from refusal_index.plugins.trackers.tracker import Exporter, TrackerClass
@@ -63,7 +63,7 @@ COMMANDS: Mapping[str, Command] = {
     "study": studies_commands.study,
     "watch": training_commands.watch,
 }
-DATASETS: Mapping[str, Loader] = {"almanac": dataset.load}
+DATASETS: Mapping[str, Loader] = {"almanac": provider.load}
 EXECUTORS: Mapping[str, MakeEngine] = {
     "batch": provider_executor.batch_engine,
     "command": command.command_engine,
@@ -123,6 +123,6 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
         "other_models": OTHER_MODELS,
         "outstanding": OUTSTANDING,
         "refresh_confidence": REFRESH_CONFIDENCE,
-        "trackers": tracking,
+        "trackers": tracker,
     },
 }

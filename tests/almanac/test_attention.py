@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from refusal_index.plugins.almanac.cache import attend_rows, attend_shared, weigh
+from refusal_index.plugins.almanac.decoding import attend_rows, attend_shared, weigh
 
 
 def softmax_attention(queries, keys, values):

@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 from tests.faults.almanac import BatchFaults
 
-from refusal_index.plugins.almanac.batch_lines import Answer, in_order, parse_line
 from refusal_index.plugins.almanac.batches import NEXT, Batch, Status
+from refusal_index.plugins.almanac.chat_api import Answer, in_order, parse_line
 
 
 @pytest.mark.parametrize("before", list(Status))

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from refusal_index.plugins.almanac import ModelFileError
-from refusal_index.plugins.almanac.cache import Cohort, compute_prefix, run
+from refusal_index.plugins.almanac.decoding import Cohort, compute_prefix, run
 from refusal_index.plugins.almanac.llama import Llama
 from refusal_index.plugins.almanac.models import read_config
 

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from refusal_index.plugins.almanac import AlmanacError, ContextLengthError, RequestError, decoding
-from refusal_index.plugins.almanac.cache import Cohort, run
+from refusal_index.plugins.almanac.decoding import Cohort, run
 from refusal_index.plugins.almanac.llama import Llama, Sequence, log_probabilities
 from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.plugins.almanac.runtime import Runtime

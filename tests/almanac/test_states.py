@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.almanac.make_fixtures import CONVERSATIONS, DATA
 
 from refusal_index.data.datasets import load_dataset
-from refusal_index.plugins.almanac import ContextLengthError, RequestError, states
+from refusal_index.plugins.almanac import ContextLengthError, RequestError
+from refusal_index.plugins.almanac import runtime as states
 from refusal_index.plugins.almanac.llama import Llama
-from refusal_index.plugins.almanac.runtime import Runtime, shared_runtime
-from refusal_index.plugins.almanac.states import hidden_states
+from refusal_index.plugins.almanac.runtime import Runtime, hidden_states, shared_runtime
 from refusal_index.protocol import Message, load_prompt_set
 
 TOLERANCE = 1e-5
@@ -82,7 +82,7 @@ TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_siz
 def test_company_order_and_the_size_of_a_batch_make_no_difference(tiny, drawn, together, most):
     talks = [conversation(SHARED * shares + text) for shares, text in drawn]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states, "_TOGETHER", together)
+        patch.setattr(states, "_CONVERSATIONS_AT_ONCE", together)
         patch.setattr(states, "_MAX_TOKENS", most)
         found = hidden_states(tiny, talks)
     assert found.shape == (len(talks), 3, 24)

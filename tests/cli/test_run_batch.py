@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from refusal_index.plugins.almanac import chat_api
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import Message
@@ -164,12 +165,11 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
 
 
 def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
-    from refusal_index.plugins.almanac import batch_lines
-    from refusal_index.plugins.almanac.batch_lines import MAX_IN_FLIGHT, Answer
+    from refusal_index.plugins.almanac.chat_api import MAX_IN_FLIGHT, Answer
 
     taken, written, ahead = 0, 0, []
 
-    def read(lines, read_lines=batch_lines.read_lines):
+    def read(lines, read_lines=chat_api.read_lines):
         nonlocal taken
         for one in read_lines(lines):
             taken += 1
@@ -183,9 +183,9 @@ def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
         return Answer(200, {})
 
     write(*(line(number) for number in range(2000)))
-    monkeypatch.setattr(batch_lines, "answer", answer)
-    monkeypatch.setattr(batch_lines, "count_requests", lambda _: 2000)
-    monkeypatch.setattr(batch_lines, "read_lines", read)
+    monkeypatch.setattr(chat_api, "answer", answer)
+    monkeypatch.setattr(chat_api, "count_requests", lambda _: 2000)
+    monkeypatch.setattr(chat_api, "read_lines", read)
     assert command(*RUN).exit_code == 0
     assert len(results()) == 2000
     assert 1 < max(ahead) <= MAX_IN_FLIGHT + 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from refusal_index.data.datasets import load_dataset
-from refusal_index.plugins.almanac import states
+from refusal_index.plugins.almanac import runtime
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.confidence.hidden_states import WeightsError, hidden_states
 from refusal_index.protocol import Message, load_prompt_set
@@ -64,7 +64,7 @@ def test_code_beside_weights_is_not_run_whatever_is_typed(tmp_path, monkeypatch)
 def test_against_the_embedded_models_own_runtime_in_every_layer(name):
     texts = asked(24)
     found = hidden_states(str(model_folder(name)), conversations(texts), batch_size=5)
-    own = states.hidden_states(name, [[Message("user", text)] for text in texts])
+    own = runtime.hidden_states(name, [[Message("user", text)] for text in texts])
     assert found.dtype == np.float32
     assert found.shape == own.shape
     np.testing.assert_allclose(found, own, atol=TOLERANCE)

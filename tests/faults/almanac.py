@@ -17,8 +17,8 @@ from unittest.mock import patch
 from aiohttp import web
 
 from refusal_index.plugins.almanac import server
-from refusal_index.plugins.almanac.batch_lines import Answer, BatchLine, ModelPool, as_line, read_lines, refusal
 from refusal_index.plugins.almanac.batches import Batch, Batches, RequestLog, Status
+from refusal_index.plugins.almanac.chat_api import Answer, BatchLine, ModelPool, as_line, read_lines, refusal
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 WAITS = (
     ("refusal_index.models.failures", "FIRST_WAIT", 0.02),
     ("refusal_index.plugins.batches.engine", "FIRST_WAIT", 0.02),
-    ("refusal_index.plugins.batches.batch_client", "SETTLED", 0.3),
-    ("refusal_index.plugins.batches.batch_client", "OUTAGE", 3.0),
+    ("refusal_index.plugins.batches.providers", "SETTLED", 0.3),
+    ("refusal_index.plugins.batches.providers", "OUTAGE", 3.0),
 )
 """Seconds to wait for the first time until something is done again, or given up, and where they stand."""
 

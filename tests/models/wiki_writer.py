@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from refusal_index.plugins.almanac.batch_lines import ModelPool
+from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.llama import Completion
 
 THINGS = ("lighthouse", "aqueduct", "observatory", "tannery")

@@ -13,7 +13,7 @@ import refusal_index as ri
 from refusal_index.data.datasets import load_dataset
 from refusal_index.data.outcome import Question
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.almanac import states as embedded
+from refusal_index.plugins.almanac import provider as embedded
 from refusal_index.plugins.confidence import hidden_states
 from refusal_index.plugins.confidence.hidden_states import states_of
 from refusal_index.plugins.confidence.scores import allowed, prepare_confidence

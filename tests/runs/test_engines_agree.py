@@ -12,8 +12,8 @@ import pytest
 from inspect_ai.model import get_model
 
 import refusal_index as ri
-from refusal_index.plugins.almanac.batch_lines import ModelPool
 from refusal_index.plugins.almanac.batches import RequestLog
+from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import create_app, listening
 from tests.runs.test_two_engines import completions

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import pytest
 
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.trackers import tracker, tracking
-from refusal_index.plugins.trackers.tracking import Counts
+from refusal_index.plugins.trackers import tracker
+from refusal_index.plugins.trackers.tracker import Counts
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.api import evaluate, plan_of
 from refusal_index.runs.engine import Replied, Underway, WaitingError
@@ -62,9 +62,9 @@ class Recorder:
 def recorder(monkeypatch):
     """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
     made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
-    for module in (tracking, tracker):
+    for module in (tracker, tracker):
         monkeypatch.setattr(module, "tracker_class", lambda _name: made)
-    monkeypatch.setattr(tracking, "INTERVAL", 0.0)
+    monkeypatch.setattr(tracker, "INTERVAL", 0.0)
     return made
 
 
@@ -173,8 +173,8 @@ def test_a_tracker_that_works_warns_of_nothing(recorder):
 
 
 def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
-    monkeypatch.setattr(tracking, "FINISH_TIMEOUT", 0.2)
-    monkeypatch.setattr(tracking, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(tracker, "FINISH_TIMEOUT", 0.2)
+    monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(recorder, "finish", lambda _self, _run: time.sleep(2))
     events = []
     run = run_with(events)
@@ -185,7 +185,7 @@ def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatc
 
 
 def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
-    monkeypatch.setattr(tracking, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
     released = threading.Event()
     monkeypatch.setattr(recorder, "finish", lambda _self, _run: released.wait(30))
     events = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.models.wiki_writer import page
 
-from refusal_index.plugins.wiki.pages import Candidate, Lengths, draw_order, read_pages, request_seed
+from refusal_index.plugins.wiki.questions import Candidate, Lengths, draw_order, read_pages, request_seed
 
 LENGTHS = Lengths(400, 2000)
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, Drawing
-from refusal_index.plugins.wiki.pages import Candidate
-from refusal_index.plugins.wiki.questions import Reason, Tried
+from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:

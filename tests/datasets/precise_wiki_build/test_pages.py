@@ -11,7 +11,7 @@ import pytest
 from tests.models.wiki_writer import page
 
 from refusal_index.data.datasets import DatasetError
-from refusal_index.plugins.wiki.pages import read_pages
+from refusal_index.plugins.wiki.questions import read_pages
 
 GOODWIKI_SCHEMA = {
     "pageid": pl.Int64,

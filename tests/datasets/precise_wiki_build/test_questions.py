@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.pages import Candidate
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
     WRITER,
     Ask,
+    Candidate,
     Reason,
     Tried,
     build_prompts,

@@ -16,8 +16,7 @@ from refusal_index.plugins.wiki.build import (
     write_tried,
 )
 from refusal_index.plugins.wiki.builder import Drawing
-from refusal_index.plugins.wiki.pages import Candidate
-from refusal_index.plugins.wiki.questions import Reason, Tried, build_prompts
+from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried, build_prompts
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
 ULM = Candidate("pw-1", "Ulm", "Minster", "text", "3", "Towns", "77")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.pages import Section, cut_markdown, fit
+from refusal_index.plugins.wiki.questions import Section, cut_markdown, fit
 
 PAGE = """The lead.
 

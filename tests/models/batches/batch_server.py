@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from refusal_index.plugins.almanac.batch_lines import ModelPool
 from refusal_index.plugins.almanac.batches import RequestLog
+from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import listening
 from tests.faults.almanac import faulty_app

@@ -20,11 +20,10 @@ from refusal_index.models.failures import CircuitBreaker, RequestFailedError, Un
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
-from refusal_index.plugins.batches import batch_client, engine
-from refusal_index.plugins.batches.batch_client import BatchClient
+from refusal_index.plugins.batches import engine, providers
 from refusal_index.plugins.batches.formats import Result
 from refusal_index.plugins.batches.journal import Journal
-from refusal_index.plugins.batches.providers import OpenAIBatches, State
+from refusal_index.plugins.batches.providers import BatchClient, OpenAIBatches, State
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
 from refusal_index.runs.execute import execute
@@ -44,7 +43,7 @@ CLAUDE = "anthropic/claude-any"
 def _quickly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(batch_client, "SETTLED", 0.05)
+    monkeypatch.setattr(providers, "SETTLED", 0.05)
 
 
 @pytest.fixture
@@ -535,7 +534,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
             raise web.HTTPServiceUnavailable
         return await handler(request)
 
-    monkeypatch.setattr(batch_client, "OUTAGE", 0.1)
+    monkeypatch.setattr(providers, "OUTAGE", 0.1)
     with serving(failing, faults=BatchFaults(delay=0.1)) as server:
         down.append(True)
         with pytest.raises(RunFailedError, match=r"cannot be polled since \d\d:\d\d \(.*503.*same command resumes"):
@@ -552,7 +551,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
 
 @pytest.mark.slow
 def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
-    monkeypatch.setattr(batch_client, "OUTAGE", 0.3)
+    monkeypatch.setattr(providers, "OUTAGE", 0.3)
     Path("set.toml").write_text(
         f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
         f'draws = 1\n[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\n'

@@ -12,7 +12,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.models.requests import ModelError
-from refusal_index.plugins.batches import batch_client, engine
+from refusal_index.plugins.batches import engine, providers
 from refusal_index.plugins.batches.journal import Journal
 from refusal_index.runs.engine import RunFailedError, Underway
 from tests.faults.world import answer, write_questions
@@ -27,7 +27,7 @@ BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_
 def _quickly(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine, "FIRST_WAIT", 0.01)
-    monkeypatch.setattr(batch_client, "SETTLED", 0.05)
+    monkeypatch.setattr(providers, "SETTLED", 0.05)
 
 
 def evaluate(model=CLAUDE, **changes):

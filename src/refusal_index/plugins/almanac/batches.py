@@ -20,12 +20,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from refusal_index.plugins.almanac import BatchLineError, RequestError
-from refusal_index.plugins.almanac.batch_lines import (
+from refusal_index.plugins.almanac.chat_api import (
     ENDPOINT,
     MAX_IN_FLIGHT,
     Answer,
     BatchLine,
     Checked,
+    Json,
     ModelPool,
     answer,
     check_lines,
@@ -33,7 +34,6 @@ from refusal_index.plugins.almanac.batch_lines import (
     read_lines,
     result_line,
 )
-from refusal_index.plugins.almanac.chat_api import Json
 
 WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
 

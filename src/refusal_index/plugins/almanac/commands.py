@@ -105,7 +105,7 @@ def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
     """Return how many requests there were, and how many of them failed for which reason."""
     import asyncio
 
-    from refusal_index.plugins.almanac.batch_lines import ModelPool, count_requests, run_batch
+    from refusal_index.plugins.almanac.chat_api import ModelPool, count_requests, run_batch
     from refusal_index.plugins.almanac.models import model_folder
     from refusal_index.runs.progress import counting
 

@@ -1,25 +1,31 @@
-"""The embedded models as a provider: ``almanac/base`` and the others, answering in this process."""
+"""The embedded models as a provider, answering in this process, and the questions about the world they know."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_index.data.datasets.dataset import Dataset, DatasetError
+from refusal_index.data.datasets.own import build_questions
 from refusal_index.data.files import sha256_of
+from refusal_index.data.tables import Source, read_rows
 from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.providers import ModelProvider
 from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.almanac import ALMANAC, ModelNotFoundError, models
-from refusal_index.plugins.almanac.runtime import shared_runtime
+from refusal_index.plugins.almanac.runtime import hidden_states, shared_runtime
 from refusal_index.protocol import Message, StopReason, write_logprobs
 
 if TYPE_CHECKING:
-    from refusal_index.plugins.almanac.batch_lines import ModelPool
+    from refusal_index.plugins.almanac.chat_api import ModelPool
 
 CONCURRENCY = 64  # fills a batch of the runtime
 
@@ -58,11 +64,11 @@ class EmbeddedModels(ModelProvider):
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Answer a request of OpenAI's chat API with the status and body of a response."""
-        from refusal_index.plugins.almanac import batch_lines  # noqa: PLC0415 - imports aiohttp
+        from refusal_index.plugins.almanac import chat_api  # noqa: PLC0415 - imports aiohttp
 
         if model not in self._pools:
-            self._pools[model] = batch_lines.ModelPool([model], models.model_folder)
-        response = await batch_lines.answer(self._pools[model], body, {})
+            self._pools[model] = chat_api.ModelPool([model], models.model_folder)
+        response = await chat_api.answer(self._pools[model], body, {})
         return response.status, response.body
 
     def layers(self, model: str) -> int:
@@ -75,9 +81,7 @@ class EmbeddedModels(ModelProvider):
 
     def hidden_states(self, model: str, conversations: Sequence[Sequence[Message]]) -> NDArray[np.float32]:
         """Return the hidden states at the end of each conversation, shape (n, layers + 1, size)."""
-        from refusal_index.plugins.almanac import states  # noqa: PLC0415 - only where states are wanted
-
-        return states.hidden_states(model, conversations)
+        return hidden_states(model, conversations)
 
 
 PROVIDER = EmbeddedModels()
@@ -111,3 +115,36 @@ def embedded(name: str) -> Send:
         )
 
     return send
+
+
+FILE = "almanac.jsonl"
+CHECKSUM = "almanac.sha256"
+COLUMNS = ("question", "answer", "question_id", "topic")
+LICENCE = "Apache-2.0, part of refusal-index"
+
+
+def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
+    """Load all questions.
+
+    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
+
+    - `data`: must be None: the questions belong to the embedded models.
+    - `folder`: of the two files; None for the package's own.
+    """
+    if data is not None:
+        raise DatasetError(
+            f"dataset 'almanac' comes with the package and takes no data, got {data}; "
+            "leave it out, or choose 'own' for a file of your own"
+        )
+    folder = folder or files("refusal_index.plugins.almanac") / "data"
+    try:
+        content = (folder / FILE).read_bytes()
+        expected = ((folder / CHECKSUM).read_text(encoding="ascii").split() or ["nothing"])[0]
+    except OSError as error:
+        raise DatasetError(f"{FILE} is missing from this installation ({error}); reinstall refusal-index") from error
+    if (actual := sha256_of(content)) != expected:
+        raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {actual}; reinstall refusal-index")
+    questions = build_questions(
+        read_rows(Source.of(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
+    )
+    return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)

@@ -20,7 +20,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from refusal_index.plugins.almanac import ALMANAC, RequestError
-from refusal_index.plugins.almanac.batch_lines import Answer, ModelPool, ask, error_answer, new_identity, refusal
 from refusal_index.plugins.almanac.batches import (
     MAX_FILE_SIZE,
     MAX_KEPT,
@@ -31,7 +30,19 @@ from refusal_index.plugins.almanac.batches import (
     StoredFile,
     parse_batch_request,
 )
-from refusal_index.plugins.almanac.chat_api import chunk_bodies, completion_body, read_form, read_json, too_large
+from refusal_index.plugins.almanac.chat_api import (
+    Answer,
+    ModelPool,
+    ask,
+    chunk_bodies,
+    completion_body,
+    error_answer,
+    new_identity,
+    read_form,
+    read_json,
+    refusal,
+    too_large,
+)
 from refusal_index.plugins.almanac.models import model_folder, model_names
 
 LOOPBACK = "127.0.0.1"

@@ -17,11 +17,17 @@ from refusal_index.models.failures import RESUMES, EndedError, RequestFailedErro
 from refusal_index.models.functions import asked_by_name
 from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches import journal
-from refusal_index.plugins.batches.batch_client import BatchClient, BatchPoller, how_to_give_up
 from refusal_index.plugins.batches.engine import BatchEngine, refuse_left
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
 from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
-from refusal_index.plugins.batches.providers import State, batches_of, describe_states
+from refusal_index.plugins.batches.providers import (
+    BatchClient,
+    BatchPoller,
+    State,
+    batches_of,
+    describe_states,
+    how_to_give_up,
+)
 from refusal_index.plugins.batches.rounds import Pending, stored_ids
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from refusal_index.models.accounts import NO_KEY, Account, account_of
+from refusal_index.models.failures import (
+    RESUMES,
+    CircuitBreaker,
+    EndedError,
+    Failure,
+    FailureKind,
+    RequestFailedError,
+    UnreadableReplyError,
+    classify_error,
+    describe_error,
+    send_with_retries,
+    status_of,
+)
 from refusal_index.models.requests import ModelError
-from refusal_index.plugins.batches.formats import format_of
+from refusal_index.plugins.batches.formats import Result, format_of, in_batch, provider_failure, read_result
+from refusal_index.plugins.batches.journal import Entry, Journal, usable
+from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway
 
 METADATA = "refusal_index"
 """The name under which a provider keeps our key of a batch."""
@@ -329,3 +346,368 @@ def describe_states(states: Iterable[tuple[str, State]]) -> str:
         counts = f"; {done:,} of {total:,} done" if total else ""
         parts.append(f"{len(batches):,} batch{'es' if len(batches) > 1 else ''} at {provider}: {status}{counts}")
     return "; ".join(parts)
+
+
+T = TypeVar("T")
+
+NO_SUCH_API = (404, 405, 501)
+TOO_LARGE = (413,)
+
+SETTLED = 10.0
+"""Seconds after which a submission that was cut off is in the provider's list, if it ever will be."""
+
+WINDOW = 3 * 86_400.0
+"""Seconds by which a batch may be older than its submission, by clocks that differ."""
+
+MAX_LISTED, SHOWN = 100_000, 3  # batches of an account, and those that are named
+READINGS = 2  # of results that hold broken lines
+MIN_MATCHED, FEW = 0.1, 10
+"""The least share of a batch whose results must be usable, and how many unusable ones end the run."""
+
+FINISHED = ("completed", "ended")
+"""The status of a batch each request of which was tried."""
+
+
+class BatchClient:
+    """Submits, finds and collects the batches of one model.
+
+    Parameters
+    ----------
+    name
+        The model's, in the run.
+    provider, journal
+        The provider's batches, and where each step is recorded.
+    retries
+        How often a call is repeated whose failure may pass.
+    """
+
+    def __init__(self, name: str, provider: Batches, journal: Journal, retries: int) -> None:
+        self.name, self.provider, self._journal, self._retries = name, provider, journal, retries
+        self._unmatched = set[str]()  # requests of batches in a row hardly any results of which could be matched
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Its batches that are in flight."""
+        return [entry for entry in self._journal.entries if entry.model == self.name]
+
+    async def submit(self, content: bytes, requests: list[str], assignment: Assignment) -> str | None:
+        """Submit a file of requests, and return why it could not be submitted and what to do; None where it was.
+
+        Raises
+        ------
+        EndedError
+            If the breaker opened before.
+        """
+        account, breaker = self.provider.account, assignment.breaker
+        entry = self._journal.begin(account.provider, address_of(account), self.name, requests)
+        is_in_doubt = False  # whether a submission may have arrived; then it is not made again
+
+        async def upload() -> str | None:
+            file = await self.provider.upload(content, entry.key)
+            return None if file is None else usable(file)
+
+        async def submit_or_find() -> State:
+            nonlocal is_in_doubt
+            if is_in_doubt and (state := await self.find(entry, assignment)) is not None:
+                return state
+            was_in_doubt, is_in_doubt = is_in_doubt, True
+            try:
+                state = await self.provider.submit(content, entry.file, entry.key)
+            except Exception as error:
+                is_in_doubt = was_in_doubt or self.classify(error).kind.is_sent_again
+                raise
+            usable(state.id)
+            return state
+
+        try:
+            file = await self._call(upload, breaker, entry.key)
+            if file is not None:
+                entry = self._journal.uploaded(entry.key, file)
+            state = await self._call(submit_or_find, breaker, entry.key)
+        except (RequestFailedError, EndedError) as error:
+            if not is_in_doubt:
+                await self._give_up(entry, str(error) or "the run ended before")
+            if isinstance(error, EndedError):
+                raise
+            return self._why_not(error, entry if is_in_doubt else None)
+        self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
+        return None
+
+    async def find_again(self, entry: Entry, assignment: Assignment) -> None:
+        """Find out what became of a batch that was begun, and of which nothing more is known.
+
+        Raises
+        ------
+        ModelError
+            If that cannot be known from here.
+        RunFailedError
+            If it cannot be known now.
+        EndedError
+            If the run ended before.
+        """
+        what = f"{_describe(entry)} may be in flight"
+        advice = f"check there, and set {{engine_option}} forget={entry.key} to send, and pay for, the requests again"
+        try:
+            state = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
+        except RequestFailedError as error:
+            is_lasting = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
+            raised, then = (ModelError, advice) if is_lasting else (RunFailedError, RESUMES)
+            raise raised(f"{what}, and the list at {entry.place} does not settle it ({error}); {then}") from error
+        if state is None:
+            await self._give_up(entry, "it never arrived")
+        else:
+            self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
+
+    def check_address(self, entry: Entry) -> None:
+        """Raise ModelError if a batch was submitted to another address than the one that the model has now."""
+        account = self.provider.account
+        if entry.place != address_of(account):
+            what = "is" if entry.batch else "may be"
+            raise ModelError(
+                f"{_describe(entry)} {what} in flight at {entry.place}, and the address of the model is "
+                f"{address_of(account)} now: with {account.url_name}={entry.place} the same command collects it; "
+                f"{{engine_option}} forget={entry.key} abandons it; its requests are then sent, and paid for, again"
+            )
+
+    async def find(self, entry: Entry, assignment: Assignment) -> State | None:
+        """Return the batch of an entry of the journal, by the provider's list; None if it never arrived.
+
+        It has our key or our file. Where the provider keeps neither it is one of the same size; its results show
+        whether it is the right one.
+
+        Raises
+        ------
+        UnreadableReplyError
+            If the list does not end, or another batch in it may be the one.
+        EndedError
+            If the run ended before.
+        """
+        if self.provider.keeps_keys and entry.file is None:
+            return None  # without a file nothing was submitted
+        await assignment.breaker.wait(SETTLED)
+        _check_running(assignment)
+        seen, candidates = set[str](), list[State]()
+        async for state in self.provider.batches():
+            _check_running(assignment)
+            if state.id in seen or len(seen) == MAX_LISTED:
+                raise UnreadableReplyError(f"the list does not end: after {len(seen):,} batches comes {state.id}")
+            seen.add(state.id)
+            if state.key == entry.key or (entry.file is not None and state.file == entry.file):
+                usable(state.id)
+                return state
+            if self._may_be(state, entry):
+                candidates.append(state)
+        same_size = [state for state in candidates if state.total == entry.size]
+        if same_size and not self.provider.keeps_keys:
+            nearest = min(same_size, key=lambda state: abs((state.created or 0.0) - entry.time))
+            return replace(nearest, is_guess=True)
+        if candidates or entry.others:
+            shown = ", ".join(sorted({state.id for state in candidates} | entry.others)[:SHOWN])
+            raise UnreadableReplyError(f"it lists batches that may be this one, such as {shown}")
+        return None
+
+    def _may_be(self, state: State, entry: Entry) -> bool:
+        """Whether nothing speaks against a batch that has neither our key nor our file."""
+        if state.key is not None or state.id in self._journal.names:
+            return False
+        if state.created is not None and state.created < entry.time - WINDOW:
+            return False
+        is_like = state.total == entry.size or (not state.total and state.file is None)
+        return is_like or not self.provider.keeps_keys
+
+    async def collect(self, entry: Entry, state: State, breaker: CircuitBreaker, results: dict[str, Result]) -> None:
+        """Add the results of a batch that ended; lines that cannot be read are left out, as if they had not come.
+
+        Raises
+        ------
+        RequestFailedError
+            If not all can be had; those that came are added all the same.
+        """
+        for _ in range(READINGS):
+            if not await self._call(partial(self._read, entry, state, results), breaker, entry.key):
+                return
+
+    async def _read(self, entry: Entry, state: State, results: dict[str, Result]) -> int:
+        """Add the results of this entry, and return the number of broken lines; a reply replaces a failure.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer results than answers, since the download was cut short.
+        """
+        is_failed, broken = dict[str, bool](), 0
+        async for line in self.provider.results(state):
+            if not line.strip():
+                continue
+            try:
+                result = in_batch(read_result(json.loads(line), self.name))
+            except (ValueError, RecursionError):
+                broken += 1
+                continue
+            is_failed[result.custom_id] = result.failure is not None and not result.is_empty
+            held = results.get(result.custom_id)
+            if result.custom_id in entry.requests and (held is None or held.response is None):
+                results[result.custom_id] = result
+        answers = len(is_failed) + broken - min(sum(is_failed.values()), state.done - state.answered)
+        if answers < state.answered and not entry.requests <= results.keys():
+            raise ValueError(f"expected at least {state.answered:,} results, got {answers:,}: they end early")
+        return broken
+
+    def check_matched(self, entry: Entry, state: State, results: Mapping[str, Result]) -> None:
+        """Raise RequestFailedError if hardly any results are usable: another batch would be paid for in vain."""
+        expected = min(entry.size if state.status in FINISHED else state.answered, len(entry.requests))
+        matched = {name for name, result in results.items() if not result.is_empty}
+        if len(matched) >= MIN_MATCHED * expected:
+            self._unmatched.clear()
+            return
+        self._unmatched |= entry.requests - matched
+        if len(self._unmatched) >= FEW:
+            what = f"{len(matched):,} of {expected:,} results can be read and matched to their requests"
+            raise RequestFailedError(Failure(what, self.name))
+
+    async def finish(self, entry: Entry, left: frozenset[str]) -> None:
+        """Write that results are stored, except those of `left`, and delete the file of the requests."""
+        self._journal.collected(entry.key, left)
+        if not left:
+            await self._delete(entry)
+
+    async def refused(self, entry: Entry, reason: str) -> str:
+        """Write that the provider asked nothing of a batch, and return why, in one line that is safe to show."""
+        line = provider_failure(reason, self.name).message
+        await self._give_up(entry, line)
+        return line
+
+    async def forget(self, entry: Entry) -> None:
+        """Give up a batch, and cancel it at the provider if it is there and surely ours."""
+        if entry.batch is not None and not entry.is_guess:
+            with suppress(Exception):  # it may be gone
+                await self.provider.cancel(entry.batch)
+        await self._give_up(entry, "given up on request")
+
+    async def mistaken(self, entry: Entry, assignment: Assignment) -> None:
+        """Write that a batch is not the one it was taken for, and look for another; it raises as `find_again` does."""
+        await self.find_again(self._journal.not_it(entry.key), assignment)
+
+    async def _give_up(self, entry: Entry, reason: str) -> None:
+        self._journal.given_up(entry.key, reason)
+        await self._delete(entry)
+
+    async def _delete(self, entry: Entry) -> None:
+        if entry.file is not None:
+            with suppress(Exception):  # a file that stays costs nothing
+                await self.provider.delete(entry.file)
+
+    async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, about: str) -> T:
+        return await send_with_retries(
+            send, self.classify, breaker, role=f"batches of {self.name}", about=about, max_retries=self._retries
+        )
+
+    def classify(self, error: Exception) -> Failure:
+        """Classify an error of the provider's client."""
+        line = describe_error(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
+        return classify_error(error, line, self.name, self.provider.account.key_name)
+
+    def _why_not(self, error: RequestFailedError, in_doubt: Entry | None) -> str:
+        """Say why requests cannot be submitted, and what to do."""
+        status, message = status_of(error), error.failure.message
+        if in_doubt is not None:
+            what = f"{self.name}: it is not known whether a batch arrived ({message})"
+            return f"{what}; the same command looks for it; {how_to_give_up(in_doubt)}"
+        if status in NO_SUCH_API:
+            address = address_of(self.provider.account)
+            what = f"{self.name}: {address} does not accept batches ({message})"
+            return f"{what}: check the base URL, or use --engine direct"
+        if status in TOO_LARGE:
+            return f"{self.name}: a batch was refused as too large ({message}); set the engine option requests=1000"
+        what = "cannot be submitted" if error.failure.kind.is_sent_again else "was refused"
+        return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
+
+
+def _describe(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
+    return f"a batch of {entry.size:,} requests to {entry.model} started at {when}"
+
+
+def how_to_give_up(entry: Entry) -> str:
+    """Say how a batch is given up."""
+    return f"the engine option forget={entry.key} abandons it; its requests are then sent, and paid for, again"
+
+
+def _check_running(assignment: Assignment) -> None:
+    """Raise EndedError if the run is to end."""
+    if assignment.budget.is_over:
+        assignment.breaker.open(str(assignment.budget.used_up()), planned=True)
+    if assignment.breaker.reason is not None:
+        raise EndedError
+
+
+OUTAGE = 600.0
+"""Seconds for which a provider may be unreachable before the command ends; its batches continue."""
+
+MAX_LOOKS = 8  # in flight
+
+
+class BatchPoller:
+    """Polls the states of batches.
+
+    Parameters
+    ----------
+    clients
+        The client of each model, by its name.
+    progress
+        Called at once where a provider cannot be reached.
+    outages
+        The models whose provider could not be reached when it was last polled, each with the time of the first such
+        poll, by a monotonic clock, and a message; those of an earlier poller, where it goes on from there.
+
+    Attributes
+    ----------
+    lost
+        Why there is no sense in polling again; None where there is.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, BatchClient],
+        progress: Progress,
+        outages: dict[str, tuple[float, str]] | None = None,
+    ) -> None:
+        self._clients, self._progress = clients, progress
+        self._slots = asyncio.Semaphore(MAX_LOOKS)
+        self.outages = {} if outages is None else outages
+        self.lost: str | None = None
+
+    async def poll(self, entries: Sequence[Entry]) -> list[tuple[Entry, State]]:
+        """Return the state of each batch."""
+        return list(zip(entries, await asyncio.gather(*map(self._state, entries)), strict=True))
+
+    def describe_outages(self) -> str:
+        """Say which providers cannot be reached; empty where all can."""
+        return "; ".join(message for _, message in self.outages.values())
+
+    async def _state(self, entry: Entry) -> State:
+        client, batch = self._clients[entry.model], entry.batch or ""
+        try:
+            async with self._slots:
+                state = await client.provider.look(batch)
+        except Exception as error:  # whatever a client raises
+            failure = client.classify(error)
+            if not failure.kind.is_sent_again:
+                what = f"{client.name}: {batch} cannot be polled ({failure.message})"
+                self.lost = f"{what}; {failure.advice}; {how_to_give_up(entry)}"
+            else:
+                self._note_outage(client, failure)
+            return State(batch, "not reached", ended=False)
+        self.outages.pop(client.name, None)
+        return state
+
+    def _note_outage(self, client: BatchClient, failure: Failure) -> None:
+        if client.name not in self.outages:
+            address, now = address_of(client.provider.account), time.strftime("%H:%M")
+            message = f"{client.name}: batches at {address} cannot be polled since {now} ({failure.message})"
+            self.outages[client.name] = time.monotonic(), message
+            minutes = OUTAGE / 60
+            self._progress(Underway(f"{message}; the command keeps polling for {minutes:.0f} minutes", is_news=True))
+        since, message = self.outages[client.name]
+        if time.monotonic() - since > OUTAGE:
+            self.lost = f"{message}; {failure.advice}, and collects what is in flight"

@@ -25,8 +25,18 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import Decoding, Sending, SettingError
 from refusal_index.plugins.wiki.builder import Builder, BuildStoppedError, Drawing, build_engines
-from refusal_index.plugins.wiki.pages import Candidate, Lengths, Pages, draw_order, read_pages
-from refusal_index.plugins.wiki.questions import ANSWERER, WRITER, BuildPrompts, Tried, build_prompts
+from refusal_index.plugins.wiki.questions import (
+    ANSWERER,
+    WRITER,
+    BuildPrompts,
+    Candidate,
+    Lengths,
+    Pages,
+    Tried,
+    build_prompts,
+    draw_order,
+    read_pages,
+)
 from refusal_index.render.blocks import escape
 from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends, note_on
 from refusal_index.runs.execute import outstanding

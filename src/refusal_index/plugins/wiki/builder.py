@@ -18,16 +18,17 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.plugins.wiki.pages import Candidate, request_seed
 from refusal_index.plugins.wiki.questions import (
     MAX_DETAIL,
     TAGS,
     Ask,
     BuildPrompts,
+    Candidate,
     Reason,
     Tried,
     next_ask,
     normalised,
+    request_seed,
 )
 from refusal_index.protocol import (
     Completion,

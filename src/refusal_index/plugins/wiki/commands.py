@@ -79,7 +79,7 @@ def precise_wiki(
     from refusal_index.cli.runs import asking
     from refusal_index.models.settings import Decoding
     from refusal_index.plugins.wiki import build
-    from refusal_index.plugins.wiki.pages import Lengths
+    from refusal_index.plugins.wiki.questions import Lengths
     from refusal_index.runs.settings import Settings
 
     settings = Settings.of(**values)

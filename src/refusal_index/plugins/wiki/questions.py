@@ -10,17 +10,322 @@ import hashlib
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 
+import polars as pl
+
+from refusal_index.data.datasets.dataset import DatasetError
+from refusal_index.data.errors import suggestion
+from refusal_index.data.files import sha256_of
+from refusal_index.data.tables import TextTable, read_text
 from refusal_index.data.text import sound_text
-from refusal_index.plugins.wiki.pages import Candidate
 from refusal_index.protocol import Reply, StopReason
 from refusal_index.protocol.replies import without_reasoning
+
+USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
+    "title": ("title",),
+    "text": ("text", "markdown", "document", "content"),
+    "section": ("section", "heading"),
+    "page": ("pageid", "page_id"),
+    "revision": ("revid", "revision"),
+    "topic": ("topic", "category", "categories"),
+    "difficulty": ("difficulty", "h_score_cat"),
+}
+"""What a column may be called, by what it holds; the first that is there counts. Title and text are needed."""
+
+MAX_LEVELS = 50
+"""More different values than this are measurements, not levels."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of the index."""
+
+    key: str  # its id in Wikipedia, or its title where the file has no ids
+    # title, difficulty, topic, revision: as the file has them; a topic is the first of several
+    title: str
+    difficulty: str | None
+    topic: str | None
+    revision: str | None
+    rows: tuple[int, ...]  # where its texts stand in the frame
+
+
+@dataclass(frozen=True)
+class Pages:
+    """All pages of a file."""
+
+    # path, sha256: the file, and its checksum
+    path: Path
+    sha256: str
+    entries: tuple[Page, ...]  # the pages
+    columns: Mapping[str, str]  # column of the file by what it holds
+    left_out: Mapping[str, int]  # how many rows were left out, by reason: ``"no text"`` and ``"no difficulty"``
+    frame: pl.DataFrame = field(repr=False)
+
+    @property
+    def in_markdown(self) -> bool:
+        """Whether each row is a whole page that must be cut at its headings."""
+        return "section" not in self.columns
+
+    def texts(self, page: Page) -> list[tuple[str, str]]:
+        """Return heading and text of every row of a page."""
+        rows = self.frame[list(page.rows)]
+        return list(zip(rows["section"].fill_null("").to_list(), rows["text"].to_list(), strict=True))
+
+
+def read_pages(path: Path, difficulty: str | None = None) -> Pages:
+    """Read a file of pages and make an index of them.
+
+    Raises DatasetError if the file cannot be used as it is.
+
+    - `path`: a .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a
+      text are needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in
+      GoodWiki.
+    - `difficulty`: the column of the difficulty; None looks for one under its usual names.
+    """
+    wanted = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
+    table = read_text(path, wanted, "page", DatasetError, first_of_lists=True)
+    columns = _columns(table, difficulty)
+    rows = table.frame.select(
+        pl.col(columns[role]).alias(role) if role in columns else pl.lit(None, pl.String).alias(role)
+        for role in USUAL_NAMES
+    ).with_columns(table.lines.alias("place"))
+    has_text = rows["text"].fill_null("").str.contains(r"\S")
+    untitled = rows.filter(has_text & ~rows["title"].fill_null("").str.contains(r"\S"))
+    if not untitled.is_empty():
+        what = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
+        raise table.source.wrong(f"{what}or remove the row", [untitled["place"][0]])
+    has_level = (
+        rows["difficulty"].is_not_null() if "difficulty" in columns else pl.repeat(True, rows.height, eager=True)
+    )
+    left_out = {"no text": int((~has_text).sum()), "no difficulty": int((has_text & ~has_level).sum())}
+    kept = rows.filter(has_text & has_level)
+    if kept.is_empty():
+        raise table.source.wrong(
+            f"expected pages with a text in {columns['text']!r}, got {rows.height:,} rows without one "
+            f"{'or without a difficulty ' if left_out['no difficulty'] else ''}; check that it is the right file"
+        )
+    levels = kept["difficulty"].n_unique()
+    if levels > MAX_LEVELS:
+        raise table.source.wrong(
+            f"expected at most {MAX_LEVELS} levels of difficulty in {columns['difficulty']!r}, got "
+            f"{levels:,} different values; sort them into levels first, for instance into ten of equal size"
+        )
+    return Pages(path, sha256_of(path), _index(kept), columns, left_out, kept)
+
+
+def _columns(table: TextTable, difficulty: str | None) -> dict[str, str]:
+    """Find the column of everything that has one."""
+    usual = {**USUAL_NAMES, **({"difficulty": (difficulty,)} if difficulty else {})}
+    columns = {}
+    for role, names in usual.items():
+        if name := next((name for name in names if name in table.columns), None):
+            columns[role] = name
+        elif role in ("title", "text", *(["difficulty"] if difficulty else [])):
+            expected = f"a column {' or '.join(map(repr, names))} with the {role} of each page"
+            near = next(filter(None, (suggestion(name, table.columns) for name in names)), "")
+            raise table.source.lacks(expected, table.columns, near)
+    return columns
+
+
+def _index(rows: pl.DataFrame) -> tuple[Page, ...]:
+    """Group rows by page; where they disagree about it, the least value counts, whatever their order."""
+    page = pl.coalesce("page", "title").str.strip_chars()
+    known = (pl.col(name).str.strip_chars().min() for name in ("title", "difficulty", "topic", "revision"))
+    grouped = rows.with_row_index("row").group_by(page.alias("key")).agg(*known, pl.col("row"))
+    return tuple(
+        Page(key, title, difficulty, topic, revision, tuple(row_numbers))
+        for key, title, difficulty, topic, revision, row_numbers in grouped.sort("key").iter_rows()
+    )
+
+
+HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
+PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])")  # the latter of scripts without spaces
+LISTS = frozenset(
+    ("references", "external links", "see also", "notes", "further reading", "bibliography", "sources", "citations")
+)
+"""Headings, in lower case, of sections that only list things."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of a page."""
+
+    heading: str  # its heading below those above it, as in ``"Career > Early years"``; empty for the lead of a page
+    text: str  # what stands below the heading, up to the next one
+
+
+def cut_markdown(markdown: str) -> list[Section]:
+    r"""Cut a page at its headings; lists of references and links are left out.
+
+    >>> cut_markdown("A town.\n\n# History\n\nOld.\n\n## Walls\n\nOlder.\n\n# References\n\nA book.")
+    [Section(heading='', text='A town.'), Section(heading='History', text='Old.'),
+     Section(heading='History > Walls', text='Older.')]
+    """
+    sections = []
+    for path, lines in _below_headings(markdown):
+        text = "\n".join(lines).strip()
+        if text and not any(heading.casefold() in LISTS for heading in path):
+            sections.append(Section(" > ".join(path), text))
+    return sections
+
+
+def fit(section: Section, shortest: int, longest: int) -> list[Section]:
+    """Cut a section into pieces of `shortest` to `longest` characters, at paragraphs or else at sentences.
+
+    What is too short is left out. The pieces of one section are numbered in their headings.
+
+    >>> [piece.heading for piece in fit(Section("History", "One went. Two came. Three left."), 5, 20)]
+    ['History (part 1)', 'History (part 2)']
+    """
+    if len(section.text) <= longest:
+        return [section] if len(section.text) >= shortest else []
+    packed = (piece for piece in _packed(_parts(section.text, longest), longest) if len(piece) >= shortest)
+    return [
+        Section(f"{section.heading} (part {number})".strip(), piece) for number, piece in enumerate(packed, start=1)
+    ]
+
+
+def _below_headings(markdown: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield the lines below each heading, with the headings that they stand below."""
+    above: list[tuple[int, str]] = []
+    lines: list[str] = []
+    fence = ""
+    for line in markdown.splitlines():
+        if mark := FENCE.match(line):  # a block of code begins or ends
+            fence = mark[1] if not fence else "" if mark[1].startswith(fence) else fence
+        heading = None if fence else HEADING.match(line)
+        if heading is None:
+            lines.append(line)
+            continue
+        yield tuple(name for _, name in above), lines
+        level, lines = len(heading[1]), []
+        above = [*(entry for entry in above if entry[0] < level), (level, heading[2].strip())]
+    yield tuple(name for _, name in above), lines
+
+
+def _parts(text: str, longest: int) -> Iterator[tuple[str, str]]:
+    """Yield parts that are short enough, each with what joins it to the part before."""
+    for paragraph in PARAGRAPH_END.split(text):
+        joint = "\n\n"
+        for sentence in [paragraph] if len(paragraph) <= longest else SENTENCE_END.split(paragraph):
+            for start in range(0, len(sentence), longest):
+                yield joint, sentence[start : start + longest]
+                joint = " "
+
+
+def _packed(parts: Iterator[tuple[str, str]], longest: int) -> Iterator[str]:
+    """Join neighbouring parts to pieces that are as long as they may be."""
+    piece = ""
+    for joint, part in parts:
+        if piece and len(piece) + len(joint) + len(part) > longest:
+            yield piece.strip()
+            piece = part
+        else:
+            piece = piece + joint + part if piece else part
+    yield piece.strip()
+
+
+SEPARATOR = "\x1f"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A section that a question may be written about."""
+
+    # made of the page, the heading and the text, so that it is the same in every file that holds them
+    candidate_id: str
+    # title, section, text: what the models are shown
+    title: str
+    section: str
+    text: str
+    # difficulty, topic, revision: of the page, where known
+    difficulty: str | None = None
+    topic: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How long a section must be, and how long a piece of it may be, in characters."""
+
+    shortest: int = 600
+    longest: int = 2400
+
+
+def draw_order(pages: Pages, seed: int, lengths: Lengths) -> dict[str | None, Iterator[Candidate]]:
+    """Return the candidates of each difficulty in the order in which they are drawn.
+
+    Pages come in the order of lots drawn from the seed, each with one of its sections; only when every page of that
+    difficulty has had its turn come second sections, then third ones. Sections are cut when their turn comes, as few
+    pages of a large file are needed.
+
+    - returned: by difficulty, the least first; the only key is None where the pages have none.
+    """
+    by_difficulty: dict[str | None, list[Page]] = {}
+    for page in pages.entries:
+        by_difficulty.setdefault(page.difficulty, []).append(page)
+    return {
+        difficulty: _in_turn(pages, by_difficulty[difficulty], seed, lengths)
+        for difficulty in sorted(by_difficulty, key=_by_size)
+    }
+
+
+def request_seed(seed: int, candidate_id: str, step: str) -> int:
+    """Return the seed of one request, of 31 bits as every provider takes it.
+
+    >>> request_seed(0, "pw-1", "question") == request_seed(0, "pw-1", "answer")
+    False
+    """
+    return int.from_bytes(_lot(seed, candidate_id, step)[:8]) >> 33
+
+
+def _in_turn(pages: Pages, alike: Sequence[Page], seed: int, lengths: Lengths) -> Iterator[Candidate]:
+    drawn, turn = sorted(alike, key=lambda page: _lot(seed, page.key)), 0
+    while drawn:
+        left = []
+        for page in drawn:
+            candidates = _of_page(pages, page, seed, lengths)
+            if turn < len(candidates):
+                yield candidates[turn]
+            if turn + 1 < len(candidates):
+                left.append(page)
+        turn, drawn = turn + 1, left
+
+
+def _of_page(pages: Pages, page: Page, seed: int, lengths: Lengths) -> list[Candidate]:
+    """Return the candidates of one page by their lots, each text once."""
+    by_id = {}
+    for heading, text in pages.texts(page):
+        for section in cut_markdown(text) if pages.in_markdown else [Section(heading, text)]:
+            for piece in fit(section, lengths.shortest, lengths.longest):
+                content = SEPARATOR.join((page.key, piece.heading, piece.text)).encode("utf-8", "surrogatepass")
+                candidate_id = f"pw-{hashlib.sha256(content).hexdigest()[:12]}"
+                by_id[candidate_id] = Candidate(
+                    candidate_id, page.title, piece.heading, piece.text, page.difficulty, page.topic, page.revision
+                )
+    return sorted(by_id.values(), key=lambda candidate: _lot(seed, candidate.candidate_id))
+
+
+def _by_size(difficulty: str | None) -> tuple[bool, float, str]:
+    """Sort numbers by size, before words."""
+    try:
+        return False, float(difficulty or ""), ""
+    except ValueError:
+        return True, 0.0, difficulty or ""
+
+
+def _lot(seed: int, *parts: str) -> bytes:
+    return hashlib.sha256(SEPARATOR.join((str(seed), *parts)).encode("utf-8", "surrogatepass")).digest()
+
 
 WRITER, ANSWERER = "writer", "answerer"
 TAGS = {WRITER: "question", ANSWERER: "answer"}
