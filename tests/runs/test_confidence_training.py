@@ -222,7 +222,7 @@ def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
 
 def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_path):
     large = np.full((2, 1, 3), 1e5, np.float32)
-    monkeypatch.setattr(hidden_states, "_computed", lambda *_: large)
+    monkeypatch.setattr(hidden_states, "hidden_states", lambda *_: large)
     path = tmp_path / "states.npz"
     for _ in range(2):
         np.testing.assert_array_equal(states_of("hf/none", TALKS, path, ["q1", "q2"]), large)
