@@ -12,7 +12,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.findings.confidence_record import MethodRecord, read_record, recorded_methods
 from refusal_index.findings.summary import Usage
-from refusal_index.plugins.confidence.replies import write_record
+from refusal_index.plugins.confidence.scores import write_record
 
 LIKELIHOOD = MethodRecord(
     "likelihood", None, 9, 9, Usage(900, 50, 9, 0.5), 4, 1.25, 1, 0, is_of_model=True, needs=("log probabilities",)

@@ -13,8 +13,7 @@ import refusal_index as ri
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import FILE, states_of
-from refusal_index.plugins.confidence.plan import ConfidencePlan, pending
-from refusal_index.plugins.confidence.replies import Replies
+from refusal_index.plugins.confidence.plan import ConfidencePlan, Replies, pending
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence, refresh_scores
 from refusal_index.protocol import GraderKind, Message, Pass, Role
 from refusal_index.runs.engine import Finished, Replied

@@ -15,8 +15,8 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import Usage
 from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.replies import write_record
 from refusal_index.plugins.confidence.score_tables import confidence_table
+from refusal_index.plugins.confidence.scores import write_record
 
 TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")
 N_FOLDS = 5

@@ -11,26 +11,32 @@ import polars as pl
 
 from refusal_index import entry_points
 from refusal_index.data.errors import suggestion
-from refusal_index.data.outcome import Question
+from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.models.providers import provider_of
 from refusal_index.models.requests import model_request
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking
-from refusal_index.plugins.confidence.replies import FORCED_ANSWER, Replies
 from refusal_index.plugins.confidence.trained import training_shortage
 from refusal_index.protocol import (
+    AUXILIARY,
     FORCED,
     Completion,
     Conversation,
+    ForcedPass,
+    GraderKind,
     Pass,
     PendingRequest,
     Probing,
+    Procedure,
     Protocol,
+    Reply,
     Role,
     Step,
     next_requests,
+    read_logprobs,
+    read_reply,
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import request_tokens
@@ -39,7 +45,7 @@ from refusal_index.runs.execute import Wave, ask_waves, outstanding
 from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.results import total
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.store import ReplyStore, StoreError
 
 METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS)}
 """Every method by its name, in the order in which they are listed; `method_of` adds those of other distributions."""
@@ -80,6 +86,62 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
             known = [*METHODS, *(entry_points.installed("confidence_methods").keys() - METHODS.keys())]
             raise ConfidenceError(f"method: expected some of {', '.join(known)}, got {name!r}{suggestion(name, known)}")
     return tuple(method for name, method in METHODS.items() if name in wanted)
+
+
+FORCED_ANSWER = f"{AUXILIARY}{FORCED}"
+"""The variant of forced answers that methods asked for, since the run has none or none with log probabilities."""
+
+
+@dataclass(frozen=True)
+class Replies:
+    """Reads answers from the replies of a run.
+
+    Attributes
+    ----------
+    store
+        The run's.
+    grader
+        Who grades the answers.
+    """
+
+    store: ReplyStore
+    grader: GraderKind
+
+    def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
+        """Return the forced answers to a question by draw: the run's own, unless `variant` is `FORCED_ANSWER`."""
+        completions = self.store.effective_completions(question.question_id, variant)
+        forced = [one for one in completions if one.reply.pass_ is Pass.FORCED]
+        return self.answers(question, ForcedPass(self.grader), forced)
+
+    def scored(self, question: Question) -> Answer | None:
+        """Return the forced answer that is scored: one that methods asked for, or else the run's own."""
+        return self.forced(question, FORCED_ANSWER).get(0) or self.forced(question).get(0)
+
+    def answers(self, question: Question, procedure: Procedure, completions: Sequence[Completion]) -> dict[int, Answer]:
+        """Return answers by draw, without a grade while a verdict is missing."""
+        own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
+        verdicts = [one for one in completions if one.reply.role is not Role.MODEL]
+        judged = {one.draw for one in verdicts}
+        graded: dict[Reply, int] = {}  # the same reply in several draws is graded in one of them
+        for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
+            graded.setdefault(own[draw].reply, draw)
+        found = {}
+        for draw, one in sorted(own.items()):
+            on_it = [verdict.reply for verdict in verdicts if verdict.draw == graded[one.reply]]
+            outcome = procedure.step(question, [one.reply, *on_it])
+            found[draw] = _answer(one, outcome.wrong if isinstance(outcome, Outcome) else None)
+        return found
+
+
+def _answer(one: Completion, wrong: bool | None) -> Answer:
+    # No method reads the log probabilities of further forced answers.
+    has_logprobs = one.draw == 0 or one.reply.pass_ is not Pass.FORCED
+    try:
+        logprobs = read_logprobs(one.logprobs) if has_logprobs else None
+    except ValueError as error:
+        raise StoreError(f"question {one.question_id}: {error}; restore the store of replies from a copy") from error
+    text = read_reply(one.reply.text, one.reply.stop_reason).answer
+    return Answer(text, one.reply.text, wrong, logprobs, one.reply.stop_reason)
 
 
 GIVES_LOGPROBS = {

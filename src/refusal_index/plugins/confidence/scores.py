@@ -1,10 +1,18 @@
-"""The scores of a run's folder: made from its replies, kept in step with its grades, added from tables, exported."""
+"""The scores of a run's folder: made from its replies, kept in step with its grades, added from tables, exported.
+
+Beside them lies what they rest on. A method rests on replies of the model: forced answers, draws of a pass, replies to
+its own prompts. Replies of a model that grades count only where grades enter the score: where a first pass counts as
+refused, or a predictor is trained.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import packages_distributions
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -14,18 +22,22 @@ import polars as pl
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, checked_path
+from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.run_json import Prices
 from refusal_index.data.tables import write_table
 from refusal_index.errors import RefusalIndexError
+from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.hidden_states import check_layer
-from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Method, Need, Score
+from refusal_index.plugins.confidence.hidden_states import PACKAGES, check_layer
+from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Evidence, Method, Need, Score
 from refusal_index.plugins.confidence.plan import (
+    FORCED_ANSWER,
     METHODS,
     ConfidencePlan,
+    Replies,
     all_methods,
     ask,
     method_of,
@@ -33,7 +45,6 @@ from refusal_index.plugins.confidence.plan import (
     pending,
     unmet,
 )
-from refusal_index.plugins.confidence.replies import Replies, method_records, write_record
 from refusal_index.plugins.confidence.score_tables import (
     JoinedScores,
     confidence_table,
@@ -41,11 +52,11 @@ from refusal_index.plugins.confidence.score_tables import (
     read_score_table,
     with_scores,
 )
-from refusal_index.plugins.confidence.trained import TOPIC, groups_of
-from refusal_index.protocol import FORCED, ForcedPass, GraderKind, Placement, Protocol
+from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, known_groups
+from refusal_index.protocol import FORCED, Completion, ForcedPass, GraderKind, Pass, Placement, Protocol, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
-from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before
+from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before, versions
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -231,9 +242,9 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         budget.count_earlier(folder.path, before, prices)
         ended = budget.used_up() or await ask(plan, store, progress, budget)
         usage = total((one for one in store.paid(auxiliary=True) if one not in before), prices)
-        earlier, replies = folder.read_confidence(), plan.replies(store)
+        earlier = folder.read_confidence()
         every = _with_earlier(plan, earlier)
-        evidence, scores, failed = every.evidence(replies), dict[Method, list[Score]](), None
+        evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, list[Score]](), None
         for method in every.methods:  # one that fails leaves the scores of the others
             try:
                 scores[method] = list(method.score(evidence))
@@ -242,9 +253,8 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
         write_table(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
-        made = {method: given for method, given in scores.items() if given}
-        records = method_records(made, replies, evidence, plan.outcomes, prices)
-        write_record(folder, records, {method.name for method in made})
+        records = method_records(every, scores, evidence, store, prices)
+        write_record(folder, records, {method.name for method, given in scores.items() if given})
         write_results(folder, store)
     if failed is not None:
         raise failed
@@ -268,6 +278,136 @@ def _in_order(table: pl.DataFrame) -> pl.DataFrame:
     return table.sort(
         pl.col("method").replace_strict(place, default=len(place), return_dtype=pl.Int64), maintain_order=True
     )
+
+
+def method_records(
+    plan: ConfidencePlan,
+    scores: Mapping[Method, Sequence[Score]],
+    evidence: Evidence,
+    store: ReplyStore,
+    prices: Prices,
+) -> Iterator[MethodRecord]:
+    """Yield what scores rest on, a record for each method, and for each variant where its scores differ.
+
+    Parameters
+    ----------
+    plan
+        The run.
+    scores, evidence
+        By method, and what they were made of.
+    store, prices
+        The run's replies, and what its models cost.
+    """
+    grouping = (by for by in KNOWN if known_groups(plan.outcomes, plan.questions, by) == plan.groups)
+    grouped_by = next(grouping, None) if plan.groups else None
+    for method, found in scores.items():
+        imported = {*method.packages}
+        if Need.STATES in method.needs and evidence.model.startswith("hf/"):
+            imported |= {*PACKAGES}
+        brought_by = packages_distributions() if imported else {}
+        packages = sorted({one for name in imported for one in brought_by.get(name, ())})
+        for variant in dict.fromkeys(one.variant for one in found):
+            own = [one for one in found if one.variant == variant]
+            asked = list(dict.fromkeys(one.question_id for one in own))
+            run, beside = _replies(store, method, variant, asked)
+            entering = [*run, *beside]
+            model = [one for one in entering if one.reply.role is Role.MODEL]
+            seconds = [one.seconds for one in entering if one.requests]
+            yield MethodRecord(
+                method=method.name,
+                variant=variant,
+                questions=len(own),
+                generations=len(model),
+                usage=total(entering, prices),
+                own_requests=sum(one.requests for one in beside),
+                seconds=None if None in seconds else sum(one for one in seconds if one is not None),
+                draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
+                own_replies=_most(one for one in model if one.reply.pass_ is Pass.PROBE),
+                is_of_model=method.is_of_model,
+                needs=tuple(sorted(method.needs)),
+                versions=versions(["refusal-index", *packages]),
+                **_training(own, evidence, grouped_by),
+                **_states(method, evidence, asked),
+            )
+
+
+def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
+    """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
+
+    A record that cannot be read gives way: methods measure anew whenever they score.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    records
+        Of scores that were made now.
+    methods
+        Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
+    """
+    path, kept = folder.confidence_record, []
+    if path.exists():
+        with suppress(ConfidenceError):
+            kept = [one for one in read_record(path) if one.method not in methods]
+    held: dict[str, list[dict[str, Any]]] = {}
+    for one in map(asdict, (*kept, *records)):
+        held.setdefault(one.pop("method"), []).append(one)
+    if held or path.exists():
+        document = {"record_version": RECORD_VERSION, "methods": held}
+        write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _replies(
+    store: ReplyStore, method: Method, variant: str | None, questions: Sequence[str]
+) -> tuple[list[Completion], list[Completion]]:
+    """Return the replies that a method's scores rest on: those of the run, and those that methods asked for."""
+    run, beside, needs = list[Completion](), list[Completion](), method.needs
+    is_graded = bool(needs & {Need.FIRST_DRAWS, Need.TRAINING})
+    answers_itself = bool(method.prompts) and all(prompt.is_graded for prompt in method.prompts)
+    is_about_answers = Need.FIRST_DRAWS not in needs and not answers_itself
+
+    def entering(completions: Sequence[Completion], of: Pass) -> list[Completion]:
+        return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
+
+    for question in questions:
+        if Need.FIRST_DRAWS in needs and variant is not None:
+            run += entering(store.effective_completions(question, variant), Pass.FIRST)
+        forced, asked = (store.effective_completions(question, name) for name in (FORCED, FORCED_ANSWER))
+        if Need.FORCED_DRAWS in needs:
+            run += entering(forced, Pass.FORCED)
+        elif is_about_answers and not asked:
+            run += [one for one in entering(forced, Pass.FORCED) if one.draw == 0]
+        if is_about_answers:
+            beside += entering(asked, Pass.FORCED)
+        for prompt in method.prompts:
+            beside += entering(store.completions(question, prompt.variant), Pass.PROBE)
+    return run, beside
+
+
+def _most(completions: Iterator[Completion]) -> int:
+    """Return the largest number of replies to one question."""
+    places = {(one.question_id, one.reply.pass_, one.draw) for one in completions}
+    return max(Counter(question for question, *_ in places).values(), default=0)
+
+
+def _training(scores: Sequence[Score], evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
+    folds = {one.fold for one in scores} - {None}
+    if not folds:
+        return {}
+    return {
+        "training_examples": sum(one.wrong is not None and one.confidence is not None for one in scores),
+        "n_folds": len(folds),
+        "seed": evidence.seed,
+        "grouped_by": grouped_by,
+        "groups": len({evidence.groups.get(one.question_id, f"\0{one.question_id}") for one in scores}),
+    }
+
+
+def _states(method: Method, evidence: Evidence, asked: Sequence[str]) -> dict[str, Any]:
+    if Need.STATES not in method.needs or evidence.states is None or not asked:
+        return {}
+    size = evidence.states(asked[:1]).shape[2]
+    return {"states": len(asked), "state_size": size, "layer": evidence.layer}
 
 
 def refresh_scores(
