@@ -20,8 +20,7 @@ from refusal_index.plugins.confidence.trained import (
     classify,
     cluster_targets,
     isotonic,
-    logistic_fit,
-    logistic_predict,
+    logistic_regression,
     platt,
     probe,
     topic_shares,
@@ -131,7 +130,7 @@ def test_soft_targets_against_statsmodels():
     features, targets = rng.normal(size=(200, 3)), rng.uniform(size=200)
     targets[:20] = 1.0
     exact = sm.GLM(targets, sm.add_constant(features), family=sm.families.Binomial()).fit()
-    found = logistic_predict(logistic_fit(features, targets, 1e6), features)
+    found = logistic_regression(features, targets, features, 1e6)
     np.testing.assert_allclose(found, exact.predict(sm.add_constant(features)), atol=2e-3)
 
 

@@ -89,11 +89,11 @@ RELATIONS = frozenset(
 )
 """What the almanac asks about a person, a book or a town, as it stands in the ids of its questions."""
 
-GROUPINGS = ("auto", "cluster", "entity", "topic", "none")
-"""By what questions are kept in one fold."""
-
 KNOWN = ("cluster", "entity", "topic")
 """What `auto` takes: the first that is known."""
+
+GROUPINGS = ("auto", *KNOWN, "none")
+"""By what questions are kept in one fold."""
 
 
 def entity_of(question_id: str) -> str | None:
@@ -302,32 +302,32 @@ def _check(graded: FloatArray, groups: int, n_folds: int, method: str) -> None:
         raise TrainingError(f"{method}: {lacking}")
 
 
-def logistic_fit(features: Any, targets: FloatArray, strength: float) -> Any:
-    """Fit a logistic regression to targets between 0 and 1.
+def logistic_regression(features: Any, targets: FloatArray, held_out: Any, strength: float) -> FloatArray:
+    """Fit a logistic regression to targets between 0 and 1, and return the probability of a right answer of others.
 
     A row with the target t stands in the likelihood as a right answer of weight t and a wrong one of weight 1 - t: so
     the cross entropy of t is what is least.
 
     Parameters
     ----------
-    features
-        Shape (n, p), an array or a sparse matrix.
-    targets
-        Shape (n,).
+    features, targets
+        Shape (n, p), an array or a sparse matrix, and (n,).
+    held_out
+        Shape (m, p).
     strength
         The inverse of the ridge penalty, scikit-learn's C: the prior variance of each coefficient.
 
     Returns
     -------
-    LogisticRegression
-        Its `predict_proba` gives the probability of a wrong and a right answer.
+    ndarray, shape (m,)
 
     Examples
     --------
     >>> import numpy as np
-    >>> fitted = logistic_fit(np.zeros((4, 1)), np.array([0.25, 0.25, 0.5, 1.0]), strength=1.0)
-    >>> round(float(fitted.predict_proba(np.zeros((1, 1)))[0, 1]), 3)  # with nothing to tell by, the mean target
-    0.5
+    >>> targets = np.array([0.25, 0.25, 0.5, 1.0])
+    >>> found = logistic_regression(np.zeros((4, 1)), targets, np.zeros((1, 1)), strength=1.0)
+    >>> found.round(3).tolist()  # with nothing to tell by, the mean target
+    [0.5]
     """
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - of an extra, and slow to load
 
@@ -335,12 +335,8 @@ def logistic_fit(features: Any, targets: FloatArray, strength: float) -> Any:
     rows = np.concatenate([above, below])
     kinds = np.concatenate([np.ones(above.size, np.int64), np.zeros(below.size, np.int64)])
     weights = np.concatenate([targets[above], 1 - targets[below]])
-    return LogisticRegression(C=strength, max_iter=1000).fit(features[rows], kinds, sample_weight=weights)
-
-
-def logistic_predict(fitted: Any, features: Any) -> FloatArray:
-    """Return the probability of a right answer for each row, shape (n,)."""
-    return np.asarray(fitted.predict_proba(features)[:, 1], np.float64)
+    fitted = LogisticRegression(C=strength, max_iter=1000).fit(features[rows], kinds, sample_weight=weights)
+    return np.asarray(fitted.predict_proba(held_out)[:, 1], np.float64)
 
 
 def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
@@ -451,7 +447,7 @@ def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatA
     """
     n_right = right.sum()
     targets = np.where(right > 0, (n_right + 1) / (n_right + 2), 1 / (right.size - n_right + 2))
-    return logistic_predict(logistic_fit(_logit(scores), targets, UNPENALISED), _logit(held_out))
+    return logistic_regression(_logit(scores), targets, _logit(held_out), UNPENALISED)
 
 
 def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatArray:
@@ -547,8 +543,7 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
     from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - of an extra, and slow to load
 
     scale = StandardScaler().fit(states.astype(np.float64))
-    fitted = logistic_fit(scale.transform(states), right, 1 / states.shape[1])
-    return logistic_predict(fitted, scale.transform(held_out))
+    return logistic_regression(scale.transform(states), right, scale.transform(held_out), 1 / states.shape[1])
 
 
 P_IK, TEXT_CLASSIFIER = "p-ik", "text-classifier"
@@ -622,8 +617,7 @@ def classify(texts: Sequence[str], targets: FloatArray, held_out: Sequence[str])
     [True, False]
     """
     count = _vectoriser()
-    fitted = logistic_fit(count.fit_transform(texts), targets, 1.0)
-    return logistic_predict(fitted, count.transform(held_out))
+    return logistic_regression(count.fit_transform(texts), targets, count.transform(held_out), 1.0)
 
 
 def _places(questions: Sequence[str], seed: int) -> FloatArray:
