@@ -17,22 +17,19 @@ from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.lm_eval.samples import read_samples
 from refusal_index.plugins.studies import commands as studies_commands
-from refusal_index.plugins.studies.auroc_correlation import auroc_correlation
+from refusal_index.plugins.studies.assumptions import copula_comparison, grading_sensitivity
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison
-from refusal_index.plugins.studies.copula_comparison import copula_comparison
+from refusal_index.plugins.studies.correlations import auroc_correlation, index_predictors
 from refusal_index.plugins.studies.cost import calibrator_cost, cost_table
-from refusal_index.plugins.studies.grading_sensitivity import grading_sensitivity
-from refusal_index.plugins.studies.index_predictors import index_predictors
 from refusal_index.plugins.studies.planes import accuracy_refusal_plane, iso_refusal_index, operating_point
 from refusal_index.plugins.studies.precision import attenuation, sample_size
 from refusal_index.plugins.studies.prompts import prompt_agreement, score_variability
 from refusal_index.plugins.studies.rankings import ranking_stability, ranking_with_ties
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
-from refusal_index.plugins.studies.response_to_penalty import response_to_penalty
+from refusal_index.plugins.studies.responses import response_to_penalty, thinking
 from refusal_index.plugins.studies.results import hallucination_table, results_table
-from refusal_index.plugins.studies.score_or_refusal import score_or_refusal
+from refusal_index.plugins.studies.scores import score_or_refusal
 from refusal_index.plugins.studies.study import StudySpec
-from refusal_index.plugins.studies.thinking import thinking
 from refusal_index.plugins.trackers import commands as trackers_commands
 from refusal_index.plugins.trackers import (
     csv_table,

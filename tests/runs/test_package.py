@@ -69,7 +69,7 @@ plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
 plugins.confidence.trained.TrainingError
 plugins.inspect.IncompatibleError
-plugins.studies.models.ModelTableError
+plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError
 plugins.trackers.results.ExportError

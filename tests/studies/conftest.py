@@ -2,11 +2,11 @@
 
 import pytest
 
-from refusal_index.plugins.studies import grading_sensitivity, rankings, sampling_error
+from refusal_index.plugins.studies import assumptions, precision, rankings
 
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling_error, "RESAMPLES", 200)
-    monkeypatch.setattr(grading_sensitivity, "_RESAMPLES", 200)
+    monkeypatch.setattr(precision, "RESAMPLES", 200)
+    monkeypatch.setattr(assumptions, "_RESAMPLES", 200)
     monkeypatch.setattr(rankings, "N_RESAMPLES", 5)

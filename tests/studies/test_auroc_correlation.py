@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run
 
-from refusal_index.plugins.studies.auroc_correlation import auroc_correlation, correlation
+from refusal_index.plugins.studies.correlations import auroc_correlation, correlation
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()

@@ -18,7 +18,7 @@ from tests.studies.outcomes_made import (
     table_rows,
 )
 
-from refusal_index.plugins.studies.copula_comparison import copula_comparison
+from refusal_index.plugins.studies.assumptions import copula_comparison
 from refusal_index.plugins.studies.copulas import COPULA_NAMES, copula_tests
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
-from refusal_index.plugins.studies.grading_sensitivity import (
+from refusal_index.plugins.studies.assumptions import (
     ERRORS,
     RATES,
     grading_sensitivity,

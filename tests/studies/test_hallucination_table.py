@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import rankdata
 from tests.studies.made import made_run
 
+from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.results import (
     AGREEMENT,
     HALLUCINATION_SCHEMA,
@@ -18,7 +19,6 @@ from refusal_index.plugins.studies.results import (
     truth_of,
     with_agreement,
 )
-from refusal_index.plugins.studies.runs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, tex_text
 from refusal_index.stats import refusal_index
 

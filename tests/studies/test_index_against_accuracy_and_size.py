@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
+from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.regression import (
     RATES,
     fit_line,
@@ -16,7 +17,6 @@ from refusal_index.plugins.studies.regression import (
     line_band,
     regression_note,
 )
-from refusal_index.plugins.studies.runs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import refusal_index_many
 

@@ -11,8 +11,8 @@ from scipy.stats import f_oneway, linregress
 from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
-from refusal_index.plugins.studies.index_predictors import design, explained, index_predictors
-from refusal_index.plugins.studies.runs import run_index
+from refusal_index.plugins.studies.correlations import design, explained, index_predictors
+from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()

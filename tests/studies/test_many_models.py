@@ -14,7 +14,7 @@ from matplotlib.text import Annotation
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record
 
-from refusal_index.plugins.studies import sampling_error, style
+from refusal_index.plugins.studies import precision, style
 from refusal_index.plugins.studies.planes import operating_point
 from refusal_index.plugins.studies.regression import DRAWN_AT, SIZE, side_by_side
 from refusal_index.plugins.studies.study import (
@@ -169,7 +169,7 @@ def without_grades(run):
 
 
 def test_a_run_without_grades_is_marked_in_every_format_and_a_complete_one_is_not(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(sampling_error, "RESAMPLES", 50)
+    monkeypatch.setattr(precision, "RESAMPLES", 50)
     incomplete, whole = (made_run(name, n=60, seed=seed, variants=["low"]) for seed, name in enumerate(("a", "b")))
     make = study_spec("results_table").make
     study = make([without_grades(incomplete), whole], StudyOptions())

@@ -11,10 +11,9 @@ from tests.tiers import one_fast
 from refusal_index.data.folder import RunFolder
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
-from refusal_index.plugins.studies.models import paper_context
+from refusal_index.plugins.studies.inputs import chosen_runs, display_names, paper_context
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
-from refusal_index.plugins.studies.runs import chosen_runs, display_names
 from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.render.report import read_report_runs
 from refusal_index.render.summary import summary_to_json

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import linregress
 from tests.studies.made import made_run
 
-from refusal_index.plugins.studies.models import (
+from refusal_index.plugins.studies.inputs import (
     ModelTableError,
     family_of,
     find_model,

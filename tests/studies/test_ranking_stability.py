@@ -13,8 +13,8 @@ from scipy.stats import rankdata
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
 from refusal_index.plugins.studies import rankings
+from refusal_index.plugins.studies.inputs import COMPARED
 from refusal_index.plugins.studies.rankings import grid_of, paper_layout, ranking_stability, stability_frame
-from refusal_index.plugins.studies.runs import COMPARED
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()

@@ -11,8 +11,8 @@ from tests.studies.outcomes_made import HOSTILE, OPTIONS, THRESHOLDS, check_file
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank
+from refusal_index.plugins.studies.inputs import chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.rankings import MOST_PAIRS, ranking_with_ties
-from refusal_index.plugins.studies.runs import chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.study import NotPossibleError
 from refusal_index.stats import joint_refusal_index
 

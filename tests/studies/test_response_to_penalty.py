@@ -17,7 +17,7 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies.curves import best_refusal_rate
-from refusal_index.plugins.studies.response_to_penalty import printed, response_to_penalty, targets_of
+from refusal_index.plugins.studies.responses import printed_response, response_to_penalty, targets_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import utility_threshold
 
@@ -89,7 +89,7 @@ def test_scores_of_confidence_show_what_their_best_cut_would_have_earned():
     expected = utility_threshold(scores["confidence"].to_numpy(), ~scores["wrong"].to_numpy(), 3)
     assert cuts.filter(variant="t75")["best_utility"].item() == expected.utility
     assert "Dotted lines" in study.caption
-    assert "likelihood: best" in printed(study.frame).columns
+    assert "likelihood: best" in printed_response(study.frame).columns
 
 
 def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
@@ -103,9 +103,9 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
     study, alone = response_to_penalty.make(runs, OPTIONS), [response_to_penalty.make([run], OPTIONS) for run in runs]
     assert [title for axes in study.figure().axes if (title := axes.get_title("left"))] == ["m\none", "m\ntwo"]
     assert [note.split(":")[0] for note in study.notes] == ["m, one", "m, two"]
-    shown = printed(study.frame)
+    shown = printed_response(study.frame)
     assert shown["dataset"].to_list() == ["one"] * 4 + ["two"] * 4
-    best = [text for each in alone for text in printed(each.frame)["likelihood: best"]]
+    best = [text for each in alone for text in printed_response(each.frame)["likelihood: best"]]
     assert shown["likelihood: best"].to_list() == best
     assert best[:4] != best[4:]
 

@@ -12,9 +12,9 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
 
+from refusal_index.plugins.studies.inputs import COMPARED
 from refusal_index.plugins.studies.planes import accuracy_refusal_plane, iso_refusal_index
 from refusal_index.plugins.studies.results import results_table
-from refusal_index.plugins.studies.runs import COMPARED
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec
 from refusal_index.plugins.studies.style import house_style
 from refusal_index.stats import ContingencyTable, metrics

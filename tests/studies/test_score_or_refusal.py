@@ -13,7 +13,7 @@ from tests.tiers import others_nightly
 
 from refusal_index.plugins.confidence.method import Score
 from refusal_index.plugins.confidence.score_tables import confidence_table
-from refusal_index.plugins.studies.score_or_refusal import BEATEN, BEATS, NOT_TOLD, score_or_refusal
+from refusal_index.plugins.studies.scores import BEATEN, BEATS, NOT_TOLD, score_or_refusal
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_with_refusals
 

@@ -10,8 +10,8 @@ from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
 from refusal_index.data.sampling import outcome_matrix
+from refusal_index.plugins.studies.responses import thinking, thinking_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
-from refusal_index.plugins.studies.thinking import thinking, thinking_of
 from refusal_index.stats import compare_joint, compare_metrics
 
 OPTIONS = StudyOptions()

@@ -22,7 +22,7 @@ from refusal_index.plugins.studies.study import (
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.tables import LONGEST, escaped, latex_table
+from refusal_index.plugins.studies.style import LONGEST, escaped, latex_table
 
 OPTIONS = StudyOptions()
 

@@ -29,8 +29,7 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
-from refusal_index.plugins.studies import scores, style
-from refusal_index.plugins.studies.runs import ALL, display_names, model_name
+from refusal_index.plugins.studies import inputs, scores, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
@@ -373,11 +372,11 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
     """Yield every run with scores and, of each other model and dataset, the run with the most draws."""
-    names = display_names(runs)
-    has_scores = {(model_name(run), run.dataset) for run in runs if run.confidence is not None}
+    names = inputs.display_names(runs)
+    has_scores = {(inputs.model_name(run), run.dataset) for run in runs if run.confidence is not None}
     drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
-        key = model_name(run), run.dataset
+        key = inputs.model_name(run), run.dataset
         if run.confidence is not None:
             scored, said = scores.scored_run(run, name)
             notes += said
@@ -471,7 +470,7 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
                 **_where(scored),
                 "part": "index",
                 "method": method,
-                "variant": variant or ALL,
+                "variant": variant or inputs.ALL,
                 "questions": table.n,
                 "left_out": scored.left_out,
                 "y": index.estimate,

@@ -87,7 +87,7 @@ def _print_studies() -> None:
 def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:
     """Make every study that the runs allow, and a page that shows them."""
     from refusal_index.data.files import write_atomically
-    from refusal_index.plugins.studies.models import known_models
+    from refusal_index.plugins.studies.inputs import known_models
     from refusal_index.plugins.studies.study import (
         NotPossibleError,
         Study,

@@ -22,11 +22,9 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import ALL, display_names, reference_variant
+from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.tables import Cell, counts, fixed, printed_table
 from refusal_index.render.format import UNDEFINED, abridged
 
 SAMPLES = 100
@@ -93,11 +91,11 @@ COST_COUNTS = {
 }
 
 
-PRINTED_COST: Mapping[str, str | Cell] = {
+PRINTED_COST: Mapping[str, str | style.Cell] = {
     "Model": "model",
     "Variant": "variant",
-    **{heading: counts(name) for name, heading in COST_COUNTS.items()},
-    "USD": fixed("cost_usd", 2),
+    **{heading: style.counts(name) for name, heading in COST_COUNTS.items()},
+    "USD": style.fixed("cost_usd", 2),
 }
 
 
@@ -136,7 +134,7 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _printed_cost(frame: pl.DataFrame) -> pl.DataFrame:
     """Print counts with separators, and what is not known as a dash."""
-    return printed_table(frame, PRINTED_COST)
+    return style.printed_table(frame, PRINTED_COST)
 
 
 def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
@@ -147,7 +145,7 @@ def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
         measured = usage.get(variant)
         yield (
-            *(run.label, run.dataset, variant or ALL, questions, outcomes["draw"].n_unique()),
+            *(run.label, run.dataset, variant or inputs.ALL, questions, outcomes["draw"].n_unique()),
             *(outcomes.height, outcomes["forced_grade"].count(), two_passes, 2 * questions, SAMPLES * questions),
             *(getattr(measured, name, None) for name in _MEASURED),
         )
@@ -186,7 +184,7 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
     """Add up what the scores of each run took; raises NotPossibleError if that was measured of none."""
     rows: list[dict[str, Any]] = []
     unmeasured: list[str] = []
-    for run, name in zip(runs, display_names(runs), strict=True):
+    for run, name in zip(runs, inputs.display_names(runs), strict=True):
         records = recorded_methods(run)
         if run.confidence is None or not records:
             continue
@@ -206,7 +204,7 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     """Yield what two passes take for one prompt and draw, and what those of the run took, over all that it asked."""
     usage, outcomes, prompts = recorded_usage(run), pl.concat(run.variants.values()), len(run.variants)
-    draws, stands = outcomes["draw"].n_unique(), reference_variant(run)
+    draws, stands = outcomes["draw"].n_unique(), inputs.reference_variant(run)
     measured = _usage(Usage.total(usage.values())) if len(usage) == prompts else {}
     alone = {"method": INDEX, "estimate_of": MODEL, "own_replies": 0, "questions": outcomes["question_id"].n_unique()}
     once = first_draws(run.variants[stands])
@@ -286,20 +284,20 @@ METHOD_COUNTS = {
 }
 
 
-PRINTED_METHODS: Mapping[str, str | Cell] = {
+PRINTED_METHODS: Mapping[str, str | style.Cell] = {
     "Model": "model",
     "Method": _method_name,
     "Estimate of": "estimate_of",
     "Cost": "cost",
-    **{heading: counts(name) for name, heading in METHOD_COUNTS.items()},
+    **{heading: style.counts(name) for name, heading in METHOD_COUNTS.items()},
     "Seconds": lambda row: UNDEFINED if row["seconds"] is None else f"{row['seconds']:,.0f}",
-    "USD": fixed("cost_usd", 2),
+    "USD": style.fixed("cost_usd", 2),
 }
 
 
 def _printed_methods(frame: pl.DataFrame) -> pl.DataFrame:
     """Print counts with separators, and what is not known as a dash."""
-    return printed_table(frame, PRINTED_METHODS)
+    return style.printed_table(frame, PRINTED_METHODS)
 
 
 def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:

@@ -24,24 +24,9 @@ from matplotlib.ticker import MaxNLocator
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.plugins.studies import curves, style
+from refusal_index.plugins.studies import curves, inputs, style
 from refusal_index.plugins.studies.curves import ScoreName, iso_score, remaining_gap
-from refusal_index.plugins.studies.models import paper_context
-from refusal_index.plugins.studies.runs import (
-    ALL,
-    chosen_runs,
-    data_values,
-    defined_tables,
-    mean_of,
-    of_one_dataset,
-    run_index,
-    table_of,
-    variant_scores,
-    with_ends,
-)
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
-from refusal_index.plugins.studies.style import label_points
-from refusal_index.plugins.studies.tables import Cell, printed_table, ranged
 from refusal_index.render.format import number, with_interval
 
 PLANE_SCHEMA = {
@@ -57,7 +42,7 @@ RATES = np.linspace(0, 1, 51)
 
 def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     """Yield one point a variant, with the intervals of both rates."""
-    for scores in variant_scores(run, options):
+    for scores in inputs.variant_scores(run, options):
         refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
         ends = (refused.estimate, refused.low, refused.high, correct.estimate, correct.low, correct.high)
         if refused.estimate is not None:
@@ -66,7 +51,7 @@ def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, .
 
 def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> Iterator[tuple[Any, ...]]:
     """Yield the curve of a run's index over all variants, and of the ends of its interval, at its mean error rate."""
-    index, error_rate = run_index(run, options).index, mean_error_rate(run, options)
+    index, error_rate = inputs.run_index(run, options).index, mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
     middle = stats.iso_refusal_index(RATES, index.estimate, error_rate)
@@ -86,7 +71,7 @@ def contour_rows(
 
 def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
     """Return the mean of a run's error rates under forced answering; None where it has none."""
-    return mean_of(variant_scores(run, options), "error_rate")
+    return inputs.mean_of(inputs.variant_scores(run, options), "error_rate")
 
 
 def draw_contours(
@@ -149,7 +134,7 @@ MOST_IN_PANEL = 4
 @study
 def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:
         raise NotPossibleError("; no answer of these has a grade")
@@ -158,7 +143,7 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
     contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
     paper = frame["kind"].eq("context").any()
-    values = {**data_values(chosen), "several": len(chosen) > 1, "paper": paper}
+    values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
     return Study(frame, _draw_planes, _printed_points, notes, values)
 
 
@@ -192,17 +177,17 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _printed_points(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the points, not the lines."""
-    columns: dict[str, str | Cell] = {
+    columns: dict[str, str | style.Cell] = {
         "Model": "model",
         "Variant": "variant",
         "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
         "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
     }
-    return printed_table(frame.filter(kind="point"), columns)
+    return style.printed_table(frame.filter(kind="point"), columns)
 
 
 def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
-    for row in paper_context(runs).iter_rows(named=True):
+    for row in inputs.paper_context(runs).iter_rows(named=True):
         ends = (row[f"{name}{end}"] for name in ("refusal_rate", "correct_rate") for end in ("", "_low", "_high"))
         yield ("context", None, row["model"], None, None, *ends)
 
@@ -255,12 +240,12 @@ _COVERED = 0.15  # a contour's label this near to the run's own index would be c
 @study
 def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _panel_rows(run, options)]
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
-    return Study(frame, _draw_iso_curves, _printed_points, notes, data_values(chosen))
+    return Study(frame, _draw_iso_curves, _printed_points, notes, inputs.data_values(chosen))
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
@@ -315,7 +300,7 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
         ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
         avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
         avoid += [place for columns in ends for place in points.select(columns).rows()]
-        label_points(axes, places, labels, size=6.5, avoid=avoid)
+        style.label_points(axes, places, labels, size=6.5, avoid=avoid)
 
 
 PENALTIES = (1.0, 3.0, 9.0)
@@ -333,16 +318,16 @@ _METRIC_LABELS = {
 @study
 def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
-    chosen, notes = chosen_runs(runs)
-    defined, undefined = defined_tables(chosen, only_reference=True)
+    chosen, notes = inputs.chosen_runs(runs)
+    defined, undefined = inputs.defined_tables(chosen, only_reference=True)
     notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
     for one in defined:
         rows += ({**one.where, **row} for row in operating_point_rows(one.table, options))
         for other in one.run.variants:
-            if other != one.variant and table_of(one.run, other).n:
-                point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
-                rows.append({**one.where, "variant": other or ALL, **point})
+            if other != one.variant and inputs.table_of(one.run, other).n:
+                point = _observed("other_variant", inputs.table_of(one.run, other), options.confidence_level)
+                rows.append({**one.where, "variant": other or inputs.ALL, **point})
     if not rows:
         raise NotPossibleError(notes=notes)
     return Study(pl.DataFrame(rows, schema=OPERATING_SCHEMA), _draw_operating_points, _printed_operating_points, notes)
@@ -399,7 +384,7 @@ def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, An
 
 def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
     found = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
-    rates = with_ends({name: found[name] for name in ("refusal_rate", "correct_rate")})
+    rates = inputs.with_ends({name: found[name] for name in ("refusal_rate", "correct_rate")})
     return {"part": part, **rates, "status": found["refusal_rate"].status, "reason": found["refusal_rate"].reason}
 
 
@@ -435,11 +420,14 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
         row = {"model": today["model"], "variant": today["variant"], "refused": number(today["refusal_rate"], 2)}
         for best in part.filter(part="best").iter_rows(named=True):
             price = f"penalty {best['penalty']:g}"
-            row |= {f"{price}: best r": number(best["refusal_rate"], 2), f"{price}: regret": ranged("estimate")(best)}
+            row |= {
+                f"{price}: best r": number(best["refusal_rate"], 2),
+                f"{price}: regret": style.ranged("estimate")(best),
+            }
         for name, label in _METRIC_LABELS.items():
             digits = 1 if name == "omniscience_index" else 2
-            row[label] = ranged("estimate", digits)(part.filter(part="metric", name=name).row(0, named=True))
-        row["gap left"] = ranged("estimate", 2)(part.filter(part="gap").row(0, named=True))
+            row[label] = style.ranged("estimate", digits)(part.filter(part="metric", name=name).row(0, named=True))
+        row["gap left"] = style.ranged("estimate", 2)(part.filter(part="gap").row(0, named=True))
         rows.append(row)
     return pl.DataFrame(rows)
 

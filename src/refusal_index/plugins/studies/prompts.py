@@ -26,23 +26,12 @@ from matplotlib.patches import Rectangle
 from refusal_index.data.outcome import Grade
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.models import PAPER_PENALTY
-from refusal_index.plugins.studies.runs import ALL, COMPARED, VariantScores, data_values, of_one_dataset, variant_scores
-from refusal_index.plugins.studies.sampling_error import (
-    RESAMPLES,
-    USABLE,
-    FloatArray,
-    metric_draws,
-    percentile_interval,
-    resampled_metrics,
-    resampled_together,
-)
+from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import abridged, number, signed, with_interval
 from refusal_index.stats import weighted_score
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
@@ -68,7 +57,7 @@ def ratio_rows(
       ends are None where they account for more than there is.
     """
     own = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
-    resampled = {name: np.stack([_cv(metric_draws(one, name, penalty)) for one in draws]) for name in own}
+    resampled = {name: np.stack([_cv(precision.metric_draws(one, name, penalty)) for one in draws]) for name in own}
     own[ALL_HEURISTIC] = np.stack([own[name] for name in HEURISTIC])
     resampled[ALL_HEURISTIC] = np.stack([resampled[name] for name in HEURISTIC])
     for name in (*HEURISTIC, ALL_HEURISTIC):
@@ -82,7 +71,7 @@ def ratio_rows(
 def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
     """Return the roots of the basic interval of a square."""
     defined = draws[np.isfinite(draws)]
-    if defined.size < USABLE * draws.size:
+    if defined.size < precision.USABLE * draws.size:
         return None, None
     tail = (1 - confidence_level) / 2
     low, high = (2 * square - float(end) for end in np.quantile(defined, [1 - tail, tail]))
@@ -144,7 +133,7 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
     Raises NotPossibleError if no run has two variants.
     """
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]
     if not several:
         raise NotPossibleError("; each of these has one variant")
@@ -156,7 +145,11 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     return Study(
-        frame, _draw_variability, _printed_variability, notes, {**data_values(several), "resamples": f"{RESAMPLES:,}"}
+        frame,
+        _draw_variability,
+        _printed_variability,
+        notes,
+        {**inputs.data_values(several), "resamples": f"{precision.RESAMPLES:,}"},
     )
 
 
@@ -178,9 +171,9 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
 def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
     """Compare the variability of RI with that of the heuristic metrics, over models in which all have a clear mean."""
     names = (INDEX, *HEURISTIC)
-    heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == PAPER_PENALTY))
+    heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
     near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
-    found = {run.label: variant_scores(run, options) for run in runs}
+    found = {run.label: inputs.variant_scores(run, options) for run in runs}
     sound = [
         run for run in runs if run.label not in near_zero and all(_defined(found[run.label], name) for name in names)
     ]
@@ -192,18 +185,20 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
     values = {
         name: np.array(
             [
-                [_value(one, name, PAPER_PENALTY if name == WEIGHTED else None) for one in found[run.label]]
+                [_value(one, name, inputs.PAPER_PENALTY if name == WEIGHTED else None) for one in found[run.label]]
                 for run in sound
             ],
             float,
         )
         for name in names
     }
-    rows = ratio_rows(values, resampled_together(sound, options), PAPER_PENALTY, options.confidence_level)
+    rows = ratio_rows(
+        values, precision.resampled_together(sound, options), inputs.PAPER_PENALTY, options.confidence_level
+    )
     return pl.DataFrame(list(rows), schema=schema)
 
 
-def _defined(scores: Sequence[VariantScores], metric: str) -> bool:
+def _defined(scores: Sequence[inputs.VariantScores], metric: str) -> bool:
     return all(one.metrics[metric].estimate is not None for one in scores)
 
 
@@ -245,7 +240,7 @@ def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
         named = frame.with_columns(
             pl.Series("cell", cells), pl.Series("heading", labels), pl.lit(heading).alias("Measure")
         )
-        parts.append(widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
+        parts.append(style.widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
     return pl.concat(parts)
 
 
@@ -259,11 +254,11 @@ _PARTS = (
 
 
 def _variability_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    scores, resampled = variant_scores(run, options), resampled_metrics(run, options)
-    for metric in COMPARED:
+    scores, resampled = inputs.variant_scores(run, options), precision.resampled_metrics(run, options)
+    for metric in inputs.COMPARED:
         for penalty in _penalties(options) if metric == WEIGHTED else (None,):
             values = [_value(own, metric, penalty) for own in scores]
-            draws = metric_draws(resampled, metric, penalty)
+            draws = precision.metric_draws(resampled, metric, penalty)
             yield {"model": run.label, "metric": metric, "penalty": penalty, **_spread(values, scores, draws, options)}
 
 
@@ -271,7 +266,7 @@ def _penalties(options: StudyOptions) -> tuple[float, ...]:
     return tuple(dict.fromkeys((options.penalty, *PENALTIES)))
 
 
-def _value(scores: VariantScores, metric: str, penalty: float | None) -> float | None:
+def _value(scores: inputs.VariantScores, metric: str, penalty: float | None) -> float | None:
     if penalty is None:
         return scores.metrics[metric].estimate
     correct, refused = (scores.metrics[name].estimate for name in ("correct_rate", "refusal_rate"))
@@ -279,7 +274,7 @@ def _value(scores: VariantScores, metric: str, penalty: float | None) -> float |
 
 
 def _spread(
-    values: Sequence[float | None], scores: Sequence[VariantScores], draws: FloatArray, options: StudyOptions
+    values: Sequence[float | None], scores: Sequence[inputs.VariantScores], draws: FloatArray, options: StudyOptions
 ) -> dict[str, Any]:
     """Return the columns from `variants` on, over the variants in which the metric is defined."""
     defined = [place for place, value in enumerate(values) if value is not None]
@@ -294,9 +289,9 @@ def _spread(
     signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
     cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
     deltas, cvs = _resampled_spread(drawn, refused)
-    intervals = {"mean": percentile_interval(drawn.mean(axis=1), level)}
-    intervals["delta"] = percentile_interval(deltas, level) if absolute.estimate is not None else (None, None)
-    intervals["cv"] = percentile_interval(cvs, level) if cv.estimate is not None else (None, None)
+    intervals = {"mean": precision.percentile_interval(drawn.mean(axis=1), level)}
+    intervals["delta"] = precision.percentile_interval(deltas, level) if absolute.estimate is not None else (None, None)
+    intervals["cv"] = precision.percentile_interval(cvs, level) if cv.estimate is not None else (None, None)
     return {
         "variants": len(defined),
         "mean": float(metric.mean()),
@@ -392,13 +387,13 @@ def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
 
     Raises NotPossibleError if no two prompts of a run have answered a question in common.
     """
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _agreement_rows(run, options)]
     columns = [name for name in AGREEMENT_SCHEMA if name != "kappa_ceiling"]
     frame = with_ceiling(pl.DataFrame(rows, schema={name: AGREEMENT_SCHEMA[name] for name in columns}, orient="row"))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError("; no two prompts of these answered a question in common")
-    return Study(frame, _draw_agreement, _printed_agreement, notes, data_values(chosen))
+    return Study(frame, _draw_agreement, _printed_agreement, notes, inputs.data_values(chosen))
 
 
 def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
@@ -434,12 +429,12 @@ def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
         f"{with_interval(row[0], row[1], row[2], row[3], 2)}, n {row[4]:,}" if row[4] else "-"
         for row in frame.select("agreement", "low", "high", "reason", "both_answered").rows()
     ]
-    wide = widened(frame.with_columns(pl.Series("cell", cells)), ["model", "other_prompt"], "prompt", "cell")
+    wide = style.widened(frame.with_columns(pl.Series("cell", cells)), ["model", "other_prompt"], "prompt", "cell")
     return wide.rename({"model": "Model", "other_prompt": "Prompt"})
 
 
 def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    answers = {variant or ALL: _first_answers(outcomes) for variant, outcomes in run.variants.items()}
+    answers = {variant or inputs.ALL: _first_answers(outcomes) for variant, outcomes in run.variants.items()}
     answers[FORCED] = _forced_answers(run)
     names = list(answers)
     for place, name in enumerate(names):

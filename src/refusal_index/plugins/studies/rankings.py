@@ -29,13 +29,9 @@ from refusal_index.data.runs import ComparedRun, shared_variants
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import RunRanking, rank
-from refusal_index.plugins.studies import stability, style
-from refusal_index.plugins.studies.runs import ALL, COMPARED, chosen_runs, dataset_name, model_name, table_of
-from refusal_index.plugins.studies.sampling_error import RunErrors
+from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
-from refusal_index.plugins.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
-from refusal_index.plugins.studies.tables import Cell, printed_table, ranged
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
 from refusal_index.stats import PairwiseDifference, RankedRun
 
@@ -83,7 +79,7 @@ def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
 def setting_name(setting: Setting) -> str:
     """Return what to call a setting."""
-    return ", ".join(part for part in setting if part) or ALL
+    return ", ".join(part for part in setting if part) or inputs.ALL
 
 
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
@@ -91,16 +87,16 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
 
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
-    chosen, notes = chosen_runs(runs)
+    chosen, notes = inputs.chosen_runs(runs)
     found: dict[Setting, dict[str, tuple[ComparedRun, str | None]]] = {}
     for run in chosen:
         for variant in run.variants:
-            found.setdefault((run.dataset, variant), {})[model_name(run)] = run, variant
-    models = tuple(dict.fromkeys(map(model_name, chosen)))
+            found.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
+    models = tuple(dict.fromkeys(map(inputs.model_name, chosen)))
     rows: dict[str, list[dict[str, float]]] = {}
     sources = []
     for setting, by_model in found.items():
-        scores = {model: _scores(table_of(*source), penalty) for model, source in by_model.items()}
+        scores = {model: _scores(inputs.table_of(*source), penalty) for model, source in by_model.items()}
         problem = _why_left_out(models, scores)
         if problem:
             notes = (*notes, f"The setting {setting_name(setting)} is left out: {problem}.")
@@ -109,13 +105,13 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
             sources.append(tuple(by_model[model] for model in models))
     if len(models) < 2 or len(rows) < 2:
         raise NotPossibleError(_why_not_possible(models, rows), notes)
-    matrices = {name: np.array([[scores[name] for scores in row] for row in rows.values()]) for name in COMPARED}
+    matrices = {name: np.array([[scores[name] for scores in row] for row in rows.values()]) for name in inputs.COMPARED}
     return Grid(models, tuple(rows), matrices, tuple(sources), notes)
 
 
 def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | None]:
     found = {metric.name: metric.estimate for metric in stats.metrics(table, penalty=penalty)}
-    return {name: found[name] for name in COMPARED}
+    return {name: found[name] for name in inputs.COMPARED}
 
 
 def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float | None]]) -> str | None:
@@ -161,7 +157,7 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
 def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.DataFrame:
     """Add what W of each metric would be, nothing removed, if only sampling errors kept the settings apart."""
     runs = {(run.label, run.dataset): run for setting in grid.sources for run, _ in setting}
-    errors = RunErrors(list(runs.values()), options, list(runs))
+    errors = precision.RunErrors(list(runs.values()), options, list(runs))
     ceilings = []
     for name, matrix in grid.scores.items():
         held = np.array(
@@ -241,7 +237,7 @@ def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
 
 def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one row of panels for W and one for winner entropy, a column for each effect removed."""
-    figure.set_size_inches(WIDTH * 1.25, 4.3)
+    figure.set_size_inches(style.WIDTH * 1.25, 4.3)
     axes = figure.subplots(2, len(REMOVED_LABELS), sharex=True, sharey=True)
     statistics = {
         "kendall_w": "Kendall's W: 1 where all settings rank alike",
@@ -265,14 +261,14 @@ def _draw_statistic(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
         own = row["fit_over"] == "model"
         y = places[row["metric"]] + (0.0 if row["fit_over"] is None else 0.17 if own else -0.17)
         if row[statistic] is None:
-            axes.annotate("nothing left", (0, y), va="center", fontsize=5.5, color=GREY)
+            axes.annotate("nothing left", (0, y), va="center", fontsize=5.5, color=style.GREY)
             continue
         low, high = row[f"random_{statistic}_low"], row[f"random_{statistic}_high"]
-        axes.plot([low, high], [y, y], color=PALE, linewidth=3.5, solid_capstyle="butt")
-        axes.plot(row[f"random_{statistic}"], y, marker="|", color=GREY, markersize=5)
+        axes.plot([low, high], [y, y], color=style.PALE, linewidth=3.5, solid_capstyle="butt")
+        axes.plot(row[f"random_{statistic}"], y, marker="|", color=style.GREY, markersize=5)
         if row.get(f"{statistic}_ceiling") is not None:
-            axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=INK, markersize=7, markeredgewidth=1.2)
-        colour = MODEL_COLOURS[1] if row["metric"] == "refusal_index" else INK
+            axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=style.INK, markersize=7, markeredgewidth=1.2)
+        colour = style.MODEL_COLOURS[1] if row["metric"] == "refusal_index" else style.INK
         axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
     axes.grid(visible=False, axis="y")
 
@@ -284,7 +280,7 @@ MOST_PAIRS = 15
 @study
 def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
-    chosen, notes = chosen_runs(runs)
+    chosen, notes = inputs.chosen_runs(runs)
     by_dataset: dict[str | None, list[ComparedRun]] = {}
     for run in chosen:
         by_dataset.setdefault(run.dataset, []).append(run)
@@ -293,7 +289,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         try:
             frame, said = _ranked(members, options)
         except (NotPossibleError, OutcomeTableError) as problem:
-            notes = (*notes, f"{dataset_name(dataset)} is left out: {problem}.")
+            notes = (*notes, f"{inputs.dataset_name(dataset)} is left out: {problem}.")
             continue
         frames.append(frame)
         notes = (*notes, *said)
@@ -301,7 +297,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         raise NotPossibleError(notes=notes)
     frame = pl.concat(frames)
     data = "; ".join(
-        f"{dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, variants {part['variants'][0]}"
+        f"{inputs.dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, variants {part['variants'][0]}"
         for part in frames
     )
     values = {"data": data, "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
@@ -311,10 +307,10 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Rank the runs of one dataset, and say what is to be known about it."""
     if len(runs) < 2:
-        raise NotPossibleError(f"it has the model {model_name(runs[0])} only")
+        raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
     settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
     found = rank(runs, settings)
-    names = [model_name(run) for run in runs]
+    names = [inputs.model_name(run) for run in runs]
     unranked = (
         f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
         for run in found.ranking.unranked
@@ -371,14 +367,14 @@ def _pair_row(pair: PairwiseDifference, found: RunRanking, names: Sequence[str])
 
 def _printed_ties(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the models in order, each with its index and its letters."""
-    columns: dict[str, str | Cell] = {
+    columns: dict[str, str | style.Cell] = {
         "dataset": "dataset",
         "place": lambda row: str(row["place"] or UNDEFINED),
         "model": "model",
-        "RI": ranged("estimate"),
+        "RI": style.ranged("estimate"),
         "letters": "letters",
     }
-    return printed_table(frame.filter(part="model"), columns)
+    return style.printed_table(frame.filter(part="model"), columns)
 
 
 def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:

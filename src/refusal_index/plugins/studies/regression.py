@@ -22,28 +22,9 @@ from scipy.stats import linregress, spearmanr
 
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.plugins.studies import sampling_error, style
-from refusal_index.plugins.studies.models import (
-    PAPER,
-    RUN,
-    family_of,
-    find_model,
-    known_models,
-    name_in_tables,
-    paper_context,
-)
-from refusal_index.plugins.studies.runs import data_values, mean_of, of_one_dataset, run_index, variant_scores
-from refusal_index.plugins.studies.sampling_error import (
-    NOISE_SCHEMA,
-    RESAMPLES,
-    RunErrors,
-    is_sparse,
-    noise_columns,
-    printed_errors,
-)
+from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import disattenuated_correlation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
 from refusal_index.render.format import abridged, number, with_interval
 
 FEWEST = 3
@@ -96,7 +77,7 @@ REGRESSION_SCHEMA = {
     **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept"), pl.Float64),
     **dict.fromkeys(("spearman", "r_squared", "pvalue", "spearman_all", "r_squared_all"), pl.Float64),
     **dict.fromkeys(("points", "points_all"), pl.Int64),
-    **NOISE_SCHEMA,
+    **precision.NOISE_SCHEMA,
 }
 """The columns that `with_regression` adds."""
 
@@ -166,7 +147,7 @@ def _regressed(
         pl.Series("fitted_low", fitted - reach).fill_nan(None),
         pl.Series("fitted_high", fitted + reach).fill_nan(None),
         *(pl.lit(value, pl.Float64).alias(name) for name, value in numbers.items()),
-        *(pl.lit(said[name], kind).alias(name) for name, kind in NOISE_SCHEMA.items()),
+        *(pl.lit(said[name], kind).alias(name) for name, kind in precision.NOISE_SCHEMA.items()),
         pl.lit(line.n, pl.Int64).alias("points"),
         pl.lit(every.height, pl.Int64).alias("points_all"),
     ).select(empty.columns)
@@ -190,7 +171,7 @@ def regression_note(row: Mapping[str, Any], against: str) -> str:
 def scatter_texts(frame: pl.DataFrame) -> dict[str, Any]:
     """Return what captions say of a scatter plot of models: what its title is, hollow points, the paper's rows."""
     sparse = study_text("shared", "sparse") if frame["sparse"].any() else ""
-    return {"headline": study_text("shared", "headline"), "sparse": sparse, "paper": PAPER in frame["source"]}
+    return {"headline": study_text("shared", "headline"), "sparse": sparse, "paper": inputs.PAPER in frame["source"]}
 
 
 def r_squared_text(rows: pl.DataFrame) -> str:
@@ -199,7 +180,7 @@ def r_squared_text(rows: pl.DataFrame) -> str:
     - `rows`: of one panel, the runs' and the paper's.
     """
     parts = []
-    for source, whose in ((RUN, ""), (PAPER, "paper: ")):
+    for source, whose in ((inputs.RUN, ""), (inputs.PAPER, "paper: ")):
         for row in rows.filter(pl.col("source") == source).drop_nulls("r_squared").head(1).iter_rows(named=True):
             ceiling = row["r_squared_ceiling"]
             of = "" if ceiling is None else f" of {ceiling:.2f}"
@@ -217,11 +198,11 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
     - `at`: the column of the points' places, where these are not x itself.
     """
     colours, markers = style.model_colours(families), style.model_markers(families)
-    for source, colour in ((PAPER, style.PALE), (RUN, style.INK)):
+    for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
         _draw_line(axes, frame.filter(pl.col("source") == source), x, colour)
     for row in frame.iter_rows(named=True):
         colour, marker, size = style.LIGHT, "o", 3.0
-        if row["source"] == RUN:
+        if row["source"] == inputs.RUN:
             colour, marker, size = colours[row["family"]], markers[row["family"]], 4.5
         look: dict[str, Any] = {"xs": (row.get(f"{x}_low"), row.get(f"{x}_high")), "ys": style.ends(row), "size": size}
         face = style.PAPER if row["sparse"] else None
@@ -230,7 +211,7 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
 
 def run_families(frame: pl.DataFrame) -> list[str]:
     """Return the families of the runs, in order of appearance."""
-    return frame.filter(pl.col("source") == RUN)["family"].unique(maintain_order=True).to_list()
+    return frame.filter(pl.col("source") == inputs.RUN)["family"].unique(maintain_order=True).to_list()
 
 
 def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
@@ -243,17 +224,17 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
     drawn = list(panels)
     models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)
     # The runs before the paper's, whose names would take the places beside them.
-    models = models.sort(pl.col("source") == PAPER, maintain_order=True)
+    models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
     colours = style.model_colours(run_families(models))
     names, many = style.short_names(models["model"].to_list()), models.height > style.MOST_LABELS
     texts, inks = {}, {}
     for place, (source, model, family) in enumerate(models.iter_rows(), 1):
         texts[source, model] = str(place) if many else names[model]
-        inks[source, model] = colours[family] if source == RUN else style.GREY
+        inks[source, model] = colours[family] if source == inputs.RUN else style.GREY
     if many:
         style.outside_key(figure, [(text, names[whose[1]], inks[whose]) for whose, text in texts.items()])
     for axes, rows in drawn:
-        order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
+        order = rows.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
         whose = order.select("source", "model").rows()
         style.label_points(
             axes,
@@ -282,7 +263,7 @@ def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float
         line = group.sort(x)
         across = np.linspace(float(line[x][0]), float(line[x][-1]), 25)
         clear += list(zip(across.tolist(), np.interp(across, line[x], line["fitted"]).tolist(), strict=True))
-    for row in frame.filter(pl.col("source") == RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
+    for row in frame.filter(pl.col("source") == inputs.RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
         clear += [(row[at or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
         if row.get(f"{x}_low") is not None:
             across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
@@ -300,35 +281,39 @@ SIZES = ("parameters_billion", "active_parameters_billion")
 
 def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
     """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
-    known = known_models(options.models)
+    known = inputs.known_models(options.models)
     for run in runs:
-        scores, overall, name = variant_scores(run, options), run_index(run, options), name_in_tables(run, known)
-        index, sizes = overall.index, find_model(name, known) or {}
+        scores, overall, name = (
+            inputs.variant_scores(run, options),
+            inputs.run_index(run, options),
+            inputs.name_in_tables(run, known),
+        )
+        index, sizes = overall.index, inputs.find_model(name, known) or {}
         if index.estimate is None:
             continue
         yield (
             run,
             {
-                "source": RUN,
+                "source": inputs.RUN,
                 "model": run.label,
-                "family": family_of(name, known),
+                "family": inputs.family_of(name, known),
                 **{size: sizes.get(size) for size in SIZES},
-                **{rate: mean_of(scores, rate) for rate in RATES},
+                **{rate: inputs.mean_of(scores, rate) for rate in RATES},
                 "refusal_index": index.estimate,
                 "low": index.low,
                 "high": index.high,
                 "mean_refusal_index": overall.mean,
                 "variants": overall.variants,
-                "sparse": index.status != "ok" or is_sparse([own.table for own in scores]),
+                "sparse": index.status != "ok" or precision.is_sparse([own.table for own in scores]),
             },
         )
 
 
 def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     """Yield the same of the paper's models, with the intervals of all metrics, where all runs are on SimpleQA."""
-    for row in paper_context(runs).iter_rows(named=True):
+    for row in inputs.paper_context(runs).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
-        yield {**row, **index, "source": PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
+        yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
 
 
 AXIS_LABELS = {
@@ -352,7 +337,7 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
 
     Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
     """
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     rows = list(_rate_rows(chosen, options))
     undefined = [run.label for run in chosen if run.label not in {row["model"] for row in rows}]
     if undefined:
@@ -360,26 +345,26 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     frame = pl.DataFrame([*_paper_rate_rows(chosen), *rows], schema=ACCURACY_POINTS)
     if not rows or frame["model"].n_unique() < FEWEST:
         raise NotPossibleError(notes=notes)
-    frame = regressed_on_rates(frame, options.confidence_level, sampling_error.RunErrors(chosen, options))
+    frame = regressed_on_rates(frame, options.confidence_level, precision.RunErrors(chosen, options))
     notes = (*notes, *_accuracy_notes(frame))
-    values = {**data_values(chosen), "resamples": f"{RESAMPLES:,}", **scatter_texts(frame)}
+    values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
     return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
 
 
-def regressed_on_rates(frame: pl.DataFrame, confidence_level: float, errors: sampling_error.RunErrors) -> pl.DataFrame:
+def regressed_on_rates(frame: pl.DataFrame, confidence_level: float, errors: precision.RunErrors) -> pl.DataFrame:
     """Add the line of each metric and source, and which models lie above it."""
 
     def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
         numbers = rows["refusal_index"], rows["value"]
-        if rows["source"][0] == PAPER:
+        if rows["source"][0] == inputs.PAPER:
             own, other = (
-                sampling_error.printed_errors(rows["low"], rows["high"]),
-                sampling_error.printed_errors(rows["value_low"], rows["value_high"]),
+                precision.printed_errors(rows["low"], rows["high"]),
+                precision.printed_errors(rows["value_low"], rows["value_high"]),
             )
-            return sampling_error.noise_columns(disattenuated_correlation(*numbers, own, other))
+            return precision.noise_columns(disattenuated_correlation(*numbers, own, other))
         models = rows["model"].to_list()
-        return sampling_error.noise_columns(
-            sampling_error.without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0])))
+        return precision.noise_columns(
+            precision.without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0])))
         )
 
     lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level, noise=noise)
@@ -391,7 +376,7 @@ def regressed_on_rates(frame: pl.DataFrame, confidence_level: float, errors: sam
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel a metric."""
-    crowded = frame.filter(pl.col("source") == PAPER).height > 0
+    crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
     figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
     panels = figure.subplots(1, len(RATES), sharey=True)
     parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
@@ -407,31 +392,31 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
 def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the points of the runs and of the paper, with their place by the line."""
     side = {True: "above", False: "below", None: "-"}
-    columns: dict[str, str | Cell] = {
+    columns: dict[str, str | style.Cell] = {
         "Against": lambda row: METRICS[row["metric"]].label,
         "Model": "model",
         "Family": "family",
-        "Rate": ranged("value"),
+        "Rate": style.ranged("value"),
         "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-        "Line": fixed("fitted"),
+        "Line": style.fixed("fitted"),
         "Lies": lambda row: side[row["above_line"]],
-        "Rank correlation": fixed("spearman"),
-        "R squared": fixed("r_squared"),
-        "Ceiling": fixed("r_squared_ceiling"),
+        "Rank correlation": style.fixed("spearman"),
+        "R squared": style.fixed("r_squared"),
+        "Ceiling": style.fixed("r_squared_ceiling"),
     }
-    return printed_table(frame, columns)
+    return style.printed_table(frame, columns)
 
 
 def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[dict[str, Any]]:
     for run, row in model_rows(runs, options):
-        scores = variant_scores(run, options)
-        resampled = sampling_error.resampled_metrics(run, options) if len(scores) > 1 else {}
+        scores = inputs.variant_scores(run, options)
+        resampled = precision.resampled_metrics(run, options) if len(scores) > 1 else {}
         for metric in RATES:
             if row[metric] is None:
                 continue
             low, high = scores[0].metrics[metric].low, scores[0].metrics[metric].high
             if resampled:
-                low, high = sampling_error.percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
+                low, high = precision.percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
             yield {**row, "metric": metric, "value": row[metric], "value_low": low, "value_high": high}
 
 
@@ -470,7 +455,7 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
     Raises NotPossibleError if fewer than two models of known size have an index.
     """
-    chosen, notes = of_one_dataset(runs)
+    chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for _, row in model_rows(chosen, options) if row[SIZE] is not None]
     names = [row["model"] for row in rows]
     left_out = [run.label for run in chosen if run.label not in names]
@@ -480,21 +465,23 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
-    frame = side_by_side(regressed_on_size(frame, options.confidence_level, RunErrors(chosen, options)))
+    frame = side_by_side(regressed_on_size(frame, options.confidence_level, precision.RunErrors(chosen, options)))
     notes = (*notes, *_size_notes(frame))
-    values = {**data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
+    values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
     return Study(frame, _draw_size, _printed_size, notes, values)
 
 
-def regressed_on_size(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
+def regressed_on_size(frame: pl.DataFrame, confidence_level: float, errors: precision.RunErrors) -> pl.DataFrame:
     """Add the line of each source on the logarithm of size, which has no sampling error."""
 
     def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
         numbers, exact = (rows["refusal_index"], rows[SIZE].log10()), np.zeros(rows.height)
-        if rows["source"][0] == PAPER:
-            return noise_columns(disattenuated_correlation(*numbers, printed_errors(rows["low"], rows["high"]), exact))
+        if rows["source"][0] == inputs.PAPER:
+            return precision.noise_columns(
+                disattenuated_correlation(*numbers, precision.printed_errors(rows["low"], rows["high"]), exact)
+            )
         own = errors.of(rows["model"].to_list(), INDEX)
-        return noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
+        return precision.noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
 
     return with_regression(
         frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
@@ -517,7 +504,7 @@ def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the models over a logarithmic axis of their sizes."""
-    crowded = frame.filter(pl.col("source") == PAPER).height > 0
+    crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
     figure.set_size_inches(style.WIDTH if crowded else 4.2, 3.2 if crowded else 2.8)
     axes = figure.subplots()
     axes.set_xscale("log")
@@ -547,14 +534,14 @@ def size_text(billions: float) -> str:
 
 def _printed_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the models with size and index."""
-    columns: dict[str, str | Cell] = {
+    columns: dict[str, str | style.Cell] = {
         "Model": "model",
         "Family": "family",
         "Parameters": lambda row: size_text(row[SIZE]),
         "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-        "Line": fixed("fitted"),
+        "Line": style.fixed("fitted"),
     }
-    return printed_table(frame, columns)
+    return style.printed_table(frame, columns)
 
 
 def _size_notes(frame: pl.DataFrame) -> tuple[str, ...]:

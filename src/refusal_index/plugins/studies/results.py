@@ -25,21 +25,11 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.plugins.studies import stability, style
-from refusal_index.plugins.studies.models import PAPER, RUN, SIMPLEQA, paper_context
-from refusal_index.plugins.studies.runs import COMPARED, data_values, dataset_name, run_index, variant_scores
-from refusal_index.plugins.studies.sampling_error import (
-    RESAMPLES,
-    FloatArray,
-    RunErrors,
-    metric_draws,
-    percentile_interval,
-    resampled_tables,
-)
+from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.tables import widened
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
 
 JOINT = "joint"
@@ -67,11 +57,11 @@ def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
     frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=RESULTS_SCHEMA, orient="row")
     values = {
-        **data_values(runs),
+        **inputs.data_values(runs),
         "runs": len(runs),
-        "resamples": f"{RESAMPLES:,}",
+        "resamples": f"{precision.RESAMPLES:,}",
         "joint": JOINT in frame["variant"],
-        "paper": PAPER in frame["source"],
+        "paper": inputs.PAPER in frame["source"],
     }
     return Study(frame, _draw_results, _printed_results, values=values)
 
@@ -81,8 +71,8 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
     places, headings = _places(lines)
     figure.set_size_inches(7.0, 0.9 + 0.17 * (len(lines) + len(headings)))
-    panels = figure.subplots(1, len(COMPARED), sharey=True)
-    for axes, metric in zip(panels, COMPARED, strict=True):
+    panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)
+    for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
             _draw_estimate(axes, places[row["model"], row["variant"], row["source"]], row)
         axes.set_title(METRICS[metric].label, loc="center")
@@ -101,32 +91,48 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         pl.Series("cell", cells),
         pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("heading"),
     )
-    wide = widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
+    wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
 
 
 def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    for scores in variant_scores(run, options):
-        whose = (run.label, run.dataset, scores.variant, RUN, scores.table.n, scores.unscored)
-        draws = resampled_tables(scores.table, options)
-        for name in COMPARED:
+    for scores in inputs.variant_scores(run, options):
+        whose = (run.label, run.dataset, scores.variant, inputs.RUN, scores.table.n, scores.unscored)
+        draws = precision.resampled_tables(scores.table, options)
+        for name in inputs.COMPARED:
             estimate, low, high, status, reason = scores.metrics[name].to_document().values()
-            ends = percentile_interval(metric_draws(draws, name, options.penalty)[:, 0], options.confidence_level)
+            ends = precision.percentile_interval(
+                precision.metric_draws(draws, name, options.penalty)[:, 0], options.confidence_level
+            )
             yield (*whose, name, estimate, low, high, *(ends if estimate is not None else (None, None)), status, reason)
 
 
 def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     if len(run.variants) > 1:
-        index = run_index(run, options).index
+        index = inputs.run_index(run, options).index
         ends = (index.estimate, index.low, index.high, None, None)
-        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *ends, index.status, index.reason)
+        yield (run.label, run.dataset, JOINT, inputs.RUN, None, None, INDEX, *ends, index.status, index.reason)
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
-    for row in paper_context(runs).iter_rows(named=True):
-        for name in COMPARED:
+    for row in inputs.paper_context(runs).iter_rows(named=True):
+        for name in inputs.COMPARED:
             ends = (row[f"{name}_low"], row[f"{name}_high"])
-            yield (row["model"], SIMPLEQA, None, PAPER, None, None, name, row[name], *ends, None, None, "ok", None)
+            yield (
+                row["model"],
+                inputs.SIMPLEQA,
+                None,
+                inputs.PAPER,
+                None,
+                None,
+                name,
+                row[name],
+                *ends,
+                None,
+                None,
+                "ok",
+                None,
+            )
 
 
 def _places(
@@ -137,7 +143,7 @@ def _places(
     headings: dict[str, float] = {}
     below = 0.0
     for model, variant, source in lines:
-        heading = model if source == RUN else "The paper"
+        heading = model if source == inputs.RUN else "The paper"
         if heading not in headings:
             below += 0.35 if headings else 0.0
             headings[heading] = below
@@ -148,7 +154,7 @@ def _places(
 
 
 def _draw_estimate(axes: Axes, place: float, row: dict[str, Any]) -> None:
-    colour = style.PALE if row["source"] == PAPER else style.variant_colours([row["variant"]])[row["variant"]]
+    colour = style.PALE if row["source"] == inputs.PAPER else style.variant_colours([row["variant"]])[row["variant"]]
     if row["estimate"] is None:
         across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
         axes.text(0.5, place, "undefined", fontsize=6, color=style.GREY, **across)
@@ -257,7 +263,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         raise NotPossibleError
     rows = [_run_row(run, options) for run in chosen]
     names, level = [(row[1], row[2]) for row in rows], options.confidence_level
-    errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
+    errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA, orient="row"), errors, level, options.seed)
     notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
@@ -325,7 +331,7 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     # Models keep their order, and the average stays below them.
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
     return (
-        widened(
+        style.widened(
             cells.with_columns(pl.Series("cell", [_cell(row) for row in cells.iter_rows(named=True)])),
             ["model"],
             "dataset",
@@ -347,10 +353,10 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
 
 
 def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
-    overall = run_index(run, options)
+    overall = inputs.run_index(run, options)
     index = overall.index
     estimate = (index.estimate, index.low, index.high)
-    whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset_id))
+    whose = (INDEX, run.model or run.label, inputs.dataset_name(run.dataset), truth_of(run.dataset_id))
     return (*whose, *estimate, *_within_source(run, options), overall.variants, index.reason)
 
 

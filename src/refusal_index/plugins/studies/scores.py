@@ -1,26 +1,37 @@
-"""Scores of confidence side by side: every method of a run on the same questions, and how methods are shown.
+"""Scores of confidence side by side, and which prompts a threshold on a score beats.
 
 A method shows only beside others on questions that each of them has a score and a grade for. Which are shown follows
 from that: those with the most questions first, then whichever leaves enough of them.
+
+Refusing the questions with the lowest scores gives a point for every share refused. A prompt's own refusals are one
+such point, on the same questions and the same forced answers: below a curve, the threshold leaves more right answers
+among as many refusals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from refusal_index.data.outcome_table import is_trained, scores_by_method
 from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import draw_matrix
+from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import p_answering, usable_questions
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import reference_variant
+from refusal_index.plugins.studies import inputs, style
+from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
 from refusal_index.render.format import abridged
+from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
+from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 FEWEST = 50
 """Questions that a further method must leave for the comparison, or half of what there is where that is less."""
@@ -106,7 +117,7 @@ def _chosen(run: ComparedRun) -> dict[Key, pl.DataFrame]:
     """Keep of each method the scores that belong to all variants, else those of the one that stands for the run."""
     found: dict[str, tuple[Key, pl.DataFrame]] = {}
     groups = {} if run.confidence is None else scores_by_method(run.confidence)
-    stands = reference_variant(run)
+    stands = inputs.reference_variant(run)
     for key, rows in groups.items():
         method, variant, _ = key
         if method not in found or (variant == stands and found[method][0][1] not in {None, stands}):
@@ -215,3 +226,224 @@ def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Lin
         )
         for method, is_open in trained.items()
     ]
+
+
+BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
+"""What becomes of a prompt's refusals beside a score."""
+
+POINTS = 200
+"""Of a curve with more questions, so many points are kept besides its ends."""
+
+SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "part", "method", "scores_of", "variant"), pl.String),
+    "trained": pl.Boolean,
+    "questions": pl.Int64,
+    **dict.fromkeys(("accuracy", "refusal_rate", "correct_rate", "low", "high", "by_score"), pl.Float64),
+    **dict.fromkeys(("difference", "difference_low", "difference_high", "cut"), pl.Float64),
+    **dict.fromkeys(("verdict", "status", "reason"), pl.String),
+}
+"""`part` is ``curve``, ``refusals`` or ``comparison``; `correct_rate` is by the score in a curve, else by refusals."""
+
+
+@study
+def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no run has scores and refusals to be compared."""
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for run, name in zip(runs, inputs.display_names(runs), strict=True):
+        if run.confidence is None:
+            continue
+        found, said = scored_run(run, name)
+        notes += said
+        if found is None:
+            continue
+        scored, others = same_answers(found)
+        notes += others
+        made = list(run_rows(scored, options))
+        silent = [row["variant"] for row in made if row["part"] == "refusals" and row["refusal_rate"] in {0, 1}]
+        if silent:
+            notes.append(f"{name}: nothing to compare under {abridged(silent)}, which refused no question or all.")
+        if any(row["part"] == "comparison" for row in made):
+            rows += made
+    if not rows:
+        raise NotPossibleError(notes=notes)
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    compared = frame.filter(part="comparison")
+    values = {
+        "comparisons": compared.height,
+        "beaten": compared.filter(verdict=BEATEN).height,
+        "beats": compared.filter(verdict=BEATS).height,
+        "crowded": compared.height > MOST_INTERVALS,
+        **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
+    }
+    return Study(frame, draw, printed, notes, values)
+
+
+def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield the curve of each score, the point of each variant's refusals, and each score against each variant.
+
+    - `scored`: whose methods all score the same answers.
+    - `options`: level of the intervals.
+    """
+    where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(scored.methods[0].right.mean())}
+    for one in scored.methods:
+        yield from ({**where, **_of(one), **row} for row in _curve(one))
+    for variant, outcomes in scored.run.variants.items():
+        refused, known = _refusals(scored, outcomes)
+        if not known.any():
+            continue
+        named = {**where, "variant": variant or inputs.ALL, "questions": int(known.sum())}
+        yield {**named, **_point(refused[known], scored.methods[0].right[known], options)}
+        for one in scored.methods:
+            compared = _compared(one.score[known], refused[known], one.right[known], options)
+            yield from ({**named, **_of(one), **row} for row in compared)
+
+
+def _of(one: ScoredMethod) -> dict[str, Any]:
+    return {"method": one.method, "scores_of": one.variant, "trained": one.is_trained}
+
+
+def _refusals(scored: ScoredRun, outcomes: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which questions of a run the first draw of a variant refused, and of which that is known."""
+    first = first_draws(outcomes).select("question_id", "refused")
+    ids = pl.DataFrame({"question_id": scored.question_ids})
+    refused = ids.join(first, on="question_id", how="left", maintain_order="left")["refused"]
+    return refused.fill_null(value=False).to_numpy(), refused.is_not_null().to_numpy()
+
+
+def _curve(one: ScoredMethod) -> Iterator[dict[str, Any]]:
+    refused, correct = empirical_accuracy_refusal_curve(one.score, one.right)
+    kept = np.unique(np.linspace(0, refused.size - 1, min(refused.size, POINTS + 2)).round().astype(int))
+    for place in kept:
+        rates = {"refusal_rate": float(refused[place]), "correct_rate": float(correct[place])}
+        yield {"part": "curve", "questions": one.right.size, **rates}
+
+
+def _point(refused: NDArray[np.bool_], right: NDArray[np.bool_], options: StudyOptions) -> dict[str, Any]:
+    n, hits = refused.size, int((right & ~refused).sum())
+    low, high = wilson_interval(hits, n, normal_quantile(options.confidence_level))
+    rates = {"refusal_rate": float(refused.mean()), "correct_rate": hits / n}
+    return {"part": "refusals", **rates, "low": low, "high": high}
+
+
+def _compared(
+    score: NDArray[np.float64], refused: NDArray[np.bool_], right: NDArray[np.bool_], options: StudyOptions
+) -> Iterator[dict[str, Any]]:
+    """Yield a score against the refusals of one variant, where it refused some questions and not all."""
+    found = compare_with_refusals(score, refused, ~right)
+    if found.cut is None:
+        return
+    difference = found.correct_rate
+    estimate = Estimate.of(difference, difference.confidence_interval(options.confidence_level))
+    yield {
+        "part": "comparison",
+        "refusal_rate": float(refused.mean()),
+        "correct_rate": difference.refusals,
+        "by_score": difference.score,
+        "difference": estimate.estimate,
+        "difference_low": estimate.low,
+        "difference_high": estimate.high,
+        "cut": found.cut,
+        "verdict": verdict(difference, options.confidence_level),
+        "status": estimate.status,
+        "reason": estimate.reason,
+    }
+
+
+def verdict(difference: ScoreDifference, confidence_level: float) -> str:
+    """Say by the interval of the difference in right answers whether a threshold beats the refusals."""
+    low, high = difference.confidence_interval(confidence_level).or_none()
+    if low is None or high is None:
+        return NOT_TOLD
+    return BEATEN if low > 0 else BEATS if high < 0 else NOT_TOLD
+
+
+PRINTED: Mapping[str, str | style.Cell] = {
+    "model": "model",
+    "variant": "variant",
+    "score": lambda row: label(row["method"]) + (f", {row['scores_of']}" if row["scores_of"] else ""),
+    "questions": "questions",
+    "refused": style.fixed("refusal_rate"),
+    "right by refusals": style.fixed("correct_rate"),
+    "right by score": style.fixed("by_score"),
+    "difference": style.ranged("difference"),
+    "refusals are": "verdict",
+}
+
+
+def printed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a score and variant: right answers by the refusals and by the score, and what becomes of them."""
+    return style.printed_table(frame.filter(part="comparison"), PRINTED)
+
+
+_PANELS_A_ROW = 3
+MOST_INTERVALS = 40
+"""Of more comparisons the picture has no intervals, which the frame has."""
+
+
+def draw(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a plane a run with the curves and the refusals, and below what each score gains on each variant."""
+    models = frame["model"].unique(maintain_order=True).to_list()
+    compared = frame.filter(part="comparison")
+    bands = compared.select("model", "variant").unique(maintain_order=True)
+    methods = compared["method"].unique(maintain_order=True).to_list()
+    alone = len(models) == 1
+    planes = 3.1 if alone else 2.1 * math.ceil(len(models) / _PANELS_A_ROW)
+    band = max(0.3, 0.1 * len(methods)) if compared.height <= MOST_INTERVALS else 0.27
+    gains = 0.7 + band * bands.height
+    figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
+    colours, names = method_colours(methods), style.short_names(models, 22)
+    titles = [""] if alone else [names[model] for model in models]
+    panels = style.panel_grid(above, titles, _PANELS_A_ROW, sharex=True, sharey=True)
+    for panel, model in zip(panels, models, strict=True):
+        _draw_plane(panel, frame.filter(model=model), colours)
+    panels[0].set(xlim=(-0.02, 1.02), ylim=(0, None))
+    above.supxlabel("Refusal rate", fontsize=8)
+    above.supylabel("Correct rate", fontsize=8)
+    _draw_gains(below.subplots(), compared, bands, colours)
+    style.outside_legend(figure, [*method_handles(compared, are_filled=True), *_variant_handles(frame)])
+
+
+def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
+    accuracy = part["accuracy"][0]
+    # No order of the questions is beyond these: errors first, right answers first, and in between any order at random.
+    panel.plot([0, 1 - accuracy, 1], [accuracy, accuracy, 0], color=style.PALE, linewidth=0.9, zorder=1)
+    panel.plot([0, 1], [accuracy, 0], color=style.PALE, linewidth=0.9, linestyle="--", zorder=1)
+    for (method,), curve in part.filter(part="curve").group_by("method", maintain_order=True):
+        look = line_style(str(method), is_trained=curve["trained"][0])
+        panel.plot(curve["refusal_rate"], curve["correct_rate"], color=colours[str(method)], linestyle=look, lw=1.1)
+    points = part.filter(part="refusals")
+    variants = style.variant_colours(points["variant"].to_list())
+    for row in points.iter_rows(named=True):
+        point: dict[str, Any] = {"face": variants[row["variant"]], "size": 6.5, "width": 0.9, "zorder": 5}
+        style.mark(panel, row["refusal_rate"], row["correct_rate"], style.INK, ys=style.ends(row), **point)
+    panel.grid(visible=False)
+
+
+def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colours: dict[str, str]) -> None:
+    """Draw the difference in right answers, a band a variant: filled where its interval leaves 0 out."""
+    panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
+    markers, with_intervals = style.model_markers(list(colours)), compared.height <= MOST_INTERVALS
+    spread = 0.8 if with_intervals else 0.4
+    for place, (model, variant) in enumerate(bands.iter_rows()):
+        part = compared.filter(model=model, variant=variant)
+        for turn, row in enumerate(part.iter_rows(named=True)):
+            height, method = place + spread * ((turn + 0.5) / part.height - 0.5), row["method"]
+            xs = style.ends(row, "difference") if with_intervals else None
+            face = style.PAPER if row["verdict"] == NOT_TOLD else None
+            style.mark(panel, row["difference"], height, colours[method], markers[method], xs=xs, face=face, width=1)
+    models = style.short_names(bands["model"].to_list(), 22)
+    alone = bands["model"].n_unique() == 1
+    names = ((models[model], style.safe_text(variant, 12)) for model, variant in bands.iter_rows())
+    style.name_rows(panel, [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
+    for place in range(1, bands.height):
+        panel.axhline(place - 0.5, color="#ececec", linewidth=0.6, zorder=0)
+    panel.set_title("Right answers by the score, less those by the refusals")
+    panel.set_xlabel("share of all questions, with as many refused")
+
+
+def _variant_handles(frame: pl.DataFrame) -> Iterator[Line2D]:
+    variants = frame.filter(part="refusals")["variant"].unique(maintain_order=True).to_list()
+    for variant, colour in style.variant_colours(variants).items():
+        yield style.handle(f"refusals, {style.safe_text(variant, 12)}", style.INK, "o", face=colour, markersize=5)

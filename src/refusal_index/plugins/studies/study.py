@@ -30,12 +30,24 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, further_draws
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
-from refusal_index.plugins.studies.models import paper_rows
-from refusal_index.plugins.studies.style import house_style, new_figure, write_above
-from refusal_index.plugins.studies.tables import latex_table
+from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
 from refusal_index.render.blocks import escape
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
+
+
+@cache
+def paper_rows() -> pl.DataFrame:
+    """Return the 16 rows of the paper's results table.
+
+    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
+      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
+
+    >>> paper_rows().select("model", "refusal_index").row(1)
+    ('Qwen2.5-72B', 0.49)
+    """
+    return pl.read_csv((files("refusal_index.plugins.studies") / "data" / "paper_rows.csv").read_bytes())
+
 
 BIASED = " Missing questions are rarely a random sample, so every number here may be biased."
 

@@ -1,12 +1,17 @@
-"""How far the Refusal Index rests on the grader and on what was decided about answers without a grade.
+"""How far the Refusal Index rests on its assumptions: on the Gaussian copula, and on how answers are graded.
 
-A grader that errs at stated rates moves the index, and the correction says to where. Refusals of the forced pass and
-questions without a grade can be scored in several ways, of which the paper's, wrong, is the one with the highest index.
+`copula_comparison`: the paper's table over single 2x2 tables, and beside it the test that can tell copulas apart. One
+table cannot choose between copulas: with its margins given, one parameter fits it exactly in every family that can
+reach it. Several prompts over the same questions can, if they share one dependence.
+
+`grading_sensitivity`: a grader that errs at stated rates moves the index, and the correction says to where. Refusals of
+the forced pass and questions without a grade can be scored in several ways, of which the paper's, wrong, is the one
+with the highest index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +21,176 @@ from matplotlib.figure import Figure
 
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.sampling import first_draws, outcome_matrix
 from refusal_index.findings.sensitivity import outcome_counts
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import chosen_runs, defined_tables, reference_variant
+from refusal_index.plugins.studies import copulas, inputs, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.style import label_points
 from refusal_index.render.format import number, with_interval
+
+FAMILY_LABELS = {
+    "gaussian": "Gaussian",
+    "t": "Student t, 4 df",
+    "clayton": "Clayton",
+    "gumbel": "Gumbel",
+    "frank": "Frank",
+    "survival_clayton": "Survival Clayton",
+    "survival_gumbel": "Survival Gumbel",
+}
+SMALLEST_PVALUE = 1e-4
+"""Smaller p-values are drawn here, at the edge."""
+
+
+@study
+def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
+    """Make the study; raises NotPossibleError if no table has a defined index."""
+    chosen, notes = inputs.chosen_runs(runs)
+    defined, undefined = inputs.defined_tables(chosen)
+    notes, tables = (*notes, *undefined), [one.table for one in defined]
+    if not tables:
+        raise NotPossibleError(notes=notes)
+    tests, said = _tests(chosen)
+    rows = [_fit_row(row, len(tables)) for row in copulas.copula_win_rates(tables, count_df=True)]
+    frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
+    tested = frame.filter(part="test_over_variants")
+    rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
+    values = {
+        "tables": len(tables),
+        "tested": tested["model"].n_unique(),
+        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
+    }
+    return Study(frame, _draw_copulas, _printed_copulas, (*notes, *said), values)
+
+
+COPULA_SCHEMA = {
+    **dict.fromkeys(("part", "family", "model", "dataset"), pl.String),
+    "tables": pl.Int64,
+    **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
+    **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
+    "degrees_of_freedom": pl.Float64,
+    "pvalue": pl.Float64,
+    "pvalue_holm": pl.Float64,
+    "status": pl.String,
+    "reason": pl.String,
+}
+
+
+SHARES = {"log_likelihood": "LL wins", "aic": "AIC wins", "bic": "BIC wins"}
+
+
+FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
+
+
+def _fit_row(found: copulas.CopulaComparison, tables: int) -> dict[str, Any]:
+    fits = {name: getattr(found, name) for name in FITS}
+    wins = {f"gaussian_wins_{name}": getattr(found, f"{name}_wins") for name in SHARES}
+    whose = {"part": "single_tables", "family": found.family, "tables": tables}
+    return {**whose, **fits, **wins, "ties": found.ties, "status": "ok"}
+
+
+def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Test every family on the variants of each run, the p-values of all tests adjusted by Holm's method."""
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for run, name in zip(runs, inputs.display_names(runs), strict=True):
+        found = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
+        if all(test.pvalue is None for test in found):
+            notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
+        else:
+            by_family = {test.family: test for test in found}
+            rows += (_test_row(by_family[family], name, run) for family in copulas.COPULA_NAMES)
+    tested = [row for row in rows if row["pvalue"] is not None]
+    for row, adjusted in zip(tested, stats.holm([row["pvalue"] for row in tested]).tolist(), strict=True):
+        row["pvalue_holm"] = adjusted
+    return rows, tuple(notes)
+
+
+def _test_row(found: copulas.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
+    columns = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
+    whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
+    tables = len(found.tables) - len(found.left_out)
+    return {**whose, "tables": tables, **{column: getattr(found, column) for column in columns}}
+
+
+def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print the paper's table, and beside it for how many models the test rules the family out at 5 % (Holm)."""
+    tests = frame.filter(part="test_over_variants")
+
+    def ruled_out(row: Mapping[str, Any]) -> str:
+        own = tests.filter(family=row["family"]).drop_nulls("pvalue")["pvalue_holm"]
+        return f"{int((own < 0.05).sum())} of {own.len()}"
+
+    columns: dict[str, str | style.Cell] = {
+        "family": style.labelled(FAMILY_LABELS, "family"),
+        **{heading: style.fixed(name, 2) for name, heading in FITS.items()},
+        **{heading: style.fixed(f"gaussian_wins_{name}") for name, heading in SHARES.items()},
+        "ties": style.fixed("ties"),
+        "ruled out": ruled_out,
+    }
+    return style.printed_table(frame.filter(part="single_tables"), columns)
+
+
+def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw mean log-likelihoods less the Gaussian's, and the p-value of every family for every model."""
+    fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
+    # Of many models the points of one family need room below each other.
+    models = tests["model"].unique(maintain_order=True).to_list()
+    height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
+    figure.set_size_inches(style.WIDTH * 1.25 if tests.height else style.WIDTH * 0.7, height)
+    axes = figure.subplots(1, 2 if tests.height else 1, sharey=True, squeeze=False)[0]
+    _draw_fits(axes[0], fits)
+    axes[0].set_yticks(range(fits.height), [FAMILY_LABELS[family] for family in fits["family"]])
+    axes[0].set_ylim(fits.height - 0.5, -0.5)
+    if tests.height:
+        _draw_tests(axes[1], tests)
+        if len(models) > style.MOST_LABELS:
+            style.model_legend(figure, models)
+    for panel in axes:
+        panel.grid(visible=False, axis="y")
+
+
+def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
+    gaussian = fits.filter(family="gaussian")["log_likelihood"][0]
+    axes.axvline(0, color=style.PALE)
+    axes.set_title("One table at a time")
+    axes.set_xlabel("mean log-likelihood less the Gaussian's")
+    gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "color": style.GREY}
+    for y, (gap, ties) in enumerate(gaps):
+        # What rounding leaves of a tie is not a gap.
+        axes.plot(0.0 if ties == 1 else gap, y, "o", color=style.INK)
+        if y:
+            axes.annotate(f"{ties:.0%} ties", (1.02, y), fontsize=6.5, **beside)
+    widest = max((abs(gap) for gap, ties in gaps if ties < 1), default=1.0)
+    axes.set_xlim(-1.3 * widest, 0.5 * widest)
+    style.few_ticks(axes.xaxis, 4)
+
+
+def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
+    models = tests["model"].unique(maintain_order=True).to_list()
+    colours, markers, short = style.model_colours(models), style.model_markers(models), style.short_names(models)
+    few = len(models) <= style.MOST_LABELS
+    shifts = style.shifts(models, (0.25 if few else 0.4) * (1 - 1 / len(models)))
+    axes.set_xscale("log")
+    axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
+    spots = []
+    for row in tests.drop_nulls("pvalue").iter_rows(named=True):
+        model = row["model"]
+        x, y = max(row["pvalue"], SMALLEST_PVALUE), copulas.COPULA_NAMES.index(row["family"]) + shifts[model]
+        style.mark(axes, x, y, colours[model], markers[model], size=4.5)
+        if row["family"] == "gaussian":
+            spots.append((x, y, short[model], colours[model]))
+    label = "p-value, unadjusted; shaded: below 5 %"
+    axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel=label)
+    if few and spots:
+        xs, ys, names, inks = zip(*spots, strict=True)
+        style.label_points(axes, list(zip(xs, ys, strict=True)), names, inks, size=6)
+
 
 LARGEST_RATE = 0.05
 RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
 ERRORS = {"both": (1.0, 1.0), "right_as_wrong": (1.0, 0.0), "wrong_as_right": (0.0, 1.0)}
 """Which error rates vary: right answers graded wrong, wrong answers graded right, or both alike."""
-_LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
+_GRADING_LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
 _RESAMPLES = 2_000
 LEFT_HEIGHT = 3.2
 """Inches: of the curves beside a long list of variants."""
@@ -38,26 +200,26 @@ _BOUNDS = ("everything", "forced_refusals")
 @study
 def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
-    chosen, notes = chosen_runs(runs)
-    defined, undefined = defined_tables(chosen)
+    chosen, notes = inputs.chosen_runs(runs)
+    defined, undefined = inputs.defined_tables(chosen)
     notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
     for one in defined:
         counts = outcome_counts(first_draws(one.run.variants[one.variant]))
         parts = [*scoring_rows(counts, one.table, options.confidence_level), *misgrading_bounds_rows(one.table)]
-        if one.variant == reference_variant(one.run):
+        if one.variant == inputs.reference_variant(one.run):
             parts += misgrading_rows(one.table, options)
         rows += ({**one.where, **part} for part in parts)
     if not rows:
         raise NotPossibleError(notes=notes)
-    frame = pl.DataFrame(rows, schema=_SCHEMA)
+    frame = pl.DataFrame(rows, schema=GRADING_SCHEMA)
     models = frame["model"].n_unique()
     left_out = ["the intervals"] if models > style.MOST_BANDS else []
     left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
-    return Study(frame, draw, printed, (*notes, *_impossible(frame)), {"left_out": left_out})
+    return Study(frame, _draw_grading, _printed_grading, (*notes, *_impossible(frame)), {"left_out": left_out})
 
 
-_SCHEMA = {
+GRADING_SCHEMA = {
     **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
     **dict.fromkeys(("rate", "estimate", "low", "high", "questions"), pl.Float64),
     "status": pl.String,
@@ -119,7 +281,7 @@ def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:
     return tuple(study_text("grading_sensitivity", "impossible", **row) for row in first.iter_rows(named=True))
 
 
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
+def _printed_grading(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a model and variant: the index, the forced-refusal bounds, and the ranges of misgrading."""
     rows = []
     for _, part in frame.group_by("model", "dataset", "variant", maintain_order=True):
@@ -141,7 +303,7 @@ def _range(row: dict[str, Any]) -> str:
     return f"undefined ({row['reason']})" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
 
 
-def draw(figure: Figure, frame: pl.DataFrame) -> None:
+def _draw_grading(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
@@ -168,7 +330,7 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
         known, colour = part.drop_nulls("estimate"), colours[str(model)]
         if few or name == "both":
-            axes.plot(100 * known["rate"], known["estimate"], _LINES[str(name)], color=colour, linewidth=1.2)
+            axes.plot(100 * known["rate"], known["estimate"], _GRADING_LINES[str(name)], color=colour, linewidth=1.2)
         if name != "both" or not known.height:
             continue
         ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
@@ -197,7 +359,7 @@ def _name_curves(
     near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
     lines = [(100 * rate, index) for rate, index in near.iter_rows()]
     places, labels = [end[:2] for end in ends], [names[end[2]] for end in ends]
-    label_points(axes, places, labels, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
+    style.label_points(axes, places, labels, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:

@@ -1,10 +1,12 @@
-"""Whether a metric agrees with the AUROC of P(Answering), which takes many draws where the metric takes one or two.
+"""What goes with the Refusal Index over models: the AUROC of P(Answering), and what tells the index beforehand.
 
-A point is one model on one dataset under one prompt variant: the metric from the first draws of the run with the most
-graded questions, the AUROC from the run with the most draws, which may be another folder. Points of one model are not
-independent of each other, which an interval for their correlation has to know.
+`auroc_correlation`: whether a metric agrees with the AUROC of P(Answering), which takes many draws where the metric
+takes one or two. A point is one model on one dataset under one prompt variant: the metric from the first draws of the
+run with the most graded questions, the AUROC from the run with the most draws, which may be another folder. Points of
+one model are not independent of each other, which an interval for their correlation has to know.
 
-Points of the AUROC correlation: a model on a dataset under a prompt, and what each question adds to its error.
+`index_predictors`: a model's family, its size, its accuracy, or how often it refuses. Of many families each with few
+models any grouping explains much: shuffled over the models, the index shows how much.
 """
 
 from __future__ import annotations
@@ -25,15 +27,13 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.plugins.studies import style
-from refusal_index.plugins.studies.runs import ALL, COMPARED, VariantScores, chosen_runs, model_name, variant_scores
-from refusal_index.plugins.studies.sampling_error import FloatArray, is_sparse, without_noise
-from refusal_index.plugins.studies.stability import DisattenuatedCorrelation
+from refusal_index.plugins.studies import inputs, precision, style
+from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
+from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, reliability
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.style import label_points
-from refusal_index.plugins.studies.tables import Cell, fixed, printed_table, ranged
-from refusal_index.render.format import UNDEFINED, abridged
+from refusal_index.render.format import UNDEFINED, abridged, pvalue
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
+from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
 
@@ -72,9 +72,9 @@ def points_of(
     single, undefined, elsewhere = [], [], []
     for run in runs:
         matrix = outcome_matrix(list(run.variants.values()))
-        for row, (variant, scores) in enumerate(zip(run.variants, variant_scores(run, options), strict=True)):
-            where = f"{model_name(run)}, {run.dataset or ALL}, {variant or ALL}"
-            key = model_name(run), run.dataset, variant
+        for row, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
+            where = f"{inputs.model_name(run)}, {run.dataset or inputs.ALL}, {variant or inputs.ALL}"
+            key = inputs.model_name(run), run.dataset, variant
             if key not in draws:
                 single.append(where)
                 continue
@@ -103,7 +103,7 @@ def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, Out
     found: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
     for run in runs:
         for variant, outcomes in run.variants.items():
-            key, matrix = (model_name(run), run.dataset, variant), draw_matrix(outcomes)
+            key, matrix = (inputs.model_name(run), run.dataset, variant), draw_matrix(outcomes)
             if len(matrix.refused) > 1 and (key not in found or len(matrix.refused) > len(found[key][1].refused)):
                 found[key] = run, matrix
     return found
@@ -111,7 +111,7 @@ def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, Out
 
 def _point(
     run: ComparedRun,
-    scores: VariantScores,
+    scores: inputs.VariantScores,
     row: OutcomeMatrix,
     source: ComparedRun,
     drawn: OutcomeMatrix,
@@ -120,15 +120,15 @@ def _point(
     score, right = p_answering(drawn)
     ids = [one for one, usable in zip(drawn.question_ids, usable_questions(drawn), strict=True) if usable]
     errors = {AREA: _by_question(run.dataset, ids, auroc_influence(score, right))}
-    for name in COMPARED:
+    for name in inputs.COMPARED:
         own = metric_influence(*row.arrays, metric=name, penalty=options.penalty)[0] / max(1, int(row.scored.sum()))
         errors[name] = _by_question(run.dataset, row.question_ids, own)
     return Point(
-        model_name(run),
+        inputs.model_name(run),
         run.dataset,
         scores.variant,
         scores.metrics,
-        is_sparse([scores.table]),
+        precision.is_sparse([scores.table]),
         auroc(score, right),
         len(drawn.refused),
         len(drawn.question_ids),
@@ -178,7 +178,7 @@ class Correlation:
 @study
 def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
-    chosen, _ = chosen_runs(runs)
+    chosen, _ = inputs.chosen_runs(runs)
     points, notes = points_of(chosen, runs, options)
     if len(points) < FEWEST_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
@@ -193,18 +193,18 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         side, _, why = reason.partition(":")
         whose = "RI" if side == "first" else "the AUROC"
         notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
-    own = frame.filter(metric=COMPARED[0])
+    own = frame.filter(metric=inputs.COMPARED[0])
     values = {
         "points": own.height,
         "models": frame["model"].n_unique(),
         "over_points": "points" in frame["interval_over"],
         "sparse": own["sparse"].sum(),
     }
-    return Study(frame, draw, printed, notes, values)
+    return Study(frame, _draw_areas, _printed_areas, notes, values)
 
 
 def _frame(points: Sequence[Point], confidence_level: float) -> pl.DataFrame:
-    rows = [row for name in COMPARED for row in _metric_rows(name, points, confidence_level)]
+    rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, confidence_level)]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -254,7 +254,7 @@ def _noise(name: str, points: Sequence[Point]) -> DisattenuatedCorrelation:
     own, areas = errors_of(points, (name, AREA))
     known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
     values, others = _both_sides(name, points)
-    return without_noise(values[known], others[known], own[known], areas[known])
+    return precision.without_noise(values[known], others[known], own[known], areas[known])
 
 
 def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, confidence_level: float = 0.95) -> Correlation:
@@ -293,35 +293,35 @@ def _fisher(r: float, reach: float) -> tuple[float | None, float | None]:
     return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
 
 
-PRINTED: Mapping[str, str | Cell] = {
+PRINTED_AREAS: Mapping[str, str | style.Cell] = {
     "metric": lambda row: METRICS[row["metric"]].label,
-    "Spearman": ranged("spearman", 2),
-    "Pearson": ranged("pearson", 2),
+    "Spearman": style.ranged("spearman", 2),
+    "Pearson": style.ranged("pearson", 2),
     "interval over": lambda row: row["interval_over"] or UNDEFINED,
-    "ceiling": fixed("pearson_ceiling", 2),
-    "without noise": fixed("pearson_without_noise", 2),
+    "ceiling": style.fixed("pearson_ceiling", 2),
+    "without noise": style.fixed("pearson_without_noise", 2),
     "points": "n_points",
-    "Spearman of all": fixed("spearman_all", 2),
-    "Pearson of all": fixed("pearson_all", 2),
+    "Spearman of all": style.fixed("spearman_all", 2),
+    "Pearson of all": style.fixed("pearson_all", 2),
     "points of all": "n_points_all",
 }
 
 
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
+def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a metric with both correlations, without sparse points and with them."""
-    return printed_table(frame.group_by("metric", maintain_order=True).first(), PRINTED)
+    return style.printed_table(frame.group_by("metric", maintain_order=True).first(), PRINTED_AREAS)
 
 
-def draw(figure: Figure, frame: pl.DataFrame) -> None:
+def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel a metric, the AUROC over the metric, each point with both intervals."""
     figure.set_size_inches(style.WIDTH * 1.25, 4.6)
     axes = figure.subplots(2, 3, sharey=True)
-    for panel, name in zip(axes.flat, COMPARED, strict=True):
+    for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
         _draw_metric(panel, frame.filter(metric=name))
         panel.set_title(METRICS[name].label)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    last = frame.filter(metric=COMPARED[-1])
+    last = frame.filter(metric=inputs.COMPARED[-1])
     if last["model"].n_unique() > style.MOST_LABELS:
         style.model_legend(figure, last["model"].to_list())
     else:
@@ -355,7 +355,7 @@ def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
     colours = style.model_colours(rows["model"].to_list())
     middle = rows.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
     labels = list(style.short_names(middle["model"].to_list()).values())
-    label_points(
+    style.label_points(
         axes,
         middle.select("value", "auroc").rows(),
         labels,
@@ -363,3 +363,171 @@ def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
         size=6.5,
         avoid=rows.select("value", "auroc").rows(),
     )
+
+
+FEWEST_EXPLAINED = 4
+SHUFFLES = 9_999
+SIZE = "parameters_billion"
+PREDICTORS = {
+    "family": "Family",
+    SIZE: "Size (logarithm)",
+    "correct_rate": "Correct answer rate",
+    "correct_given_attempted": "C/A",
+    "refusal_rate": "Refusal rate",
+}
+POINT_SCHEMA = {
+    **dict.fromkeys(("source", "model", "family"), pl.String),
+    **dict.fromkeys((*list(PREDICTORS)[1:], INDEX, "low", "high"), pl.Float64),
+    "sparse": pl.Boolean,
+}
+PREDICTOR_SCHEMA = {
+    **dict.fromkeys(("source", "predictor"), pl.String),
+    **dict.fromkeys(("models", "degrees_of_freedom"), pl.Int64),
+    **dict.fromkeys(("share", "shuffled", "shuffled_high", "pvalue", "share_beyond_chance", "ceiling"), pl.Float64),
+    **dict.fromkeys(("reason", "ceiling_reason"), pl.String),
+}
+
+
+@study
+def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Find the share of the variance of the index over models that each predictor explains.
+
+    Raises NotPossibleError if fewer than four models have an index, and the paper's are not there to compare with.
+    """
+    chosen, notes = inputs.of_one_dataset(runs)
+    every = [*paper_model_rows(chosen), *(row for _, row in model_rows(chosen, options))]
+    points = pl.DataFrame(every, schema=POINT_SCHEMA)
+    apart = points.filter("sparse")["model"].to_list()
+    parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
+    if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else FEWEST_EXPLAINED):
+        raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
+    if apart:
+        notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {abridged(apart)}.")
+    errors = precision.RunErrors(chosen, options)
+    rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
+    frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
+    notes = (*notes, *_predictor_notes(frame))
+    values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
+    return Study(frame, _draw_predictors, _printed_predictors, notes, values)
+
+
+def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield the share of each predictor among the models of which it is known.
+
+    - `points`: of one source.
+    - `source`: ``run`` or ``paper``.
+    - `errors`: of the runs; those of the paper come from its intervals.
+    - `seed`: of the shuffling.
+    """
+    for predictor in PREDICTORS:
+        rows = points.drop_nulls(predictor)
+        share = explained(rows[INDEX].to_numpy(), design(rows[predictor], predictor == SIZE), seed)
+        covariance = _covariance(rows, source, errors)
+        found = reliability(rows[INDEX].to_numpy(), covariance)
+        ceiling = {"ceiling": found.estimate, "ceiling_reason": found.reason}
+        yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
+
+
+def _covariance(rows: pl.DataFrame, source: str, errors: precision.RunErrors) -> FloatArray:
+    if source == inputs.PAPER:
+        return precision.printed_errors(rows["low"], rows["high"])
+    held = errors.of(rows["model"].to_list(), INDEX)
+    return np.asarray(held @ held.T)
+
+
+def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:
+    """Return the columns to regress on, shape (models, m): one a group for words, else the values themselves."""
+    if values.dtype == pl.String:
+        return np.asarray(values.to_dummies().to_numpy(), float)
+    return np.asarray((values.log10() if logarithmic else values).to_numpy(), float).reshape(-1, 1)
+
+
+def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
+    """Return the share of the variance of y that columns explain, and that of y shuffled.
+
+    - `y`: shape (k,).
+    - `columns`: shape (k, m), an intercept being understood.
+
+    >>> found = explained(np.array([1.0, 1.1, 3.0, 3.1]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]), 0)
+    >>> round(found["share"], 3), round(found["pvalue"], 2)
+    (0.998, 0.33)
+    """
+    centred = columns - columns.mean(axis=0) if len(columns) else columns
+    freedom = int(np.linalg.matrix_rank(centred)) if len(columns) else 0
+    reason = _why_unexplained(y, freedom)
+    if reason:
+        return {"degrees_of_freedom": freedom, "reason": reason}
+    basis = np.linalg.svd(centred, full_matrices=False)[0][:, :freedom]
+    deviations = y - y.mean()
+    total = float(deviations @ deviations)
+    share = float(np.sum((deviations @ basis) ** 2) / total)
+    shuffled = np.random.default_rng(seed).permuted(np.tile(deviations, (SHUFFLES, 1)), axis=1)
+    random = np.sum((shuffled @ basis) ** 2, axis=1) / total
+    expected = freedom / (len(y) - 1)
+    return {
+        "degrees_of_freedom": freedom,
+        "share": share,
+        # The mean over all permutations is known.
+        "shuffled": expected,
+        "shuffled_high": float(np.quantile(random, 0.95)),
+        "pvalue": (1 + int(np.count_nonzero(random >= share - ROUNDING))) / (1 + SHUFFLES),
+        "share_beyond_chance": (share - expected) / (1 - expected),
+    }
+
+
+def _why_unexplained(y: FloatArray, freedom: int) -> str | None:
+    if len(y) < FEWEST_EXPLAINED:
+        return "fewer_than_four_models"
+    if np.ptp(y) == 0:
+        return "no_variation"
+    if freedom == 0:
+        return "all_alike"
+    return "each_model_by_itself" if freedom >= len(y) - 1 else None
+
+
+def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a panel a source: the share of each predictor over what shuffling leaves."""
+    sources = frame["source"].unique(maintain_order=True).to_list()
+    figure.set_size_inches(style.WIDTH if len(sources) > 1 else 4.2, 2.4)
+    panels = figure.subplots(1, len(sources), sharey=True, squeeze=False)[0]
+    for axes, source in zip(panels, sources, strict=True):
+        rows = frame.filter(source=source)
+        for place, row in enumerate(rows.iter_rows(named=True)):
+            if row["share"] is None:
+                text = row["reason"].replace("_", " ")
+                axes.annotate(text, (0.02, place), va="center", fontsize=6, color=style.GREY)
+                continue
+            axes.plot([0, row["shuffled_high"]], [place] * 2, color=style.PALE, linewidth=5, solid_capstyle="butt")
+            axes.plot(row["shuffled"], place, "|", color=style.GREY, markersize=6)
+            axes.plot(row["share"], place, "o", color=style.MODEL_COLOURS[0], markersize=5)
+            axes.annotate(f"{row['models']}", (1.0, place), va="center", ha="right", fontsize=6, color=style.GREY)
+        axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI")
+        axes.set_title("The runs" if source == inputs.RUN else "The paper's models")
+    style.name_rows(panels[0], list(PREDICTORS.values()))
+
+
+PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {
+    "Of": style.labelled({inputs.RUN: "runs", inputs.PAPER: "paper"}, "source"),
+    "Predictor": style.labelled(PREDICTORS, "predictor"),
+    "Models": "models",
+    "Share": style.fixed("share", 2),
+    "Shuffled": style.fixed("shuffled", 2),
+    "up to": style.fixed("shuffled_high", 2),
+    "p": lambda row: pvalue(row["pvalue"]),
+    "Beyond chance": style.fixed("share_beyond_chance", 2),
+    "Ceiling": style.fixed("ceiling", 2),
+}
+
+
+def _printed_predictors(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a predictor."""
+    return style.printed_table(frame, PRINTED_PREDICTORS)
+
+
+def _predictor_notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Say of each source which predictor is beyond chance the most, and whether that is sure."""
+    for _, rows in frame.drop_nulls("share").group_by("source", maintain_order=True):
+        best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
+        adjusted = min(1.0, best["pvalue"] * rows.height)
+        label = PREDICTORS[best["predictor"]]
+        yield study_text("index_predictors", "best", **best, label=label, adjusted=adjusted, predictors=rows.height)

@@ -1,8 +1,11 @@
-"""Whether a model moves along its curve as a stated penalty asks: refusals over confidence targets, beside the best.
+"""What models do when they are told what an error costs, or told to think.
 
-A prompt that states a target t says that a wrong answer costs t / (1 - t) right ones, so that answering pays above a
-confidence of t. What would earn most under it follows from the model's own curve: from how closely its refusals go with
-its errors, and how often it errs when it must answer.
+`response_to_penalty`: refusals over confidence targets, beside the best. A prompt that states a target t says that a
+wrong answer costs t / (1 - t) right ones, so that answering pays above a confidence of t. What would earn most under it
+follows from the model's own curve: from how closely its refusals go with its errors, and how often it errs when it must
+answer.
+
+`thinking`: runs that differ by a switch for thinking, or by the effort asked for, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,23 +13,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.runs import ComparedRun, shared_variants
 from refusal_index.data.sampling import outcome_matrix
-from refusal_index.plugins.studies import curves, style
-from refusal_index.plugins.studies.runs import chosen_runs, dataset_name, display_names, model_name, with_ends
+from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.plugins.studies import curves, inputs, precision, style
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
-from refusal_index.plugins.studies.tables import Cell, ranged
-from refusal_index.render.format import number, with_interval
+from refusal_index.render.format import number, pvalue, with_interval
+from refusal_index.stats.comparison import difference_pvalue
+from refusal_index.stats.intervals import normal_quantile
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
 """How often a model refuses beside the best rate, by the interval of the difference; not known without a curve."""
@@ -36,7 +42,7 @@ _PANELS_A_ROW = 3
 _OWN, _BEST = style.INK, style.MODEL_COLOURS[1]
 
 _NUMBERS = ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
-SCHEMA = {
+RESPONSE_SCHEMA = {
     **dict.fromkeys(("model", "dataset", "part", "variant", "method"), pl.String),
     **dict.fromkeys(("target", "penalty"), pl.Float64),
     "questions": pl.Int64,
@@ -53,20 +59,22 @@ def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     stating = [run for run in runs if len(targets_of(run)) > 1]
     if not stating:
         raise NotPossibleError
-    chosen, left_out = chosen_runs(stating)
+    chosen, left_out = inputs.chosen_runs(stating)
     rows: list[dict[str, Any]] = []
     notes = list(left_out)
-    for run, name in zip(chosen, display_names(chosen), strict=True):
+    for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
         notes.append(
             study_text("response_to_penalty", "response", name=name, repeated=repeated, **_response_values(found))
         )
         rows += found
-    frame = pl.DataFrame(rows, schema=SCHEMA)
+    frame = pl.DataFrame(rows, schema=RESPONSE_SCHEMA)
     asked = sorted(frame.filter(part="target")["questions"].to_list())
     questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (asked[0], asked[-1])))
-    return Study(frame, draw, printed, notes, {"questions": questions, "scores": "threshold" in frame["part"]})
+    return Study(
+        frame, _draw_response, printed_response, notes, {"questions": questions, "scores": "threshold" in frame["part"]}
+    )
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
@@ -98,7 +106,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
     found = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
-    where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
+    where = {"model": inputs.model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
     for name, point in zip(names, found.points, strict=True):
         yield {
             **where,
@@ -107,25 +115,25 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
             "target": point.target,
             "penalty": point.penalty,
             "questions": point.table.n,
-            **with_ends({column: getattr(point, column) for column in _NUMBERS}),
+            **inputs.with_ends({column: getattr(point, column) for column in _NUMBERS}),
             "verdict": verdict(point.excess),
             "status": point.best_refusal_rate.status,
             "reason": point.best_refusal_rate.reason,
         }
     moves = {"refusal_rate": found.move, "best_refusal_rate": found.best_move, "excess": found.move_excess}
     outcome = {"status": found.move_excess.status, "reason": found.move_excess.reason}
-    yield {**where, "part": "move", **with_ends(moves), "verdict": verdict(found.move_excess), **outcome}
+    yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(found.move_excess), **outcome}
 
 
 def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     """Yield what the best cut of each score of confidence would have earned, on the very questions it is chosen on."""
-    scored, _ = scored_run(run, model_name(run)) if run.confidence is not None else (None, ())
+    scored, _ = scored_run(run, inputs.model_name(run)) if run.confidence is not None else (None, ())
     for one in scored.methods if scored else ():
         for name, target in targets_of(run).items():
             penalty = float(stats.penalty_from_confidence(target))
             found = stats.utility_threshold(one.score, one.right, penalty)
             yield {
-                "model": model_name(run),
+                "model": inputs.model_name(run),
                 "dataset": run.dataset,
                 "part": "threshold",
                 "method": one.method,
@@ -172,21 +180,21 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
+def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a model, dataset and target: refusals and what they earn, beside the best of both."""
     rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         same = pl.col("dataset").eq_missing(row["dataset"])
         scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
-        printed_row = {"model": row["model"], **({"dataset": dataset_name(row["dataset"])} if several else {})}
-        printed_row |= {heading: cell(row) for heading, cell in PRINTED.items()}
+        printed_row = {"model": row["model"], **({"dataset": inputs.dataset_name(row["dataset"])} if several else {})}
+        printed_row |= {heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()}
         for cut in scores.iter_rows(named=True):
             printed_row[f"{label(cut['method'])}: best"] = number(cut["best_utility"], 2)
         rows.append(printed_row)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def draw(figure: Figure, frame: pl.DataFrame) -> None:
+def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw for each model and dataset the refusal rate over the targets beside the best, and below what both earn."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
@@ -194,7 +202,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     figure.set_size_inches(style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands)
     axes = figure.subplots(2 * bands, columns, sharex=True, sharey="row", squeeze=False)
     names = style.short_names(keys["model"].to_list(), 22)
-    datasets = style.short_names([dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
+    datasets = style.short_names([inputs.dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
     for place, (model, dataset) in enumerate(keys.iter_rows()):
         band, column = divmod(place, columns)
@@ -204,7 +212,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
         _draw_pair(below, stated, "utility", "best_utility")
         _draw_scores(below, part.filter(part="threshold"), method_colours(methods))
-        title = [names[model], datasets[dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
+        title = [names[model], datasets[inputs.dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
         above.set_title("\n".join(title), fontsize=7.5)
         above.set_ylim(-0.03, 1.03)
         below.axhline(0, color=style.PALE, linewidth=0.8, zorder=1)
@@ -222,14 +230,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.outside_legend(figure, _handles(methods))
 
 
-PRINTED: Mapping[str, Cell] = {
+PRINTED_RESPONSE: Mapping[str, style.Cell] = {
     "t": lambda row: f"{row['target']:g}",
-    "refused": ranged("refusal_rate", 2),
-    "best": ranged("best_refusal_rate", 2),
-    "difference": ranged("excess", 2),
+    "refused": style.ranged("refusal_rate", 2),
+    "best": style.ranged("best_refusal_rate", 2),
+    "difference": style.ranged("excess", 2),
     "refuses": itemgetter("verdict"),
-    "earns": ranged("utility", 2),
-    "best earns": ranged("best_utility", 2),
+    "earns": style.ranged("utility", 2),
+    "best earns": style.ranged("best_utility", 2),
 }
 
 
@@ -257,3 +265,139 @@ def _handles(methods: Sequence[str]) -> list[Line2D]:
         style.handle("best on its curve", _BEST, "D", face=style.PAPER, **line),
         *(style.handle(f"best cut of {label(method)}", colours[method], line=":", linewidth=1) for method in methods),
     ]
+
+
+ROUNDING = 1e-12
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+ALIKE = ("dataset", "grader", "prompts", "placement", "comparability_version")
+THINKING_SCHEMA = {
+    **dict.fromkeys(("model", "dataset", "less", "more", "metric"), pl.String),
+    "questions": pl.Int64,
+    **dict.fromkeys(("value_less", "value_more", "estimate", "low", "high", "pvalue"), pl.Float64),
+    "reason": pl.String,
+}
+
+
+@study
+def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    """Compare every run of a model with its run that thinks least.
+
+    Raises NotPossibleError if no two runs differ in thinking only.
+    """
+    pairs = list(_pairs(runs))
+    if not pairs:
+        raise NotPossibleError("; these hold no such pair")
+    rows = [row for pair in pairs for row in _thinking_rows(*pair, options)]
+    frame = pl.DataFrame(rows, schema=THINKING_SCHEMA)
+    return Study(frame, _draw_thinking, _printed_thinking, values={"pairs": len(pairs)})
+
+
+def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
+    """Return what orders a run by how much it is to think, and what to call that.
+
+    - returned: the effort, from 0; the switch, 0 for one that says not to, 2 for one that says to; both in words.
+    """
+    effort = (run.settings.get("decoding") or {}).get("reasoning_effort")
+    switch = run.settings.get("think") or ""
+    against = any(word in switch.lower() for word in ("no_think", "nothink", "no-think", "no think"))
+    rank = EFFORTS.index(effort) + 1 if effort in EFFORTS else 0
+    named = [*([switch] if switch else []), *([f"effort {effort}"] if effort else [])]
+    return rank, 0 if against else 2 if switch else 1, ", ".join(named) or "as it is"
+
+
+def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedRun]]:
+    """Pair each run with the one that thinks least among those that are like it otherwise."""
+    groups: dict[tuple[str, ...], list[ComparedRun]] = {}
+    for run in runs:
+        if run.settings and run.model_id:
+            groups.setdefault(_alike(run), []).append(run)
+    for members in groups.values():
+        ordered = sorted(members, key=lambda run: thinking_of(run)[:2])
+        for run in ordered[1:]:
+            if thinking_of(run) != thinking_of(ordered[0]) and shared_variants((ordered[0], run)):
+                yield ordered[0], run
+
+
+def _alike(run: ComparedRun) -> tuple[str, ...]:
+    """Return what two runs must have in common to be compared."""
+    decoding = {key: value for key, value in (run.settings.get("decoding") or {}).items() if key != "reasoning_effort"}
+    # What thinks writes more: the limit on tokens is raised with it.
+    decoding.pop("max_tokens", None)
+    parts = (run.model_id, run.dataset_id, sorted(decoding.items()), *(run.settings.get(key) for key in ALIKE))
+    return tuple(map(repr, parts))
+
+
+def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    variants = shared_variants((less, more))
+    pair = [replace(run, variants={name: run.variants[name] for name in variants}) for run in (less, more)]
+    errors = precision.RunErrors(pair, options, ("less", "more"))
+    asked = [{one for rows in run.variants.values() for one in rows["question_id"]} for run in pair]
+    where = {"model": more.model_id, "dataset": inputs.dataset_name(more.dataset)}
+    where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
+    for metric in inputs.COMPARED:
+        first, second = (_value(run, metric, options) for run in pair)
+        found: dict[str, Any] = {"questions": len(asked[0] & asked[1]), "value_less": first, "value_more": second}
+        if first is None or second is None:
+            yield {**where, "metric": metric, **found, "reason": "undefined"}
+            continue
+        one, other = errors.of(("less", "more"), metric)
+        found |= _difference(second - first, float(np.linalg.norm(other - one)), found["questions"], options)
+        yield {**where, "metric": metric, **found}
+
+
+def _value(run: ComparedRun, metric: str, options: StudyOptions) -> float | None:
+    return (
+        inputs.run_index(run, options).index.estimate
+        if metric == INDEX
+        else inputs.mean_of(inputs.variant_scores(run, options), metric)
+    )
+
+
+def _difference(estimate: float, error: float, shared: int, options: StudyOptions) -> dict[str, Any]:
+    if not np.isfinite(error) or error <= ROUNDING:
+        # An interval of no width would claim certainty.
+        return {"estimate": estimate, "reason": "constant_difference" if error <= ROUNDING else "no_standard_error"}
+    reach = normal_quantile(options.confidence_level) * error
+    ends = {"low": estimate - reach, "high": estimate + reach}
+    return {"estimate": estimate, **ends, "pvalue": difference_pvalue(estimate, error, shared)}
+
+
+def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
+    """Draw a panel a metric and a line a pair: by how much the metric is higher with more thinking."""
+    pairs = frame.select("model", "dataset", "less", "more").unique(maintain_order=True).rows()
+    figure.set_size_inches(7.0, 1.0 + 0.32 * len(pairs))
+    panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)
+    colours = style.model_colours([pair[0] for pair in pairs])
+    names = style.short_names([pair[0] for pair in pairs], 28)
+    for axes, metric in zip(panels, inputs.COMPARED, strict=True):
+        axes.axvline(0, color=style.GREY, linewidth=0.7)
+        for row in frame.filter(metric=metric).drop_nulls("estimate").iter_rows(named=True):
+            place = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
+            style.mark(axes, row["estimate"], place, colours[row["model"]], xs=style.ends(row))
+        axes.set_title(METRICS[metric].label, loc="center")
+        axes.margins(x=0.15)
+        style.few_ticks(axes.xaxis, 2)
+    what = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
+    style.name_rows(panels[0], [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
+    for axes in panels[1:]:
+        axes.grid(visible=False, axis="y")
+    figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
+
+
+PRINTED_THINKING: Mapping[str, str | style.Cell] = {
+    "Model": "model",
+    "Dataset": "dataset",
+    "Less": "less",
+    "More": "more",
+    "Metric": lambda row: METRICS[row["metric"]].label,
+    "with less": style.fixed("value_less"),
+    "with more": style.fixed("value_more"),
+    "difference": style.ranged("estimate"),
+    "p": lambda row: pvalue(row["pvalue"]),
+    "questions": "questions",
+}
+
+
+def _printed_thinking(frame: pl.DataFrame) -> pl.DataFrame:
+    """Print one row a pair and metric."""
+    return style.printed_table(frame, PRINTED_THINKING)
