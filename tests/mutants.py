@@ -765,7 +765,7 @@ MUTANTS = (
            'known = every.filter(~pl.col("sparse"))', "known = every",
            "studies/test_index_against_accuracy_and_size.py"),
     Mutant("sparse points are not in the AUROC's headline", "plugins/studies/correlations.py",
-           "headline = [point for point in defined if not point.sparse]", "headline = defined",
+           'headline = [point for point in defined if not point.row["sparse"]]', "headline = defined",
            "studies/test_auroc_correlation.py"),
     Mutant("five in every cell of some variant", "plugins/studies/precision.py",
            "min(table.counts) < FEW_IN_A_CELL", "min(table.counts) < 0", "studies/test_auroc_correlation.py"),

@@ -24,7 +24,7 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws, outcome_matrix
 from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import copulas, inputs, style
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import number, with_interval
 
 FAMILY_LABELS = {
@@ -49,7 +49,11 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     if not tables:
         raise NotPossibleError(notes=notes)
     tests, said = _tests(chosen)
-    rows = [_fit_row(row, len(tables)) for row in copulas.copula_win_rates(tables, count_df=True)]
+    rows = []
+    for of_family in copulas.copula_win_rates(tables, count_df=True):
+        fits = {name: getattr(of_family, name) for name in ("family", *FITS, "ties")}
+        wins = {f"gaussian_wins_{name}": getattr(of_family, f"{name}_wins") for name in FITS}
+        rows.append({"part": "single_tables", "tables": len(tables), "status": "ok", **fits, **wins})
     frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
@@ -61,30 +65,13 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     return Study(frame, _draw_copulas, _printed_copulas, (*notes, *said), values)
 
 
-COPULA_SCHEMA = {
-    **dict.fromkeys(("part", "family", "model", "dataset"), pl.String),
-    "tables": pl.Int64,
-    **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
-    **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
-    "degrees_of_freedom": pl.Float64,
-    "pvalue": pl.Float64,
-    "pvalue_holm": pl.Float64,
-    "status": pl.String,
-    "reason": pl.String,
-}
-
-
-SHARES = {"log_likelihood": "LL wins", "aic": "AIC wins", "bic": "BIC wins"}
+COPULA_SCHEMA = schema(
+    "part family model dataset tables log_likelihood aic bic gaussian_wins_log_likelihood gaussian_wins_aic "
+    "gaussian_wins_bic ties parameter statistic degrees_of_freedom pvalue pvalue_holm status reason"
+)
 
 
 FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
-
-
-def _fit_row(found: copulas.CopulaComparison, tables: int) -> dict[str, Any]:
-    fits = {name: getattr(found, name) for name in FITS}
-    wins = {f"gaussian_wins_{name}": getattr(found, f"{name}_wins") for name in SHARES}
-    whose = {"part": "single_tables", "family": found.family, "tables": tables}
-    return {**whose, **fits, **wins, "ties": found.ties, "status": "ok"}
 
 
 def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -96,19 +83,18 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
         if all(test.pvalue is None for test in found):
             notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
         else:
-            by_family = {test.family: test for test in found}
-            rows += (_test_row(by_family[family], name, run) for family in copulas.COPULA_NAMES)
+            tests = sorted(found, key=lambda test: copulas.COPULA_NAMES.index(test.family))
+            whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
+            for test in tests:
+                measured = {column: getattr(test, column) for column in _OF_TEST}
+                rows.append({**whose, "tables": len(test.tables) - len(test.left_out), **measured})
     tested = [row for row in rows if row["pvalue"] is not None]
     for row, adjusted in zip(tested, stats.holm([row["pvalue"] for row in tested]).tolist(), strict=True):
         row["pvalue_holm"] = adjusted
     return rows, tuple(notes)
 
 
-def _test_row(found: copulas.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
-    columns = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
-    whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
-    tables = len(found.tables) - len(found.left_out)
-    return {**whose, "tables": tables, **{column: getattr(found, column) for column in columns}}
+_OF_TEST = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
 
 
 def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
@@ -119,14 +105,16 @@ def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
         own = tests.filter(family=row["family"]).drop_nulls("pvalue")["pvalue_holm"]
         return f"{int((own < 0.05).sum())} of {own.len()}"
 
-    columns: dict[str, str | style.Cell] = {
+    columns = {
         "family": style.labelled(FAMILY_LABELS, "family"),
         **{heading: style.fixed(name, 2) for name, heading in FITS.items()},
-        **{heading: style.fixed(f"gaussian_wins_{name}") for name, heading in SHARES.items()},
+        "LL wins": style.fixed("gaussian_wins_log_likelihood"),
+        "AIC wins": style.fixed("gaussian_wins_aic"),
+        "BIC wins": style.fixed("gaussian_wins_bic"),
         "ties": style.fixed("ties"),
         "ruled out": ruled_out,
     }
-    return style.printed_table(frame.filter(part="single_tables"), columns)
+    return style.table(columns, part="single_tables")(frame)
 
 
 def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
@@ -216,15 +204,16 @@ def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     models = frame["model"].n_unique()
     left_out = ["the intervals"] if models > style.MOST_BANDS else []
     left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
-    return Study(frame, _draw_grading, _printed_grading, (*notes, *_impossible(frame)), {"left_out": left_out})
+    broken = frame.filter(part="misgrading", name="both", status="undefined")
+    first = broken.group_by("model", "variant", maintain_order=True).first()
+    impossible = (study_text("grading_sensitivity", "impossible", **row) for row in first.iter_rows(named=True))
+    return Study(frame, _draw_grading, _printed_grading, (*notes, *impossible), {"left_out": left_out})
 
 
-GRADING_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
-    **dict.fromkeys(("rate", "estimate", "low", "high", "questions"), pl.Float64),
-    "status": pl.String,
-    "reason": pl.String,
-}
+GRADING_SCHEMA = schema(
+    "model dataset variant part name rate estimate low high questions status reason",
+    questions=pl.Float64,
+)
 
 
 def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -246,8 +235,13 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
     for rate in (0.01, LARGEST_RATE):
         for name, same in (("differing", False), ("same_rates", True)):
             found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
-            ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
-            yield {"part": "misgrading_range", "name": name, "rate": rate, "questions": float(table.n), **ends}
+            yield {
+                "part": "misgrading_range",
+                "name": name,
+                "rate": rate,
+                "questions": float(table.n),
+                **_bounds(found),
+            }
 
 
 def scoring_rows(
@@ -262,23 +256,19 @@ def scoring_rows(
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
-    for rule, found in stats.scoring_rules(counts).items():
-        scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
-        yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
+    for rule, scored in stats.scoring_rules(counts).items():
+        index = {column: getattr(scored, column) for column in ("estimate", "status", "reason")}
+        yield {"part": "scoring_rule", "name": rule, "questions": float(scored.table.n), **index}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
     again = counts.refused_again
     everything = again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
     for name, unknown in (("forced_refusals", (again,)), ("everything", everything)):
-        bound = stats.missing_bounds(stats.ContingencyTable(*known), *unknown)
-        ends = {"low": bound.low, "high": bound.high, "status": bound.status, "reason": bound.reason}
-        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **ends}
+        found = stats.missing_bounds(stats.ContingencyTable(*known), *unknown)
+        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **_bounds(found)}
 
 
-def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:
-    """Say from which error rates on the grades could not have come about."""
-    undefined = frame.filter(part="misgrading", name="both", status="undefined")
-    first = undefined.group_by("model", "variant", maintain_order=True).first()
-    return tuple(study_text("grading_sensitivity", "impossible", **row) for row in first.iter_rows(named=True))
+def _bounds(found: Any) -> dict[str, Any]:
+    return {column: getattr(found, column) for column in ("low", "high", "status", "reason")}
 
 
 def _printed_grading(frame: pl.DataFrame) -> pl.DataFrame:

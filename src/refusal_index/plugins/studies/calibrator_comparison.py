@@ -31,7 +31,7 @@ from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import inputs, scores, style
 from refusal_index.plugins.studies.scores import label
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
 from refusal_index.stats.arguments import FloatArray, share
@@ -337,16 +337,10 @@ def _by_method(curves: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 N_BINS = 10
 FEW_VALUES = 10
-SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "part", "method", "variant"), pl.String),
-    "trained": pl.Boolean,
-    **dict.fromkeys(("questions", "left_out"), pl.Int64),
-    **dict.fromkeys(("accuracy", "x", "y", "low", "high"), pl.Float64),
-    "count": pl.Int64,
-    **dict.fromkeys(("bin_low", "bin_high", "threshold", "ece", "ece_low", "ece_high"), pl.Float64),
-    **dict.fromkeys(("auroc", "auroc_low", "auroc_high"), pl.Float64),
-    **dict.fromkeys(("status", "reason"), pl.String),
-}
+SCHEMA = schema(
+    "model dataset part method variant trained questions left_out accuracy x y low high count bin_low bin_high "
+    "threshold ece ece_low ece_high auroc auroc_low auroc_high status reason"
+)
 """`part` is ``reliability``, ``roc`` or ``index``: of the last `method` is the index, and `y` its estimate."""
 
 

@@ -29,10 +29,10 @@ from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
-from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, reliability
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.stability import reliability
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, pvalue
-from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
+from refusal_index.stats import Estimate, auroc
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
@@ -47,15 +47,8 @@ Errors = Mapping[tuple[str | None, str], float]
 class Point:
     """One model on one dataset under one prompt variant."""
 
-    model: str
-    dataset: str | None
-    variant: str
+    row: Mapping[str, Any]  # its columns of the frame: where it is, its draws, and the area with its interval
     metrics: Mapping[str, Estimate]
-    sparse: bool  # whether a cell holds fewer than five questions
-    auroc: AurocResult
-    draws: int
-    questions: int  # of the area
-    drawn_in: str  # the run that the draws come from
     errors: Mapping[str, Errors]  # of each metric, and of ``auroc``
 
 
@@ -71,31 +64,39 @@ def points_of(
     draws, points = _most_draws(every), []
     single, undefined, elsewhere = [], [], []
     for run in runs:
-        matrix = outcome_matrix(list(run.variants.values()))
-        for row, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
-            where = f"{inputs.model_name(run)}, {run.dataset or inputs.ALL}, {variant or inputs.ALL}"
-            key = inputs.model_name(run), run.dataset, variant
-            if key not in draws:
-                single.append(where)
+        matrix, model = outcome_matrix(list(run.variants.values())), inputs.model_name(run)
+        influences = {name: precision.variant_influence(matrix, name, options) for name in inputs.COMPARED}
+        for place, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
+            shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
+            if (model, run.dataset, variant) not in draws:
+                single.append(shown)
                 continue
-            source, drawn = draws[key]
-            point = _point(run, scores, matrix.of_rows([row]), source, drawn, options)
-            if point.auroc.estimate is None:
-                undefined.append(f"{where} ({point.auroc.reason})")
+            source, drawn = draws[model, run.dataset, variant]
+            score, right = p_answering(drawn)
+            area = auroc(score, right)
+            if area.estimate is None:
+                undefined.append(f"{shown} ({area.reason})")
                 continue
-            elsewhere += [where] if source is not run else []
-            points.append(point)
-    return points, [*_notes(single, undefined, elsewhere, len(points))]
-
-
-def _notes(single: Sequence[str], undefined: Sequence[str], elsewhere: Sequence[str], n: int) -> Iterator[str]:
+            if source is not run:
+                elsewhere.append(shown)
+            low, high = area.confidence_interval(options.confidence_level).or_none()
+            where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
+            sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
+            found = {"auroc": area.estimate, "auroc_low": low, "auroc_high": high}
+            row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **found}
+            usable = drawn.of_questions(usable_questions(drawn)).question_ids
+            errors = {name: _by_question(run, matrix.question_ids, own[place]) for name, own in influences.items()}
+            errors[AREA] = _by_question(run, usable, auroc_influence(score, right))
+            points.append(Point(row, scores.metrics, errors))
+    notes = []
     if single:
-        yield f"{len(single):,} left out, since no question was drawn twice: {abridged(single)}."
+        notes.append(f"{len(single):,} left out, since no question was drawn twice: {abridged(single)}.")
     if undefined:
-        yield f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}."
+        notes.append(f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}.")
     if elsewhere:
-        values = {"count": f"{len(elsewhere):,}", "of": f"{n:,}", "points": abridged(elsewhere)}
-        yield study_text("auroc_correlation", "elsewhere", **values)
+        values = {"count": f"{len(elsewhere):,}", "of": f"{len(points):,}", "points": abridged(elsewhere)}
+        notes.append(study_text("auroc_correlation", "elsewhere", **values))
+    return points, notes
 
 
 def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
@@ -109,70 +110,21 @@ def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, Out
     return found
 
 
-def _point(
-    run: ComparedRun,
-    scores: inputs.VariantScores,
-    row: OutcomeMatrix,
-    source: ComparedRun,
-    drawn: OutcomeMatrix,
-    options: StudyOptions,
-) -> Point:
-    score, right = p_answering(drawn)
-    ids = [one for one, usable in zip(drawn.question_ids, usable_questions(drawn), strict=True) if usable]
-    errors = {AREA: _by_question(run.dataset, ids, auroc_influence(score, right))}
-    for name in inputs.COMPARED:
-        own = metric_influence(*row.arrays, metric=name, penalty=options.penalty)[0] / max(1, int(row.scored.sum()))
-        errors[name] = _by_question(run.dataset, row.question_ids, own)
-    return Point(
-        inputs.model_name(run),
-        run.dataset,
-        scores.variant,
-        scores.metrics,
-        precision.is_sparse([scores.table]),
-        auroc(score, right),
-        len(drawn.refused),
-        len(drawn.question_ids),
-        source.label,
-        errors,
-    )
-
-
-def _by_question(dataset: str | None, ids: Sequence[str], influence: FloatArray) -> Errors:
-    return {(dataset, one): float(value) for one, value in zip(ids, influence, strict=True)}
+def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) -> Errors:
+    return {(run.dataset, one): float(value) for one, value in zip(ids, influence, strict=True)}
 
 
 def errors_of(points: Sequence[Point], names: Sequence[str]) -> tuple[FloatArray, ...]:
     """Lay the errors of some estimates side by side over all questions, each of shape (points, n)."""
-    every = {
-        key: place for place, key in enumerate(dict.fromkeys(k for p in points for n in names for k in p.errors[n]))
-    }
-    laid = tuple(np.zeros((len(points), len(every))) for _ in names)
-    for name, matrix in zip(names, laid, strict=True):
-        for row, point in enumerate(points):
-            held = point.errors[name]
-            matrix[row, [every[key] for key in held]] = list(held.values())
-    return laid
+    every = dict.fromkeys(key for point in points for name in names for key in point.errors[name])
+    laid = ([[point.errors[name].get(key, 0.0) for key in every] for point in points] for name in names)
+    return tuple(np.array(rows, float).reshape(len(points), len(every)) for rows in laid)
 
 
 FEWEST_POINTS = 3
 FEWEST_MODELS = 4
 FEW_DRAWS = 10
 ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's and Pearson's correlation over the points, and an interval for each."""
-
-    # spearman, pearson: none where one of the two sides does not vary
-    spearman: float | None
-    pearson: float | None
-    # by Fisher's z, with the variance of Bonett and Wright for ranks; None where undefined
-    spearman_interval: tuple[float | None, float | None]
-    pearson_interval: tuple[float | None, float | None]
-    # what the intervals count as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
-    # four points or more, so that they are too narrow; None without an interval
-    basis: str | None
 
 
 @study
@@ -183,7 +135,8 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     if len(points) < FEWEST_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
         raise NotPossibleError(f"; {found}", notes)
-    frame = _frame(points, options.confidence_level)
+    rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, options.confidence_level)]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
         span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
@@ -203,67 +156,48 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     return Study(frame, _draw_areas, _printed_areas, notes, values)
 
 
-def _frame(points: Sequence[Point], confidence_level: float) -> pl.DataFrame:
-    rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, confidence_level)]
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
 def _metric_rows(name: str, points: Sequence[Point], level: float) -> Iterator[dict[str, Any]]:
     defined = [point for point in points if point.metrics[name].estimate is not None]
-    headline = [point for point in defined if not point.sparse]
-    found, of_all = (_correlation(name, some, level) for some in (headline, defined))
-    noise = _noise(name, headline)
+    headline = [point for point in defined if not point.row["sparse"]]
+    found, of_all = (
+        correlation(*_both_sides(name, some), n_models=len({point.row["model"] for point in some}), level=level)
+        for some in (headline, defined)
+    )
+    own, areas = errors_of(headline, (name, AREA))
+    known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
+    values, others = _both_sides(name, headline)
+    noise = precision.without_noise(values[known], others[known], own[known], areas[known])
     shared = {
-        "spearman": found.spearman,
-        "spearman_low": found.spearman_interval[0],
-        "spearman_high": found.spearman_interval[1],
-        "pearson": found.pearson,
-        "pearson_low": found.pearson_interval[0],
-        "pearson_high": found.pearson_interval[1],
-        "interval_over": found.basis,
+        **found,
         "n_points": len(headline),
         "pearson_ceiling": noise.ceiling,
         "pearson_without_noise": noise.estimate,
         "noise_reason": noise.reason,
-        "spearman_all": of_all.spearman,
-        "pearson_all": of_all.pearson,
+        "spearman_all": of_all["spearman"],
+        "pearson_all": of_all["pearson"],
         "n_points_all": len(defined),
     }
     for point in points:
-        metric, ends = point.metrics[name], point.auroc.confidence_interval(level).or_none()
-        own = {"metric": name, "value": metric.estimate, "low": metric.low, "high": metric.high}
-        where = {"model": point.model, "dataset": point.dataset, "variant": point.variant, "sparse": point.sparse}
-        drawn = {"draws": point.draws, "questions": point.questions, "drawn_in": point.drawn_in}
-        score = {"auroc": point.auroc.estimate, "auroc_low": ends[0], "auroc_high": ends[1]}
-        yield {**own, **where, **drawn, **score, **shared}
-
-
-def _correlation(name: str, points: Sequence[Point], level: float) -> Correlation:
-    return correlation(
-        *_both_sides(name, points), n_models=len({point.model for point in points}), confidence_level=level
-    )
+        metric = point.metrics[name]
+        own_columns = {"metric": name, "value": metric.estimate, "low": metric.low, "high": metric.high}
+        yield {**own_columns, **point.row, **shared}
 
 
 def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatArray]:
     values = [point.metrics[name].estimate for point in points]
-    return np.array(values, float), np.array([point.auroc.estimate for point in points], float)
+    return np.array(values, float), np.array([point.row["auroc"] for point in points], float)
 
 
-def _noise(name: str, points: Sequence[Point]) -> DisattenuatedCorrelation:
-    """Take the sampling errors of both sides out, over the points that have them."""
-    own, areas = errors_of(points, (name, AREA))
-    known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
-    values, others = _both_sides(name, points)
-    return precision.without_noise(values[known], others[known], own[known], areas[known])
-
-
-def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, confidence_level: float = 0.95) -> Correlation:
+def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: float = 0.95) -> dict[str, Any]:
     """Correlate two sides of some points that come from fewer models.
 
     - `values`, `others`: one number a point each.
     - `n_models`: how many models the points come from. Points of one model do not count as independent: the intervals
       have the standard error ``1 / sqrt(n_models - 3)``, times ``sqrt(1 + r^2 / 2)`` for ranks, which is cautious.
-    - `confidence_level`: of the intervals.
+    - `level`: of the intervals.
+    - returned: ``spearman`` and ``pearson``, None where one side does not vary, with their intervals by Fisher's z; and
+      ``interval_over``, what these count as independent: ``"models"``, or ``"points"`` where there are fewer than four
+      models but four points or more, so that they are too narrow.
 
     References
     ----------
@@ -271,26 +205,24 @@ def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, confiden
        correlations. Psychometrika, 65, 23-28. :doi:`10.1007/BF02294183`
 
     >>> found = correlation([0.1, 0.2, 0.3, 0.5, 0.4], [0.6, 0.55, 0.7, 0.8, 0.75], n_models=5)
-    >>> round(found.spearman, 3), round(found.pearson, 3), round(found.pearson_interval[0], 2), found.basis
+    >>> round(found["spearman"], 3), round(found["pearson"], 3), round(found["pearson_low"], 2), found["interval_over"]
     (0.9, 0.915, 0.17, 'models')
     """
     x, y = np.array(values, float), np.array(others, float)
     if x.size < FEWEST_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return Correlation(None, None, (None, None), (None, None), None)
-    pearson, spearman = float(pearsonr(x, y).statistic), float(pearsonr(rankdata(x), rankdata(y)).statistic)
+        ends = ("", "_low", "_high")
+        return dict.fromkeys([*(f"{name}{end}" for name in ("spearman", "pearson") for end in ends), "interval_over"])
     basis = "models" if n_models >= FEWEST_MODELS else "points" if x.size >= FEWEST_MODELS else None
-    if basis is None:
-        return Correlation(spearman, pearson, (None, None), (None, None), None)
-    reach = normal_quantile(confidence_level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
-    of_ranks = _fisher(spearman, reach * math.sqrt(1 + spearman**2 / 2))
-    return Correlation(spearman, pearson, of_ranks, _fisher(pearson, reach), basis)
-
-
-def _fisher(r: float, reach: float) -> tuple[float | None, float | None]:
-    # Rounding can leave a perfect correlation a little inside of 1.
-    if abs(r) > 1 - ROUNDING:
-        return None, None
-    return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+    columns: dict[str, Any] = {}
+    for name, one, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
+        r, low, high = float(pearsonr(one, other).statistic), None, None
+        # Rounding can leave a perfect correlation a little inside of 1.
+        if basis and abs(r) <= 1 - ROUNDING:
+            reach = normal_quantile(level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
+            reach *= math.sqrt(1 + r**2 / 2) if name == "spearman" else 1
+            low, high = math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+        columns |= {name: r, f"{name}_low": low, f"{name}_high": high}
+    return {**columns, "interval_over": basis}
 
 
 PRINTED_AREAS: Mapping[str, str | style.Cell] = {
@@ -309,7 +241,7 @@ PRINTED_AREAS: Mapping[str, str | style.Cell] = {
 
 def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
     """Print one row a metric with both correlations, without sparse points and with them."""
-    return style.printed_table(frame.group_by("metric", maintain_order=True).first(), PRINTED_AREAS)
+    return style.table(PRINTED_AREAS)(frame.group_by("metric", maintain_order=True).first())
 
 
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
@@ -375,17 +307,15 @@ PREDICTORS = {
     "correct_given_attempted": "C/A",
     "refusal_rate": "Refusal rate",
 }
-POINT_SCHEMA = {
-    **dict.fromkeys(("source", "model", "family"), pl.String),
-    **dict.fromkeys((*list(PREDICTORS)[1:], INDEX, "low", "high"), pl.Float64),
-    "sparse": pl.Boolean,
-}
-PREDICTOR_SCHEMA = {
-    **dict.fromkeys(("source", "predictor"), pl.String),
-    **dict.fromkeys(("models", "degrees_of_freedom"), pl.Int64),
-    **dict.fromkeys(("share", "shuffled", "shuffled_high", "pvalue", "share_beyond_chance", "ceiling"), pl.Float64),
-    **dict.fromkeys(("reason", "ceiling_reason"), pl.String),
-}
+POINT_SCHEMA = schema(
+    "source model family parameters_billion correct_rate correct_given_attempted refusal_rate refusal_index "
+    "low high sparse"
+)
+PREDICTOR_SCHEMA = schema(
+    "source predictor models degrees_of_freedom share shuffled shuffled_high pvalue share_beyond_chance "
+    "ceiling reason ceiling_reason",
+    degrees_of_freedom=pl.Int64,
+)
 
 
 @study
@@ -408,7 +338,7 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
     notes = (*notes, *_predictor_notes(frame))
     values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
-    return Study(frame, _draw_predictors, _printed_predictors, notes, values)
+    return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)
 
 
 def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed: int) -> Iterator[dict[str, Any]]:
@@ -517,11 +447,6 @@ PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {
     "Beyond chance": style.fixed("share_beyond_chance", 2),
     "Ceiling": style.fixed("ceiling", 2),
 }
-
-
-def _printed_predictors(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a predictor."""
-    return style.printed_table(frame, PRINTED_PREDICTORS)
 
 
 def _predictor_notes(frame: pl.DataFrame) -> Iterator[str]:

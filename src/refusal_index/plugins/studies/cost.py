@@ -24,20 +24,17 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.scores import label
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged
 
 SAMPLES = 100
 """Answers to each question that P(Answering) takes in the paper."""
 TOTAL = "total"
-COST_SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    **dict.fromkeys(("questions", "draws", "first_answers", "forced_answers", "two_pass_answers"), pl.Int64),
-    **dict.fromkeys(("twice_all_answers", "sampling_answers", "requests", "input_tokens", "output_tokens"), pl.Int64),
-    **dict.fromkeys(("cost_usd", "requests_per_question", "tokens_per_question", "sampling_tokens"), pl.Float64),
-}
+COST_SCHEMA = schema(
+    "model dataset variant questions draws first_answers forced_answers two_pass_answers twice_all_answers "
+    "sampling_answers requests input_tokens output_tokens cost_usd requests_per_question tokens_per_question "
+    "sampling_tokens"
+)
 _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
@@ -50,7 +47,7 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     frame = with_rates(pl.DataFrame(rows, schema=list(COST_SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
     note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
-    return Study(frame, _draw_cost, _printed_cost, (note,) if unmeasured else (), {"samples": SAMPLES})
+    return Study(frame, _draw_cost, style.table(PRINTED_COST), (note,) if unmeasured else (), {"samples": SAMPLES})
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
@@ -132,11 +129,6 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
 
 
-def _printed_cost(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print counts with separators, and what is not known as a dash."""
-    return style.printed_table(frame, PRINTED_COST)
-
-
 def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
     usage = recorded_usage(run)
     for variant, outcomes in run.variants.items():
@@ -162,15 +154,11 @@ def _draw_answers(axes: Axes, place: int, row: dict[str, Any]) -> None:
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
 """What a score is an estimate of."""
 
-METHOD_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "method", "variant", "estimate_of", "cost"), pl.String),
-    **dict.fromkeys(("questions", "draws", "own_replies", "generations", "requests", "own_requests"), pl.Int64),
-    **dict.fromkeys(("input_tokens", "output_tokens"), pl.Int64),
-    **dict.fromkeys(("seconds", "cost_usd"), pl.Float64),
-    **dict.fromkeys(("training_examples", "n_folds", "groups"), pl.Int64),
-    "grouped_by": pl.String,
-    **dict.fromkeys(("states", "state_size"), pl.Int64),
-}
+METHOD_SCHEMA = schema(
+    "model dataset method variant estimate_of cost questions draws own_replies generations requests "
+    "own_requests input_tokens output_tokens seconds cost_usd training_examples n_folds groups grouped_by "
+    "states state_size"
+)
 _FROM_RECORD = (
     *("questions", "draws", "own_replies", "generations", "own_requests", "seconds", "training_examples", "n_folds"),
     *("groups", "grouped_by", "states", "state_size"),
@@ -198,7 +186,7 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
         raise NotPossibleError
     frame = pl.DataFrame([{name: row.get(name) for name in METHOD_SCHEMA} for row in rows], schema=METHOD_SCHEMA)
     note = study_text("calibrator_cost", "unmeasured", methods=abridged(unmeasured))
-    return Study(frame, _draw_methods, _printed_methods, (note,) if unmeasured else ())
+    return Study(frame, _draw_methods, style.table(PRINTED_METHODS), (note,) if unmeasured else ())
 
 
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
@@ -293,11 +281,6 @@ PRINTED_METHODS: Mapping[str, str | style.Cell] = {
     "Seconds": lambda row: UNDEFINED if row["seconds"] is None else f"{row['seconds']:,.0f}",
     "USD": style.fixed("cost_usd", 2),
 }
-
-
-def _printed_methods(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print counts with separators, and what is not known as a dash."""
-    return style.printed_table(frame, PRINTED_METHODS)
 
 
 def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:

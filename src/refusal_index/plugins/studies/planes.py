@@ -12,7 +12,7 @@ giving from a confidence of a half, three quarters and nine tenths on.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -26,15 +26,12 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, style
 from refusal_index.plugins.studies.curves import ScoreName, iso_score, remaining_gap
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import number, with_interval
 
-PLANE_SCHEMA = {
-    **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),
-    **dict.fromkeys(("level", "refusal_rate", "refusal_low", "refusal_high", "correct_rate"), pl.Float64),
-    "correct_low": pl.Float64,
-    "correct_high": pl.Float64,
-}
+PLANE_SCHEMA = schema(
+    "kind panel model variant level refusal_rate refusal_low refusal_high correct_rate correct_low correct_high"
+)
 """`kind` is ``point``, ``context``, ``contour`` or ``curve``; `level` is the score that a contour or curve keeps."""
 
 RATES = np.linspace(0, 1, 51)
@@ -144,7 +141,7 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
     paper = frame["kind"].eq("context").any()
     values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
-    return Study(frame, _draw_planes, _printed_points, notes, values)
+    return Study(frame, _draw_planes, style.table(PRINTED_POINTS, kind="point"), notes, values)
 
 
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
@@ -175,15 +172,12 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         axes.set_ylabel("Correct answer rate")
 
 
-def _printed_points(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the points, not the lines."""
-    columns: dict[str, str | style.Cell] = {
-        "Model": "model",
-        "Variant": "variant",
-        "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
-        "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
-    }
-    return style.printed_table(frame.filter(kind="point"), columns)
+PRINTED_POINTS: Mapping[str, str | style.Cell] = {
+    "Model": "model",
+    "Variant": "variant",
+    "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
+    "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
+}
 
 
 def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
@@ -245,7 +239,7 @@ def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
-    return Study(frame, _draw_iso_curves, _printed_points, notes, inputs.data_values(chosen))
+    return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, inputs.data_values(chosen))
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
@@ -333,15 +327,10 @@ def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study
     return Study(pl.DataFrame(rows, schema=OPERATING_SCHEMA), _draw_operating_points, _printed_operating_points, notes)
 
 
-OPERATING_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
-    **dict.fromkeys(("penalty", "refusal_rate", "refusal_rate_low", "refusal_rate_high", "correct_rate"), pl.Float64),
-    **dict.fromkeys(("correct_rate_low", "correct_rate_high", "estimate", "low", "high"), pl.Float64),
-    "utility_at_best": pl.Float64,
-    "utility_today": pl.Float64,
-    "status": pl.String,
-    "reason": pl.String,
-}
+OPERATING_SCHEMA = schema(
+    "model dataset variant part name penalty refusal_rate refusal_rate_low refusal_rate_high correct_rate "
+    "correct_rate_low correct_rate_high estimate low high utility_at_best utility_today status reason"
+)
 
 
 def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:

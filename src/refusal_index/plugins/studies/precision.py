@@ -34,7 +34,7 @@ from refusal_index.data.sampling import DrawnOutcomes, OutcomeMatrix, drawn_outc
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number
 from refusal_index.stats import (
     ContingencyTable,
@@ -332,13 +332,10 @@ def _overview(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == most))
 
 
-ATTENUATION_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "variant", "kind"), pl.String),
-    **dict.fromkeys(("draws", "questions"), pl.Int64),
-    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
-    **dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"), pl.Float64),
-    **dict.fromkeys(("status", "reason"), pl.String),
-}
+ATTENUATION_SCHEMA = schema(
+    "model dataset variant kind draws questions estimate low high uncorrected refusal_reliability "
+    "error_reliability status reason"
+)
 
 
 def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:

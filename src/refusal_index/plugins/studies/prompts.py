@@ -28,7 +28,7 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number, signed, with_interval
 from refusal_index.stats import weighted_score
 from refusal_index.stats.arguments import FloatArray
@@ -111,17 +111,10 @@ AVERAGE = "Average"
 PENALTIES = (1.0, 0.2)
 """Of the weighted score: as the paper's table was made, and as its text says."""
 WEIGHTED = "weighted_score"
-VARIABILITY_SCHEMA = {
-    "model": pl.String,
-    "metric": pl.String,
-    "penalty": pl.Float64,
-    "variants": pl.Int64,
-    **dict.fromkeys(("mean", "mean_low", "mean_high", "delta_signed", "delta_absolute", "delta_low"), pl.Float64),
-    **dict.fromkeys(("delta_high", "range_absolute", "cv", "cv_low", "cv_high", "cv_sample"), pl.Float64),
-    "cv_chance": pl.Float64,
-    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64),
-    "reason": pl.String,
-}
+VARIABILITY_SCHEMA = schema(
+    "model metric penalty variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
+    "range_absolute cv cv_low cv_high cv_sample cv_chance ratio ratio_low ratio_high reason"
+)
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
 """Rows whose mean cannot be told from 0: what is divided by it says nothing."""
 _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
@@ -370,15 +363,7 @@ def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
 
 FORCED = "forced"
 COLUMNS = 2
-AGREEMENT_SCHEMA = {
-    "model": pl.String,
-    "prompt": pl.String,
-    "other_prompt": pl.String,
-    "both_answered": pl.Int64,
-    "same": pl.Int64,
-    **dict.fromkeys(("agreement", "low", "high", "kappa", "kappa_ceiling"), pl.Float64),
-    "reason": pl.String,
-}
+AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreement low high kappa kappa_ceiling reason")
 
 
 @study

@@ -31,7 +31,7 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import RunRanking, rank
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
 from refusal_index.stats import PairwiseDifference, RankedRun
 
@@ -301,7 +301,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         for part in frames
     )
     values = {"data": data, "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
-    return Study(frame, _draw_ties, _printed_ties, notes, values)
+    return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
 
 def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:
@@ -329,18 +329,11 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
     return pl.DataFrame(rows, schema=TIES_SCHEMA), (*unranked, *unpaired)
 
 
-TIES_SCHEMA = {
-    **dict.fromkeys(("dataset", "variants"), pl.String),
-    "questions": pl.Int64,
-    "part": pl.String,
-    **dict.fromkeys(("place", "run"), pl.Int64),
-    **dict.fromkeys(("model", "other_model"), pl.String),
-    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
-    "letters": pl.String,
-    **dict.fromkeys(("pvalue", "pvalue_max_t"), pl.Float64),
-    "drawn": pl.Boolean,
-    **dict.fromkeys(("status", "reason"), pl.String),
-}
+TIES_SCHEMA = schema(
+    "dataset variants questions part place run model other_model estimate low high letters pvalue pvalue_max_t "
+    "drawn status reason",
+    variants=pl.String,
+)
 
 
 def _run_row(run: RankedRun, names: Sequence[str]) -> dict[str, object]:
@@ -365,16 +358,13 @@ def _pair_row(pair: PairwiseDifference, found: RunRanking, names: Sequence[str])
     }
 
 
-def _printed_ties(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the models in order, each with its index and its letters."""
-    columns: dict[str, str | style.Cell] = {
-        "dataset": "dataset",
-        "place": lambda row: str(row["place"] or UNDEFINED),
-        "model": "model",
-        "RI": style.ranged("estimate"),
-        "letters": "letters",
-    }
-    return style.printed_table(frame.filter(part="model"), columns)
+PRINTED_TIES: Mapping[str, str | style.Cell] = {
+    "dataset": "dataset",
+    "place": lambda row: str(row["place"] or UNDEFINED),
+    "model": "model",
+    "RI": style.ranged("estimate"),
+    "letters": "letters",
+}
 
 
 def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:

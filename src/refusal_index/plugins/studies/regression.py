@@ -1,13 +1,8 @@
-"""Scatter plots of models: their rows, lines of least squares with what captions say of them, and labels of points.
-
-The Refusal Index against the correct answer rate, C/A and the refusal rate, with regression lines.
-
-The Refusal Index against the number of parameters.
-"""
+"""The Refusal Index over models, against accuracy, refusal rate and size: scatter plots with regression lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +18,8 @@ from scipy.stats import linregress, spearmanr
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style
-from refusal_index.plugins.studies.stability import disattenuated_correlation
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
 
 FEWEST = 3
@@ -73,41 +68,35 @@ def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_
     return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
 
 
-REGRESSION_SCHEMA = {
-    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept"), pl.Float64),
-    **dict.fromkeys(("spearman", "r_squared", "pvalue", "spearman_all", "r_squared_all"), pl.Float64),
-    **dict.fromkeys(("points", "points_all"), pl.Int64),
-    **precision.NOISE_SCHEMA,
-}
+REGRESSION_SCHEMA = schema(
+    "fitted fitted_low fitted_high slope intercept spearman r_squared pvalue spearman_all r_squared_all points "
+    "points_all r_squared_ceiling r_squared_without_noise noise_reason"
+)
 """The columns that `with_regression` adds."""
-
-Noise = Callable[[pl.DataFrame], Mapping[str, float | str | None]]
-"""Gives the columns of `NOISE_SCHEMA` for the rows of a regression."""
 
 
 def with_regression(
-    frame: pl.DataFrame, x: str, *, by: Sequence[str], confidence_level: float, noise: Noise, logarithmic: bool = False
+    frame: pl.DataFrame,
+    x: str,
+    errors: precision.RunErrors,
+    *,
+    by: Sequence[str],
+    level: float,
+    logarithmic: bool = False,
 ) -> pl.DataFrame:
     """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
 
     Points that are ``sparse`` are not in the line and its figures, but only in those that end in ``_all``.
 
-    - `frame`: with the columns `x`, `by`, ``sparse`` and ``refusal_index``; a point without a number is left out.
+    - `frame`: with the columns `x`, `by`, ``source``, ``sparse`` and ``refusal_index``; leaves out points without a
+      number. A column ``metric`` says what x is; without it x has no sampling error.
     - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
+    - `errors`: of the runs; those of the paper come from its intervals.
     - `by`: columns that tell the groups.
-    - `confidence_level`: of the pointwise band of the line.
-    - `noise`: says of the points in a line how far their sampling errors pull its R squared down.
-    - `logarithmic`: whether x is taken by its logarithm.
+    - `level`: of the pointwise band of the line.
     """
-    parts = [
-        _regressed(group, x, confidence_level, noise, logarithmic=logarithmic)
-        for _, group in frame.group_by(by, maintain_order=True)
-    ]
-    return (
-        pl.concat(parts)
-        if parts
-        else frame.with_columns(pl.lit(None, k).alias(n) for n, k in REGRESSION_SCHEMA.items())
-    )
+    groups = frame.group_by(by, maintain_order=True)
+    return pl.concat([_regressed(group, x, errors, level, logarithmic=logarithmic) for _, group in groups])
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
@@ -123,7 +112,7 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
 
 
 def _regressed(
-    group: pl.DataFrame, x: str, confidence_level: float, noise: Noise, *, logarithmic: bool
+    group: pl.DataFrame, x: str, errors: precision.RunErrors, level: float, *, logarithmic: bool
 ) -> pl.DataFrame:
     empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
     every = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
@@ -134,23 +123,40 @@ def _regressed(
         return empty
     with_sparse = _coordinates(every, x, logarithmic=logarithmic)
     line_of_all = fit_line(*with_sparse)
-    at = (group[x].log10() if logarithmic else group[x]).to_numpy()
-    fitted, reach = line.at(at), line_band(line, across, up, at, confidence_level)
+    at, _ = _coordinates(group, x, logarithmic=logarithmic)
+    fitted, reach = line.at(at), line_band(line, across, up, at, level)
     # The line is not drawn out to points that are not in it.
     fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
-    numbers = {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared, "pvalue": line.pvalue}
-    numbers |= {"spearman": spearman(across, up), "spearman_all": spearman(*with_sparse)}
-    numbers["r_squared_all"] = line_of_all.r_squared if line_of_all else None
-    said = noise(known)
+    numbers = {
+        **{name: getattr(line, name) for name in ("slope", "intercept", "r_squared", "pvalue")},
+        "spearman": spearman(across, up),
+        "spearman_all": spearman(*with_sparse),
+        "r_squared_all": line_of_all.r_squared if line_of_all else None,
+        "points": line.n,
+        "points_all": every.height,
+        **precision.noise_columns(_without_noise(known, x, across, errors)),
+    }
     return group.with_columns(
+        *(pl.lit(value, REGRESSION_SCHEMA[name]).alias(name) for name, value in numbers.items()),
         pl.Series("fitted", fitted).fill_nan(None),
         pl.Series("fitted_low", fitted - reach).fill_nan(None),
         pl.Series("fitted_high", fitted + reach).fill_nan(None),
-        *(pl.lit(value, pl.Float64).alias(name) for name, value in numbers.items()),
-        *(pl.lit(said[name], kind).alias(name) for name, kind in precision.NOISE_SCHEMA.items()),
-        pl.lit(line.n, pl.Int64).alias("points"),
-        pl.lit(every.height, pl.Int64).alias("points_all"),
     ).select(empty.columns)
+
+
+def _without_noise(
+    rows: pl.DataFrame, x: str, across: np.ndarray, errors: precision.RunErrors
+) -> DisattenuatedCorrelation:
+    """Take the sampling errors of both sides out of the correlation of the index with x."""
+    up, exact = rows["refusal_index"], "metric" not in rows.columns
+    if rows["source"][0] == inputs.PAPER:
+        own = precision.printed_errors(rows["low"], rows["high"])
+        other = np.zeros_like(own) if exact else precision.printed_errors(rows[f"{x}_low"], rows[f"{x}_high"])
+        return disattenuated_correlation(up, across, own, other)
+    models = rows["model"].to_list()
+    influence = errors.of(models, INDEX)
+    other = np.zeros_like(influence) if exact else errors.of(models, rows["metric"][0])
+    return precision.without_noise(up, across, influence, other)
 
 
 def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -249,11 +255,12 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
 def _draw_line(axes: Axes, group: pl.DataFrame, x: str, colour: str) -> None:
     line = group.drop_nulls("fitted").sort(x)
     if line.height:
-        across = line[x].to_numpy()
-        axes.plot(across, line["fitted"].to_numpy(), color=colour, linewidth=1.0, zorder=1)
+        across = line[x]
+        axes.plot(across, line["fitted"], color=colour, linewidth=1.0, zorder=1)
         if line["points"][0] > FEWEST:
-            band = (line["fitted_low"].to_numpy(), line["fitted_high"].to_numpy())
-            axes.fill_between(across, *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
+            axes.fill_between(
+                across, line["fitted_low"], line["fitted_high"], color=colour, alpha=0.12, linewidth=0, zorder=0.5
+            )
 
 
 def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
@@ -283,14 +290,11 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
     """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
     known = inputs.known_models(options.models)
     for run in runs:
-        scores, overall, name = (
-            inputs.variant_scores(run, options),
-            inputs.run_index(run, options),
-            inputs.name_in_tables(run, known),
-        )
-        index, sizes = overall.index, inputs.find_model(name, known) or {}
+        scores, overall = inputs.variant_scores(run, options), inputs.run_index(run, options)
+        name, index = inputs.name_in_tables(run, known), overall.index
         if index.estimate is None:
             continue
+        sizes = inputs.find_model(name, known) or {}
         yield (
             run,
             {
@@ -321,14 +325,9 @@ AXIS_LABELS = {
     "correct_given_attempted": "Correct given attempted (C/A)",
     "refusal_rate": "Refusal rate",
 }
-ACCURACY_POINTS = {
-    **dict.fromkeys(("metric", "source", "model", "family"), pl.String),
-    **dict.fromkeys(("value", "value_low", "value_high", "refusal_index", "low", "high"), pl.Float64),
-    "mean_refusal_index": pl.Float64,
-    "variants": pl.Int64,
-    "sparse": pl.Boolean,
-}
-ACCURACY_SCHEMA = {**ACCURACY_POINTS, **REGRESSION_SCHEMA, "above_line": pl.Boolean}
+ACCURACY_POINTS = schema(
+    "metric source model family value value_low value_high refusal_index low high mean_refusal_index variants sparse"
+)
 
 
 @study
@@ -345,33 +344,15 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     frame = pl.DataFrame([*_paper_rate_rows(chosen), *rows], schema=ACCURACY_POINTS)
     if not rows or frame["model"].n_unique() < FEWEST:
         raise NotPossibleError(notes=notes)
-    frame = regressed_on_rates(frame, options.confidence_level, precision.RunErrors(chosen, options))
-    notes = (*notes, *_accuracy_notes(frame))
-    values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
-    return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
-
-
-def regressed_on_rates(frame: pl.DataFrame, confidence_level: float, errors: precision.RunErrors) -> pl.DataFrame:
-    """Add the line of each metric and source, and which models lie above it."""
-
-    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
-        numbers = rows["refusal_index"], rows["value"]
-        if rows["source"][0] == inputs.PAPER:
-            own, other = (
-                precision.printed_errors(rows["low"], rows["high"]),
-                precision.printed_errors(rows["value_low"], rows["value_high"]),
-            )
-            return precision.noise_columns(disattenuated_correlation(*numbers, own, other))
-        models = rows["model"].to_list()
-        return precision.noise_columns(
-            precision.without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0])))
-        )
-
-    lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level, noise=noise)
+    errors = precision.RunErrors(chosen, options)
+    lined = with_regression(frame, "value", errors, by=("metric", "source"), level=options.confidence_level)
     ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(RATES)})
-    return lined.with_columns((pl.col("refusal_index") > pl.col("fitted")).alias("above_line")).sort(
-        ordered, maintain_order=True
-    )
+    above = (pl.col("refusal_index") > pl.col("fitted")).alias("above_line")
+    frame = lined.with_columns(above).sort(ordered, maintain_order=True)
+    lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
+    notes = (*notes, *(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True)))
+    values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
+    return Study(frame, _draw_accuracy, style.table(PRINTED_ACCURACY), notes, values)
 
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
@@ -389,22 +370,19 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     name_points(figure, zip(panels, parts, strict=True), "value")
 
 
-def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the points of the runs and of the paper, with their place by the line."""
-    side = {True: "above", False: "below", None: "-"}
-    columns: dict[str, str | style.Cell] = {
-        "Against": lambda row: METRICS[row["metric"]].label,
-        "Model": "model",
-        "Family": "family",
-        "Rate": style.ranged("value"),
-        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-        "Line": style.fixed("fitted"),
-        "Lies": lambda row: side[row["above_line"]],
-        "Rank correlation": style.fixed("spearman"),
-        "R squared": style.fixed("r_squared"),
-        "Ceiling": style.fixed("r_squared_ceiling"),
-    }
-    return style.printed_table(frame, columns)
+_SIDE = {True: "above", False: "below", None: "-"}
+PRINTED_ACCURACY: Mapping[str, str | style.Cell] = {
+    "Against": lambda row: METRICS[row["metric"]].label,
+    "Model": "model",
+    "Family": "family",
+    "Rate": style.ranged("value"),
+    "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+    "Line": style.fixed("fitted"),
+    "Lies": lambda row: _SIDE[row["above_line"]],
+    "Rank correlation": style.fixed("spearman"),
+    "R squared": style.fixed("r_squared"),
+    "Ceiling": style.fixed("r_squared_ceiling"),
+}
 
 
 def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -427,22 +405,10 @@ def _paper_rate_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
             yield {**row, "metric": metric, "value": row[metric], **ends}
 
 
-def _accuracy_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
-    return tuple(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True))
-
-
 SIZE = "parameters_billion"
-SIZE_POINTS = {
-    "source": pl.String,
-    "model": pl.String,
-    "family": pl.String,
-    **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
-    "sparse": pl.Boolean,
-}
+SIZE_POINTS = schema("source model family parameters_billion active_parameters_billion refusal_index low high sparse")
 DRAWN_AT = "drawn_at_billion"
 """Where a model is drawn: at its size, or beside it where others have the same."""
-SIZE_SCHEMA = {**SIZE_POINTS, **REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
 
 STEP = 0.04
 WIDEST = 0.25
@@ -465,27 +431,12 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
-    frame = side_by_side(regressed_on_size(frame, options.confidence_level, precision.RunErrors(chosen, options)))
-    notes = (*notes, *_size_notes(frame))
+    errors, level = precision.RunErrors(chosen, options), options.confidence_level
+    frame = side_by_side(with_regression(frame, SIZE, errors, by=("source",), level=level, logarithmic=True))
+    lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
+    notes = (*notes, *(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True)))
     values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
-    return Study(frame, _draw_size, _printed_size, notes, values)
-
-
-def regressed_on_size(frame: pl.DataFrame, confidence_level: float, errors: precision.RunErrors) -> pl.DataFrame:
-    """Add the line of each source on the logarithm of size, which has no sampling error."""
-
-    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
-        numbers, exact = (rows["refusal_index"], rows[SIZE].log10()), np.zeros(rows.height)
-        if rows["source"][0] == inputs.PAPER:
-            return precision.noise_columns(
-                disattenuated_correlation(*numbers, precision.printed_errors(rows["low"], rows["high"]), exact)
-            )
-        own = errors.of(rows["model"].to_list(), INDEX)
-        return precision.noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
-
-    return with_regression(
-        frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
-    )
+    return Study(frame, _draw_size, style.table(PRINTED_SIZE), notes, values)
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
@@ -532,18 +483,10 @@ def size_text(billions: float) -> str:
     return f"{billions:.3g}B" if billions >= 1 else f"{1000 * billions:.3g}M"
 
 
-def _printed_size(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the models with size and index."""
-    columns: dict[str, str | style.Cell] = {
-        "Model": "model",
-        "Family": "family",
-        "Parameters": lambda row: size_text(row[SIZE]),
-        "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-        "Line": style.fixed("fitted"),
-    }
-    return style.printed_table(frame, columns)
-
-
-def _size_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
-    return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))
+PRINTED_SIZE: Mapping[str, str | style.Cell] = {
+    "Model": "model",
+    "Family": "family",
+    "Parameters": lambda row: size_text(row[SIZE]),
+    "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
+    "Line": style.fixed("fitted"),
+}

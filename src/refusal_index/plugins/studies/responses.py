@@ -29,7 +29,7 @@ from refusal_index.data.sampling import outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, precision, style
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import number, pvalue, with_interval
 from refusal_index.stats.comparison import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
@@ -42,14 +42,12 @@ _PANELS_A_ROW = 3
 _OWN, _BEST = style.INK, style.MODEL_COLOURS[1]
 
 _NUMBERS = ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
-RESPONSE_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "part", "variant", "method"), pl.String),
-    **dict.fromkeys(("target", "penalty"), pl.Float64),
-    "questions": pl.Int64,
-    **dict.fromkeys((column for name in _NUMBERS for column in (name, f"{name}_low", f"{name}_high")), pl.Float64),
-    **dict.fromkeys(("rho", "error_rate"), pl.Float64),
-    **dict.fromkeys(("verdict", "status", "reason"), pl.String),
-}
+RESPONSE_SCHEMA = schema(
+    "model dataset part variant method target penalty questions refusal_rate refusal_rate_low "
+    "refusal_rate_high best_refusal_rate best_refusal_rate_low best_refusal_rate_high excess excess_low "
+    "excess_high utility utility_low utility_high best_utility best_utility_low best_utility_high rho "
+    "error_rate verdict status reason"
+)
 """`part` is ``target``, ``threshold`` (best_utility by the cut of a score) or ``move`` (rates: highest less lowest)."""
 
 
@@ -270,12 +268,9 @@ def _handles(methods: Sequence[str]) -> list[Line2D]:
 ROUNDING = 1e-12
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 ALIKE = ("dataset", "grader", "prompts", "placement", "comparability_version")
-THINKING_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "less", "more", "metric"), pl.String),
-    "questions": pl.Int64,
-    **dict.fromkeys(("value_less", "value_more", "estimate", "low", "high", "pvalue"), pl.Float64),
-    "reason": pl.String,
-}
+THINKING_SCHEMA = schema(
+    "model dataset less more metric questions value_less value_more estimate low high pvalue reason"
+)
 
 
 @study
@@ -289,7 +284,7 @@ def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError("; these hold no such pair")
     rows = [row for pair in pairs for row in _thinking_rows(*pair, options)]
     frame = pl.DataFrame(rows, schema=THINKING_SCHEMA)
-    return Study(frame, _draw_thinking, _printed_thinking, values={"pairs": len(pairs)})
+    return Study(frame, _draw_thinking, style.table(PRINTED_THINKING), values={"pairs": len(pairs)})
 
 
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
@@ -396,8 +391,3 @@ PRINTED_THINKING: Mapping[str, str | style.Cell] = {
     "p": lambda row: pvalue(row["pvalue"]),
     "questions": "questions",
 }
-
-
-def _printed_thinking(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a pair and metric."""
-    return style.printed_table(frame, PRINTED_THINKING)

@@ -27,26 +27,16 @@ from refusal_index.data.sampling import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.stability import kendall_w_ceiling
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
 
 JOINT = "joint"
 """In the column `variant`: the index over all variants of a run."""
-RESULTS_SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "variant", "source"), pl.String),
-    "n": pl.Int64,
-    "unscored": pl.Int64,
-    "metric": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "bootstrap_low": pl.Float64,
-    "bootstrap_high": pl.Float64,
-    "status": pl.String,
-    "reason": pl.String,
-}
+RESULTS_SCHEMA = schema(
+    "model dataset variant source n unscored metric estimate low high bootstrap_low bootstrap_high status reason"
+)
 
 
 @study
@@ -244,12 +234,10 @@ CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
-HALLUCINATION_SCHEMA = {
-    **dict.fromkeys(("statistic", "model", "dataset", "truth"), pl.String),
-    **dict.fromkeys(("estimate", "low", "high", "within_source", "within_low", "within_high"), pl.Float64),
-    "variants": pl.Int64,
-    "reason": pl.String,
-}
+HALLUCINATION_SCHEMA = schema(
+    "statistic model dataset truth estimate low high within_source within_low within_high variants reason",
+    statistic=pl.String,
+)
 
 
 @study

@@ -28,7 +28,7 @@ from refusal_index.data.sampling import draw_matrix, first_draws
 from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import abridged
 from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
@@ -234,14 +234,10 @@ BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
 POINTS = 200
 """Of a curve with more questions, so many points are kept besides its ends."""
 
-SCHEMA = {
-    **dict.fromkeys(("model", "dataset", "part", "method", "scores_of", "variant"), pl.String),
-    "trained": pl.Boolean,
-    "questions": pl.Int64,
-    **dict.fromkeys(("accuracy", "refusal_rate", "correct_rate", "low", "high", "by_score"), pl.Float64),
-    **dict.fromkeys(("difference", "difference_low", "difference_high", "cut"), pl.Float64),
-    **dict.fromkeys(("verdict", "status", "reason"), pl.String),
-}
+SCHEMA = schema(
+    "model dataset part method scores_of variant trained questions accuracy refusal_rate correct_rate low high "
+    "by_score difference difference_low difference_high cut verdict status reason"
+)
 """`part` is ``curve``, ``refusals`` or ``comparison``; `correct_rate` is by the score in a curve, else by refusals."""
 
 
@@ -276,7 +272,7 @@ def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
         "crowded": compared.height > MOST_INTERVALS,
         **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
     }
-    return Study(frame, draw, printed, notes, values)
+    return Study(frame, draw, style.table(PRINTED, part="comparison"), notes, values)
 
 
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -369,11 +365,6 @@ PRINTED: Mapping[str, str | style.Cell] = {
     "difference": style.ranged("difference"),
     "refusals are": "verdict",
 }
-
-
-def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a score and variant: right answers by the refusals and by the score, and what becomes of them."""
-    return style.printed_table(frame.filter(part="comparison"), PRINTED)
 
 
 _PANELS_A_ROW = 3

@@ -141,6 +141,33 @@ class Study:
         )
 
 
+TEXTS = (
+    "model other_model dataset variant other_prompt prompt method metric predictor part name kind panel source "
+    "family truth less more letters scores_of estimate_of cost grouped_by verdict status reason ceiling_reason "
+    "noise_reason"
+)
+COUNTS = (
+    "n unscored count questions tables models variants draws place run points points_all left_out both_answered "
+    "same first_answers forced_answers two_pass_answers twice_all_answers sampling_answers own_replies generations "
+    "requests own_requests input_tokens output_tokens training_examples n_folds groups states state_size"
+)
+FLAGS = "trained sparse drawn above_line"
+"""Columns of words, of whole numbers and of truth values; all others hold numbers."""
+
+
+def schema(columns: str, **exceptions: type[pl.DataType]) -> dict[str, type[pl.DataType]]:
+    """Return the schema of a frame: a column has the same type in all studies, but for exceptions.
+
+    - `columns`: their names in order, separated by spaces.
+
+    >>> schema("model draws", draws=pl.Float64)
+    {'model': String, 'draws': Float64}
+    """
+    kinds = ((pl.String, TEXTS), (pl.Int64, COUNTS), (pl.Boolean, FLAGS))
+    known = {name: kind for kind, names in kinds for name in names.split()} | exceptions
+    return {name: known.get(name, pl.Float64) for name in columns.split()}
+
+
 @dataclass(frozen=True)
 class StudySpec:
     """What a study is called, which runs it needs, and the function that makes it.

@@ -516,19 +516,24 @@ def counts(name: str) -> Cell:
     return lambda row: count(row[name])
 
 
-def printed_table(frame: pl.DataFrame, columns: Mapping[str, str | Cell]) -> pl.DataFrame:
-    """Return a table for print.
+def table(columns: Mapping[str, str | Cell], **chosen: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Return what makes of a frame its table for print.
 
-    - `frame`: one row a row of the table.
     - `columns`: by heading the column to show as it is, with a dash where it is null, or what makes the cell of a row.
+    - `chosen`: by column the value of the rows to print; all rows where none is given.
     """
 
     def shown(name: str) -> Cell:
         return lambda row: UNDEFINED if row[name] is None else row[name]
 
     cells = {heading: shown(cell) if isinstance(cell, str) else cell for heading, cell in columns.items()}
-    rows = [{heading: cell(row) for heading, cell in cells.items()} for row in frame.iter_rows(named=True)]
-    return pl.DataFrame(rows, infer_schema_length=None)
+
+    def made(frame: pl.DataFrame) -> pl.DataFrame:
+        rows = frame.filter(**chosen).iter_rows(named=True)
+        printed = [{heading: cell(row) for heading, cell in cells.items()} for row in rows]
+        return pl.DataFrame(printed, infer_schema_length=None)
+
+    return made
 
 
 def fixed(name: str, digits: int = 3) -> Cell:
