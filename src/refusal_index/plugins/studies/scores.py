@@ -196,13 +196,6 @@ def score_texts(frame: pl.DataFrame, variant: str) -> dict[str, str]:
     }
 
 
-def short_labels(methods: Sequence[str], longest: int = 20) -> dict[str, str]:
-    """Give every method a label that fits, as Matplotlib shows it."""
-    named = {method: label(method) for method in methods}
-    short = style.short_names(list(named.values()), longest)
-    return {method: short[name] for method, name in named.items()}
-
-
 def method_colours(methods: Iterable[str]) -> dict[str, str]:
     """Give every method its colour, by order of appearance; the topic-only baseline is grey."""
     distinct = list(dict.fromkeys(methods))
@@ -215,16 +208,37 @@ def line_style(method: str, *, is_trained: bool) -> str:
     return ":" if method == TOPIC else "--" if is_trained else "-"
 
 
-def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
-    """Return what a legend shows of methods: unless all are filled, open where a predictor was trained."""
+@dataclass(frozen=True)
+class MethodLook:
+    """How a method is drawn: with an open mark and a dashed line where a predictor was trained."""
+
+    label: str
+    colour: str
+    marker: str
+    line: str
+    face: str | None  # the filling of its mark; None for its colour
+
+
+def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
+    """Give every method of a frame its look, in order of appearance."""
     trained = dict(frame.group_by("method", maintain_order=True).agg(pl.col("trained").any()).iter_rows())
-    names, colours, markers = short_labels(list(trained)), method_colours(trained), style.model_markers(list(trained))
-    return [
-        style.handle(
-            *(names[method], colours[method], markers[method], line_style(method, is_trained=is_open)),
-            face=style.PAPER if is_open and not are_filled else None,
+    named = {method: label(method) for method in trained}
+    short = style.short_names(list(named.values()), 20)
+    colours, markers = method_colours(trained), style.model_markers(list(trained))
+    return {
+        method: MethodLook(
+            *(short[named[method]], colours[method], markers[method], line_style(method, is_trained=is_open)),
+            face=style.PAPER if is_open else None,
         )
         for method, is_open in trained.items()
+    }
+
+
+def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
+    """Return what a legend shows of methods: unless all are filled, open where a predictor was trained."""
+    return [
+        style.handle(look.label, look.colour, look.marker, look.line, face=None if are_filled else look.face)
+        for look in method_looks(frame).values()
     ]
 
 
