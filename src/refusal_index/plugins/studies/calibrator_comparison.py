@@ -177,8 +177,8 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     upper, lower = right.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     area, error = upper.subplots(1, 2, sharey=True)
     _draw_numbers(area, error, enumerate(_first_rows(curves)), looks)
-    style.name_rows(error, labels, 6.5)
-    style.name_rows(area, labels, 6.5)
+    for panel in (area, error):
+        style.name_rows(panel, labels, 6.5)
     area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.tick_params(labelleft=False)
     for text, (method, look) in zip(area.get_yticklabels(), looks.items(), strict=True):
@@ -249,6 +249,7 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     panels = style.panel_grid(above, titles, 4, sharex=True, sharey=True)
     area, error, indices = below.subplots(1, 3, sharey=True)
     colours = style.variant_colours(variants)
+    numbered: list[tuple[float, dict[str, Any]]] = []
     for place, (model, left, right) in enumerate(zip(models, panels[::2], panels[1::2], strict=True)):
         part, of_model = curves.filter(model=model), index.filter(model=model).drop_nulls("y")
         _prepare(left)
@@ -256,9 +257,10 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
             _draw_bins(left, bins, looks[str(method)], alone=part["method"].n_unique() == 1)
         _draw_roc(right, part, looks)
         found = _first_rows(part)
-        _draw_numbers(area, error, zip(_spread(place, len(found)), found, strict=True), looks)
+        numbered += zip(_spread(place, len(found)), found, strict=True)
         for height, row in zip(_spread(place, of_model.height), of_model.iter_rows(named=True), strict=True):
             _draw_index(indices, height, row, colours[row["variant"]])
+    _draw_numbers(area, error, numbered, looks)
     above.supxlabel("Score; wrong answers passed", fontsize=8)
     above.supylabel("Share right; right passed", fontsize=8)
     short = style.short_names(models, 22)
@@ -297,19 +299,17 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
         where = {"model": scored.name, "dataset": scored.run.dataset, "left_out": scored.left_out}
         found: list[dict[str, Any]] = []
         for one in scored.methods:
-            reason, method = auroc(one.score, one.right).reason, label(one.method)
-            if reason:
-                values = {"name": scored.name, "method": method, "reason": reason}
+            area = auroc(one.score, one.right)
+            if area.estimate is None:
+                values = {"name": scored.name, "method": label(one.method), "reason": area.reason}
                 notes.append(study_text("calibrator_comparison", "undefined", **values))
                 continue
             whose = {"method": one.method, "variant": one.variant, "trained": one.is_trained}
             found += ({**where, **whose, **row} for row in curve_rows(one.score, one.right, options))
         if found:
             rows += [*found, *({**where, **row} for row in _index_rows(scored, options))]
-            counts = {
-                label(one.method): np.unique(one.score).size for one in scored.methods if one.method != scores.TOPIC
-            }
-            few = [f"{method} {count}" for method, count in counts.items() if count < FEW_VALUES]
+            counts = [(one.method, np.unique(one.score).size) for one in scored.methods if one.method != scores.TOPIC]
+            few = [f"{label(method)} {count}" for method, count in counts if count < FEW_VALUES]
             coarse += [f"{scored.name} ({', '.join(few)})"] if few else []
     if not rows:
         raise NotPossibleError(notes=notes)

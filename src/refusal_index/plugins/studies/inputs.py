@@ -61,9 +61,13 @@ class RunIndex:
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
     """Return every metric of every variant, in the order of the run."""
-    return tuple(
-        _variant_scores(variant or ALL, first_draws(outcomes), options) for variant, outcomes in run.variants.items()
-    )
+    found = []
+    for variant, outcomes in run.variants.items():
+        first = first_draws(outcomes)
+        metrics = variant_metrics(first, Payoffs(options.penalty), options.confidence_level)
+        table, by_name = contingency_table(first), {one.name: one for one in metrics}
+        found.append(VariantScores(variant or ALL, table, by_name, first.height - table.n))
+    return tuple(found)
 
 
 def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
@@ -118,12 +122,6 @@ def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
     return {"dataset": dataset_name(runs[0].dataset), "questions": questions_text(runs)}
 
 
-def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
-    table = contingency_table(outcomes)
-    found = variant_metrics(outcomes, Payoffs(options.penalty), options.confidence_level)
-    return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
-
-
 @dataclass(frozen=True)
 class DefinedTable:
     """One variant of a run whose Refusal Index is defined: what to call the run, the variant, and its counts."""
@@ -148,8 +146,7 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
     best: dict[tuple[str, str | None], ComparedRun] = {}
     for run in runs:
         key = model_name(run), run.dataset
-        if key not in best or _graded(run) > _graded(best[key]):
-            best[key] = run
+        best[key] = max(best.get(key, run), run, key=_graded)
     notes = (
         f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
         "same model and dataset."

@@ -1,13 +1,12 @@
-"""How much each metric moves when prompts make the same model more or less cautious.
+"""What prompts change: how much each metric moves when they make a model more or less cautious, and which answers.
 
-By how much less one metric varies over prompts than the others do, relative to its size.
-
+`score_variability` also says by how much less one metric varies over prompts than the others do, relative to its size.
 A coefficient of variation takes in sampling errors, and so do resamples of it, once more: their percentiles cover a
 true one of .08 that is seen as .13 in .00 to .79 of simulated cases. On the scale of squares errors add up, and the
 basic interval, which mirrors the resamples at the estimate, takes them out: it covers .88 to .98 there (1, 3 and 8
 models, 600 replicates), and more where there is no true variation at all.
 
-Whether two prompts get the same questions right: the agreement of answers over the prompts, forced one included.
+`prompt_agreement`: whether two prompts get the same questions right, the forced one included.
 """
 
 from __future__ import annotations
@@ -91,20 +90,14 @@ def _cv(values: FloatArray) -> FloatArray:
 
 def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     """Say the ratios in a sentence, where there are any."""
-    said = [f"{_label(row['metric'])} {_shown(row)}" for row in frame.filter(model=RATIO).iter_rows(named=True)]
-    if not said:
-        return ()
-    return (study_text("score_variability", "ratio", ratios="; ".join(said)),)
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    if row["ratio_low"] is None:
-        return f"{number(row['ratio'], 2)} [no more than chance]"
-    return f"{number(row['ratio'], 2)} [{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}]"
-
-
-def _label(metric: str) -> str:
-    return "the three together" if metric == ALL_HEURISTIC else METRICS[metric].label
+    said = []
+    for row in frame.filter(model=RATIO).iter_rows(named=True):
+        label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
+        ends = "no more than chance"
+        if row["ratio_low"] is not None:
+            ends = f"{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}"
+        said.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
+    return (study_text("score_variability", "ratio", ratios="; ".join(said)),) if said else ()
 
 
 AVERAGE = "Average"
@@ -168,31 +161,21 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
     near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
     found = {run.label: inputs.variant_scores(run, options) for run in runs}
     sound = [
-        run for run in runs if run.label not in near_zero and all(_defined(found[run.label], name) for name in names)
+        run.label
+        for run in runs
+        if run.label not in near_zero
+        and all(one.metrics[name].estimate is not None for name in names for one in found[run.label])
     ]
-    schema = {
-        name: VARIABILITY_SCHEMA[name] for name in ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")
-    }
-    if not sound or len({len(run.variants) for run in sound}) > 1:
-        return pl.DataFrame(schema=schema)
-    values = {
-        name: np.array(
-            [
-                [_value(one, name, inputs.PAPER_PENALTY if name == WEIGHTED else None) for one in found[run.label]]
-                for run in sound
-            ],
-            float,
-        )
-        for name in names
-    }
-    rows = ratio_rows(
-        values, precision.resampled_together(sound, options), inputs.PAPER_PENALTY, options.confidence_level
-    )
-    return pl.DataFrame(list(rows), schema=schema)
-
-
-def _defined(scores: Sequence[inputs.VariantScores], metric: str) -> bool:
-    return all(one.metrics[metric].estimate is not None for one in scores)
+    columns = ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")
+    if not sound or len({len(found[model]) for model in sound}) > 1:
+        return pl.DataFrame(schema={name: VARIABILITY_SCHEMA[name] for name in columns})
+    values = {}
+    for name in names:
+        penalty = inputs.PAPER_PENALTY if name == WEIGHTED else None
+        values[name] = np.array([[_value(one, name, penalty) for one in found[model]] for model in sound], float)
+    draws = precision.resampled_together([run for run in runs if run.label in sound], options)
+    rows = ratio_rows(values, draws, inputs.PAPER_PENALTY, options.confidence_level)
+    return pl.DataFrame(list(rows), schema={name: VARIABILITY_SCHEMA[name] for name in columns})
 
 
 def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
@@ -249,14 +232,10 @@ _PARTS = (
 def _variability_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     scores, resampled = inputs.variant_scores(run, options), precision.resampled_metrics(run, options)
     for metric in inputs.COMPARED:
-        for penalty in _penalties(options) if metric == WEIGHTED else (None,):
+        for penalty in dict.fromkeys((options.penalty, *PENALTIES)) if metric == WEIGHTED else (None,):
             values = [_value(own, metric, penalty) for own in scores]
             draws = precision.metric_draws(resampled, metric, penalty)
             yield {"model": run.label, "metric": metric, "penalty": penalty, **_spread(values, scores, draws, options)}
-
-
-def _penalties(options: StudyOptions) -> tuple[float, ...]:
-    return tuple(dict.fromkeys((options.penalty, *PENALTIES)))
 
 
 def _value(scores: inputs.VariantScores, metric: str, penalty: float | None) -> float | None:
@@ -273,18 +252,27 @@ def _spread(
     defined = [place for place, value in enumerate(values) if value is not None]
     if not defined:
         return {"variants": 0, "reason": "undefined_under_every_variant"}
-    metric, drawn, level = (
-        np.array([values[place] for place in defined], float),
-        draws[:, defined],
-        options.confidence_level,
-    )
+    metric = np.array([values[place] for place in defined], float)
+    drawn, level = draws[:, defined], options.confidence_level
     refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
     signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
     cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
-    deltas, cvs = _resampled_spread(drawn, refused)
-    intervals = {"mean": precision.percentile_interval(drawn.mean(axis=1), level)}
-    intervals["delta"] = precision.percentile_interval(deltas, level) if absolute.estimate is not None else (None, None)
-    intervals["cv"] = precision.percentile_interval(cvs, level) if cv.estimate is not None else (None, None)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = drawn.mean(axis=1)
+        most, least = drawn[:, refused == refused.max()], drawn[:, refused == refused.min()]
+        deltas, cvs = (most.mean(axis=1) - least.mean(axis=1)) / abs(means), drawn.std(axis=1) / abs(means)
+    intervals = {
+        name: precision.percentile_interval(draws, level)
+        for name, draws in (("mean", means), ("delta", deltas), ("cv", cvs))
+    }
+    # On every resample by the observed order of refusal rates; no interval where there is no estimate.
+    intervals["delta"] = intervals["delta"] if absolute.estimate is not None else (None, None)
+    intervals["cv"] = intervals["cv"] if cv.estimate is not None else (None, None)
+    chance = None
+    if len(metric) > 1 and metric.mean() != 0 and np.isfinite(drawn).all():
+        # What sampling errors alone would give, were the metric alike everywhere.
+        errors = drawn - drawn.mean(axis=0)
+        chance = float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
     return {
         "variants": len(defined),
         "mean": float(metric.mean()),
@@ -293,27 +281,11 @@ def _spread(
         "range_absolute": None if cv.estimate is None else float(np.ptp(metric) / abs(metric.mean())),
         "cv": cv.estimate,
         "cv_sample": sample.estimate,
-        "cv_chance": _cv_of_chance(drawn, metric),
+        "cv_chance": chance,
         **{f"{name}_low": low for name, (low, _) in intervals.items()},
         **{f"{name}_high": high for name, (_, high) in intervals.items()},
         "reason": absolute.reason or cv.reason,
     }
-
-
-def _cv_of_chance(draws: FloatArray, metric: FloatArray) -> float | None:
-    """Return the coefficient of variation that sampling errors alone would give, were the metric alike everywhere."""
-    if len(metric) < 2 or metric.mean() == 0 or not np.isfinite(draws).all():
-        return None
-    errors = draws - draws.mean(axis=0)
-    return float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
-
-
-def _resampled_spread(draws: FloatArray, refused: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return difference and coefficient of variation on every resample, by the observed order of refusal rates."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scale = abs(draws.mean(axis=1))
-        most, least = draws[:, refused == refused.max()], draws[:, refused == refused.min()]
-        return (most.mean(axis=1) - least.mean(axis=1)) / scale, draws.std(axis=1) / scale
 
 
 def _limits(frame: pl.DataFrame, name: str) -> tuple[float, float]:
@@ -342,23 +314,16 @@ def _line_label(metric: str, penalty: float | None) -> str:
     return METRICS[metric].label + (f"\npenalty {penalty:g}" if penalty is not None else "")
 
 
-def _named(metric: str, penalty: float | None) -> str:
-    return _line_label(metric, penalty).replace("\n", " with ")
-
-
 def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model").rows()
-    undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
-    return (
-        *(
-            study_text("score_variability", "near_zero", metric=_named(metric, penalty), models=abridged(models))
-            for metric, penalty, models in near
-        ),
-        *(
-            f"{model}: the variability of {METRICS[metric].label} is undefined ({reason.replace('_', ' ')})."
-            for model, metric, reason in undefined
-        ),
-    )
+    notes = []
+    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
+    for metric, penalty, models in near.rows():
+        named = _line_label(metric, penalty).replace("\n", " with ")
+        notes.append(study_text("score_variability", "near_zero", metric=named, models=abridged(models)))
+    for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
+        why = reason.replace("_", " ")
+        notes.append(f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
+    return tuple(notes)
 
 
 FORCED = "forced"
@@ -424,7 +389,11 @@ def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[A
     names = list(answers)
     for place, name in enumerate(names):
         for other in names[place:]:
-            pairs = _paired(answers[name], answers[other], other_place=int(other == name))
+            # The first draw of one, and of the same prompt the second.
+            first, second = (
+                answers[each].filter(place=int(turn)) for each, turn in ((name, 0), (other, other == name))
+            )
+            pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
             yield (run.label, name, other, *_agreement(pairs, options, same_prompt=other == name))
 
 
@@ -436,20 +405,13 @@ def _first_answers(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 def _forced_answers(run: ComparedRun) -> pl.DataFrame:
     """Return the forced answers, which the variants share: those that refused again are no answers."""
-    grades = [Grade.CORRECT.value, Grade.INCORRECT.value]
     every = pl.concat([rows.with_columns(_PLACE) for rows in run.variants.values()])
-    answered = every.filter(pl.col("forced_grade").is_in(grades))
+    answered = every.filter(pl.col("forced_grade").is_in([Grade.CORRECT.value, Grade.INCORRECT.value]))
     once = answered.unique(["question_id", "place"], keep="first", maintain_order=True)
     return once.select("question_id", "place", right=pl.col("forced_grade") == Grade.CORRECT.value)
 
 
 _PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
-
-
-def _paired(one: pl.DataFrame, other: pl.DataFrame, *, other_place: int = 0) -> pl.DataFrame:
-    """Return the questions that both answered, in the first draw of one and in some draw of the other."""
-    first, second = one.filter(pl.col("place") == 0), other.filter(pl.col("place") == other_place)
-    return first.join(second, on="question_id", suffix="_other", maintain_order="left")
 
 
 def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> tuple[Any, ...]:

@@ -320,15 +320,6 @@ _TALL = 7.0
 """Inches: where one end of a panel is far from the other."""
 
 
-def switch_off_rest(panels: NDArray[Any], used: int) -> None:
-    """Empty the panels of a grid after those that are used; what stands above them gets the labels of its axis."""
-    columns = panels.shape[1]
-    for place in range(used, panels.size):
-        panels.flat[place].set_axis_off()
-        if place >= columns:
-            panels.flat[place - columns].tick_params(labelbottom=True)
-
-
 def mark(
     axes: Axes,
     x: float | None,
@@ -385,8 +376,13 @@ def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, 
     panels = figure.subplots(math.ceil(len(titles) / columns), columns, squeeze=False, **shared)
     for axes, title in zip(panels.flat, titles, strict=False):
         axes.set_title(title, fontsize=7.5)
-    switch_off_rest(panels, len(titles))
-    return list(panels.flat)[: len(titles)]
+    used, spare = np.split(panels.ravel(), [len(titles)])
+    for axes in spare:
+        axes.set_axis_off()
+    # What stands above an empty panel gets the labels of its axis.
+    for axes in panels.ravel()[len(titles) - columns : panels.size - columns]:
+        axes.tick_params(labelbottom=True)
+    return list(used)
 
 
 def shifts(names: Sequence[str], reach: float) -> dict[str, float]:
@@ -437,12 +433,12 @@ def label_points(
     pixels = figure.dpi / 72
     marks = axes.transData.transform(np.array([*points, *avoid], float).reshape(-1, 2))
     taken = np.hstack([marks - 3 * pixels, marks + 3 * pixels])
-    frame = np.asarray(axes.bbox.extents, float)
+    frame = np.reshape(axes.bbox.extents, (1, 4)).astype(float)
     colours = [INK] * len(labels) if colours is None else colours
     for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
         places, distances = _places(marks[index], _text_size(axes, label, size), pixels)
         others = np.delete(marks[: len(points)], index, axis=0)
-        costs = distances / 100 + _covered(places, taken) + 3 * _outside(places, frame)
+        costs = distances / 100 + _covered(places, taken) + 3 * (1 - _covered(places, frame))
         best = int(np.argmin(costs + 0.2 * _close_to(places, others, 6 * pixels)))
         taken = np.vstack([taken, places[best]])
         shift = (places[best, :2] - marks[index]) / pixels
@@ -481,25 +477,12 @@ def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArra
     return np.hstack([corner, corner + box]), distances
 
 
-def _shared_areas(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the areas that boxes share with others, shape (m, k); boxes are (left, low, right, high)."""
+def _covered(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Return what share of each box (left, low, right, high) others cover; more than 1 where these overlap."""
     low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
     high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
-    return np.asarray(np.prod(np.clip(high - low, 0, None), axis=-1))
-
-
-def _areas(boxes: FloatArray) -> FloatArray:
-    return np.asarray(np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
-
-
-def _covered(boxes: FloatArray, taken: FloatArray) -> FloatArray:
-    """Return what share of each box covers what is there already; more than 1 where that overlaps itself."""
-    return np.asarray(_shared_areas(boxes, taken).sum(axis=1) / _areas(boxes))
-
-
-def _outside(boxes: FloatArray, frame: FloatArray) -> FloatArray:
-    """Return what share of each box lies outside a frame."""
-    return np.asarray(1 - _shared_areas(boxes, np.reshape(frame, (1, 4)))[:, 0] / _areas(boxes))
+    shared = np.prod(np.clip(high - low, 0, None), axis=-1).sum(axis=1)
+    return np.asarray(shared / np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
 
 
 def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
