@@ -187,30 +187,25 @@ class RunErrors:
             name: [columns.setdefault(key, len(columns)) for key in own] for name, own in zip(names, keys, strict=True)
         }
         self._n = len(columns)
-        self._made: dict[tuple[Hashable, str], FloatArray] = {}
-        self._variants: dict[tuple[Hashable, str], FloatArray] = {}
+        self._made: dict[tuple[Hashable, str, bool], FloatArray] = {}
 
     def of(self, names: Sequence[Hashable], metric: str) -> FloatArray:
         """Return those of some runs, by their names, on a metric; shape (runs, n)."""
-        return np.array([self._of(name, metric) for name in names]).reshape(len(names), self._n)
+        return np.array([self._laid(name, metric, whole=True)[0] for name in names]).reshape(len(names), self._n)
 
     def of_variants(self, name: Hashable, metric: str) -> FloatArray:
         """Return those of each variant of a run on a metric; shape (variants, n)."""
-        if (name, metric) not in self._variants:
-            own = variant_influence(self._matrices[name], metric, self._options)
-            self._variants[name, metric] = np.array([self._laid(name, row) for row in own])
-        return self._variants[name, metric]
+        return self._laid(name, metric, whole=False)
 
-    def _of(self, name: Hashable, metric: str) -> FloatArray:
-        if (name, metric) not in self._made:
-            own = influence(self._matrices[name], metric, self._options)
-            self._made[name, metric] = self._laid(name, own)
-        return self._made[name, metric]
-
-    def _laid(self, name: Hashable, own: FloatArray) -> FloatArray:
-        laid = np.full(self._n, np.nan if np.isnan(own).any() else 0.0)
-        laid[self._columns[name]] = own
-        return laid
+    def _laid(self, name: Hashable, metric: str, *, whole: bool) -> FloatArray:
+        if (name, metric, whole) not in self._made:
+            found = (influence if whole else variant_influence)(self._matrices[name], metric, self._options)
+            own = np.atleast_2d(found)
+            laid = np.zeros((len(own), self._n))
+            laid[np.isnan(own).any(axis=1)] = np.nan
+            laid[:, self._columns[name]] = own
+            self._made[name, metric, whole] = laid
+        return self._made[name, metric, whole]
 
 
 def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix]) -> Iterator[list[Hashable]]:
@@ -245,10 +240,6 @@ def without_noise(
 def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
     """Return the variances that printed intervals of 95 % stand for."""
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
-
-
-NOISE_SCHEMA = {"r_squared_ceiling": pl.Float64, "r_squared_without_noise": pl.Float64, "noise_reason": pl.String}
-"""The columns of `noise_columns`."""
 
 
 def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | None]:
@@ -287,13 +278,11 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
-    return Study(
-        frame,
-        _draw_attenuation,
-        _printed_attenuation,
-        notes,
-        {"most": max(frame["draws"]), "left_out": _left_out(frame)},
-    )
+    long, shown = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
+    left_out = ["one variant a model"] if shown.height < long.height else []
+    left_out += ["no intervals"] if shown.select(*_KEY).n_unique() > style.MOST_BANDS else []
+    values = {"most": max(frame["draws"]), "left_out": left_out}
+    return Study(frame, _draw_attenuation, _printed_attenuation, notes, values)
 
 
 def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -308,22 +297,14 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
         found = refusal_index(refused=refused[0][both], wrong=answers[both])
-        index = Estimate.of(found, found.confidence_interval(options.confidence_level))
-        yield _index_row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
+        index = Estimate.of(found, found.confidence_interval(options.confidence_level)).to_document()
+        yield {"kind": kind, "draws": 1 if kind == SINGLE else 2, "questions": int(both.sum()), **index}
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
         corrected = corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
-        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level))
-        yield {
-            **_index_row(CORRECTED, count, corrected.n_repeated, index),
-            "uncorrected": corrected.uncorrected,
-            "refusal_reliability": corrected.refusal_reliability,
-            "error_reliability": corrected.error_reliability,
-        }
-
-
-def _index_row(kind: str, draws: int, questions: int, found: Estimate) -> dict[str, Any]:
-    return {"kind": kind, "draws": draws, "questions": questions, **found.to_document()}
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level)).to_document()
+        parts = {name: getattr(corrected, name) for name in ("uncorrected", *_RELIABILITIES)}
+        yield {"kind": CORRECTED, "draws": count, "questions": corrected.n_repeated, **index, **parts}
 
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:
@@ -433,14 +414,6 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
     right.set_ylim(0, 1.02)
 
 
-def _left_out(frame: pl.DataFrame) -> list[str]:
-    """Say what of the frame is not drawn by the number of draws."""
-    long, drawn = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
-    parts = ["one variant a model"] if drawn.height < long.height else []
-    parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > style.MOST_BANDS else []
-    return parts
-
-
 SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
 CV_WANTED = 0.1
@@ -458,42 +431,32 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
         source = inputs.DefinedTable(run, name, variant, inputs.table_of(run, variant))
-        problem = _why_not(source.table)
+        found = stats.refusal_index(source.table)
+        problem = None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
+        if source.table.n <= SIZES[0]:
+            problem = f"it has {source.table.n} graded questions"
         if problem:
             notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        low, high = stats.refusal_index(source.table).confidence_interval(options.confidence_level)
+        low, high = found.confidence_interval(options.confidence_level)
         if low <= 0 <= high:
             near_zero.append(name)
     if not sources:
         raise NotPossibleError(notes=notes)
     if near_zero:
         notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
-    frames = []
+    frames, needed = [], []
     for source in sources:
         whose = (pl.lit(value, pl.String).alias(name) for name, value in source.where.items())
         own = spread_frame(source.table, options)
         frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
+        counts = own.unique("metric", maintain_order=True).drop_nulls("questions_for_cv_10")
+        texts = (f"{METRICS[name].label} {n:,}" for name, n in counts["metric", "questions_for_cv_10"].rows())
+        needed.append(f"{source.name} {', '.join(texts)}")
     frame = pl.concat(frames)
-    needed = abridged([_needed(source) for source in sources])
-    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": needed}
+    values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
     return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
-
-
-def _needed(source: inputs.DefinedTable) -> str:
-    """Say how many questions the wanted coefficient of variation takes."""
-    scenario = stats.PlanningScenario.from_table(source.table)
-    plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
-    counts = (f"{METRICS[name].label} {n:,}" for name, n in plans.items() if n)
-    return f"{source.name} {', '.join(counts)}"
-
-
-def _why_not(table: stats.ContingencyTable) -> str | None:
-    if table.n <= SIZES[0]:
-        return f"it has {table.n} graded questions"
-    found = stats.refusal_index(table)
-    return None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
 
 
 def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
@@ -523,10 +486,14 @@ def _spread_row(
     whole: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
-    spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan
-    scale = abs(whole.estimate or math.nan)
-    low, high = (spread * factor for factor in _spread_factors(defined.size, confidence_level))
-    fresh = _predicted(table, size, whole.name)
+    freedom, tail = defined.size - 1, (1 - confidence_level) / 2
+    spread, low, high = math.nan, math.nan, math.nan
+    if freedom > 0:
+        spread = float(np.std(defined, ddof=1))
+        low, high = (spread * math.sqrt(freedom / chi2.ppf(end, freedom)) for end in (1 - tail, tail))
+    scale, scenario = abs(whole.estimate or math.nan), stats.PlanningScenario.from_table(table)
+    plan = stats.expected_half_width(scenario, size, metric=whole.name)
+    fresh = math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
     within = fresh * math.sqrt((table.n - size) / (table.n - 1))
     row = {
         "metric": whole.name,
@@ -544,33 +511,16 @@ def _spread_row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": stats.questions_for_cv(
-            stats.PlanningScenario.from_table(table), CV_WANTED, metric=whole.name
-        ).n,
+        "questions_for_cv_10": stats.questions_for_cv(scenario, CV_WANTED, metric=whole.name).n,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
-
-
-def _predicted(table: stats.ContingencyTable, size: int, metric: str) -> float:
-    plan = stats.expected_half_width(stats.PlanningScenario.from_table(table), size, metric=metric)
-    return math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
-
-
-def _spread_factors(subsets: int, confidence_level: float) -> tuple[float, float]:
-    """Return the factors from a standard deviation to the ends of its interval."""
-    freedom, tail = subsets - 1, (1 - confidence_level) / 2
-    if freedom < 1:
-        return math.nan, math.nan
-    return math.sqrt(freedom / chi2.ppf(1 - tail, freedom)), math.sqrt(freedom / chi2.ppf(tail, freedom))
 
 
 def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Print the coefficients of variation, observed and predicted, one row a model and size."""
     cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
-    labelled = frame.with_columns(
-        pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("metric"),
-        pl.Series("cell", cells),
-    )
+    labels = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
+    labelled = frame.with_columns(labels, pl.Series("cell", cells))
     return style.widened(labelled, ["model", "variant", "size"], "metric", "cell")
 
 

@@ -261,13 +261,13 @@ def _spread(
         means = drawn.mean(axis=1)
         most, least = drawn[:, refused == refused.max()], drawn[:, refused == refused.min()]
         deltas, cvs = (most.mean(axis=1) - least.mean(axis=1)) / abs(means), drawn.std(axis=1) / abs(means)
+    # No interval where there is no estimate. Resamples are compared in the observed order of the refusal rates.
+    resampled = {"mean": means, "delta": deltas, "cv": cvs}
+    undefined = {"delta": absolute.estimate is None, "cv": cv.estimate is None}
     intervals = {
-        name: precision.percentile_interval(draws, level)
-        for name, draws in (("mean", means), ("delta", deltas), ("cv", cvs))
+        name: (None, None) if undefined.get(name) else precision.percentile_interval(each, level)
+        for name, each in resampled.items()
     }
-    # On every resample by the observed order of refusal rates; no interval where there is no estimate.
-    intervals["delta"] = intervals["delta"] if absolute.estimate is not None else (None, None)
-    intervals["cv"] = intervals["cv"] if cv.estimate is not None else (None, None)
     chance = None
     if len(metric) > 1 and metric.mean() != 0 and np.isfinite(drawn).all():
         # What sampling errors alone would give, were the metric alike everywhere.
@@ -389,10 +389,8 @@ def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[A
     names = list(answers)
     for place, name in enumerate(names):
         for other in names[place:]:
-            # The first draw of one, and of the same prompt the second.
-            first, second = (
-                answers[each].filter(place=int(turn)) for each, turn in ((name, 0), (other, other == name))
-            )
+            # Of the same prompt the first draw and the second.
+            first, second = answers[name].filter(place=0), answers[other].filter(place=int(other == name))
             pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
             yield (run.label, name, other, *_agreement(pairs, options, same_prompt=other == name))
 

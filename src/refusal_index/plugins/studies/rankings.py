@@ -1,21 +1,21 @@
-"""Whether a metric ranks models alike in all settings, beyond what correct rate and refusal rate say already.
+"""How models rank: by every metric over settings, and by the Refusal Index with the ties that the data leave.
 
-A setting is a dataset and a prompt variant. The frame has the paper's table in long form, one row a metric and a
-removed effect; `paper_layout` puts it into the paper's shape. Where the paper leaves a choice, both are given: W with
+`ranking_stability`: whether a metric ranks models alike in all settings, beyond what correct rate and refusal rate say
+already. A setting is a dataset and a prompt variant. The frame has the paper's table in long form, one row a metric and
+a removed effect; `paper_layout` puts it into the paper's shape. Where the paper leaves a choice, both are given: W with
 and without the correction for ties, and isotonic functions over all models together or, as its appendix words it, for
 each model by itself.
 
-Models ranked by the Refusal Index, with the ties that the data leave drawn as letters.
-
-The ranking is that of `refusal-index compare` over three runs or more: the joint index over all variants that the
-models share.
+`ranking_with_ties`: the ranking is that of `refusal-index compare` over three runs or more, by the joint index over all
+variants that the models share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -28,12 +28,10 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.runs import ComparedRun, shared_variants
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.ranking import RunRanking, rank
+from refusal_index.findings.ranking import rank
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
-from refusal_index.stats import PairwiseDifference, RankedRun
 
 REMOVED_LABELS: Mapping[str, str] = {
     "nothing": "Default",
@@ -41,13 +39,11 @@ REMOVED_LABELS: Mapping[str, str] = {
     "refusal_rate": "-Refusal",
     "both": "-Both",
 }
-FIT_OVER = ("all", "model")
+FIT_OVER: tuple[stability.FitOver, ...] = get_args(stability.FitOver)
 CEILING_COLUMNS = ("kendall_w_ceiling", "kendall_w_ceiling_low", "kendall_w_ceiling_high", "ceiling_reason")
-AT_BOUNDARY = stats.Estimate(None, status="undefined", reason="index_at_boundary")
 N_RESAMPLES = 500
 
 FloatMatrix = NDArray[np.float64]
-Setting = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,63 +73,46 @@ def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     return Study(frame, _draw_stability, paper_layout, grid.notes, values)
 
 
-def setting_name(setting: Setting) -> str:
-    """Return what to call a setting."""
-    return ", ".join(part for part in setting if part) or inputs.ALL
-
-
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     """Compute every metric of all models under the settings that they share.
 
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = inputs.chosen_runs(runs)
-    found: dict[Setting, dict[str, tuple[ComparedRun, str | None]]] = {}
+    found: dict[tuple[str | None, str | None], dict[str, tuple[ComparedRun, str | None]]] = {}
     for run in chosen:
         for variant in run.variants:
             found.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
     models = tuple(dict.fromkeys(map(inputs.model_name, chosen)))
-    rows: dict[str, list[dict[str, float]]] = {}
+    rows: dict[str, list[dict[str, float | None]]] = {}
     sources = []
     for setting, by_model in found.items():
-        scores = {model: _scores(inputs.table_of(*source), penalty) for model, source in by_model.items()}
-        problem = _why_left_out(models, scores)
-        if problem:
-            notes = (*notes, f"The setting {setting_name(setting)} is left out: {problem}.")
+        named = ", ".join(part for part in setting if part) or inputs.ALL
+        scores: dict[str, dict[str, float | None]] = {}
+        for model, source in by_model.items():
+            metrics = {one.name: one.estimate for one in stats.metrics(inputs.table_of(*source), penalty=penalty)}
+            scores[model] = {name: metrics[name] for name in inputs.COMPARED}
+        missing = [model for model in models if model not in scores]
+        undefined = [
+            f"{METRICS[name].label} of {model}"
+            for model, values in scores.items()
+            for name, value in values.items()
+            if value is None
+        ]
+        if missing or undefined:
+            problem = f"it is missing for {abridged(missing)}" if missing else f"{abridged(undefined)} is undefined"
+            notes = (*notes, f"The setting {named} is left out: {problem}.")
         else:
-            rows[setting_name(setting)] = [_defined(scores[model]) for model in models]
+            rows[named] = [scores[model] for model in models]
             sources.append(tuple(by_model[model] for model in models))
     if len(models) < 2 or len(rows) < 2:
-        raise NotPossibleError(_why_not_possible(models, rows), notes)
-    matrices = {name: np.array([[scores[name] for scores in row] for row in rows.values()]) for name in inputs.COMPARED}
+        shared = abridged(list(rows)) or "none"
+        what = f"{len(models)} ({abridged(models)}) and the settings that they share {shared}"
+        raise NotPossibleError(f"; the models are {what}", notes)
+    matrices = {
+        name: np.array([[scores[name] for scores in row] for row in rows.values()], float) for name in inputs.COMPARED
+    }
     return Grid(models, tuple(rows), matrices, tuple(sources), notes)
-
-
-def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | None]:
-    found = {metric.name: metric.estimate for metric in stats.metrics(table, penalty=penalty)}
-    return {name: found[name] for name in inputs.COMPARED}
-
-
-def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float | None]]) -> str | None:
-    missing = [model for model in models if model not in scores]
-    if missing:
-        return f"it is missing for {abridged(missing)}"
-    undefined = [
-        f"{METRICS[name].label} of {model}"
-        for model, values in scores.items()
-        for name, value in values.items()
-        if value is None
-    ]
-    return f"{abridged(undefined)} is undefined" if undefined else None
-
-
-def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in scores.items() if value is not None}
-
-
-def _why_not_possible(models: Sequence[str], settings: Iterable[str]) -> str:
-    found = f"{len(models)} ({abridged(models)}) and the settings that they share {abridged(list(settings)) or 'none'}"
-    return f"; the models are {found}"
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
@@ -142,16 +121,41 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
     - `scores`: by metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
     - `seed`: of the random rankings.
     """
-    effects = scores["correct_rate"], scores["refusal_rate"]
-    rows = [
-        _stability_row(name, matrix, effects, found, fit_over)
-        for name, matrix in scores.items()
-        for fit_over in FIT_OVER
-        for found in stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)  # type: ignore[arg-type]
+    effects = {name: scores[name] for name in ("correct_rate", "refusal_rate")}
+    rows = []
+    for (name, matrix), fit_over in itertools.product(scores.items(), FIT_OVER):
+        measured = stability.ranking_stability(
+            matrix, *effects.values(), fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed
+        )
         # With nothing removed there is nothing to fit.
-        if found.removed != "nothing" or fit_over == FIT_OVER[0]
-    ]
+        for found in measured if fit_over == FIT_OVER[0] else measured[1:]:
+            chosen = [effect for removed, effect in effects.items() if found.removed in {removed, "both"}]
+            left = matrix
+            if chosen:
+                fitted = stability.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over)
+                left = fitted.residuals
+            rows.append(
+                {
+                    "metric": name,
+                    "removed": found.removed,
+                    "fit_over": fit_over if chosen else None,
+                    "kendall_w": found.kendall_w,
+                    "kendall_w_tie_corrected": stability.kendall_w(left, correct_ties=True).estimate,
+                    **_random("kendall_w", found.random_kendall_w),
+                    "winner_entropy": found.winner_entropy,
+                    **_random("winner_entropy", found.random_winner_entropy),
+                    "n_settings": matrix.shape[0],
+                    "n_models": matrix.shape[1],
+                    "status": found.status,
+                    "reason": found.reason,
+                }
+            )
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _random(statistic: str, found: stability.RandomDistribution) -> dict[str, float | None]:
+    column = f"random_{statistic}"
+    return {column: found.mean, f"{column}_low": found.low, f"{column}_high": found.high}
 
 
 def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.DataFrame:
@@ -167,63 +171,27 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
                 for run, variant in setting
             ]
         )
-        found = kendall_w_ceiling(matrix, held @ held.T, rng=options.seed) if np.isfinite(held).all() else AT_BOUNDARY
+        found = stats.Estimate(None, status="undefined", reason="index_at_boundary")
+        if np.isfinite(held).all():
+            found = stability.kendall_w_ceiling(matrix, held @ held.T, rng=options.seed)
         ceilings.append((name, "nothing", found.estimate, found.low, found.high, found.reason))
     columns = ["metric", "removed", *CEILING_COLUMNS]
     added = pl.DataFrame(ceilings, schema=columns, orient="row", infer_schema_length=None)
     return frame.join(added, on=["metric", "removed"], how="left", maintain_order="left")
 
 
-def _stability_row(
-    name: str,
-    matrix: FloatMatrix,
-    effects: tuple[FloatMatrix, FloatMatrix],
-    found: stability.RankingStability,
-    fit_over: str,
-) -> dict[str, object]:
-    w, entropy = found.random_kendall_w, found.random_winner_entropy
-    return {
-        "metric": name,
-        "removed": found.removed,
-        "fit_over": fit_over if found.removed != "nothing" else None,
-        "kendall_w": found.kendall_w,
-        "kendall_w_tie_corrected": _tie_corrected(matrix, effects, found, fit_over),
-        "random_kendall_w": w.mean,
-        "random_kendall_w_low": w.low,
-        "random_kendall_w_high": w.high,
-        "winner_entropy": found.winner_entropy,
-        "random_winner_entropy": entropy.mean,
-        "random_winner_entropy_low": entropy.low,
-        "random_winner_entropy_high": entropy.high,
-        "n_settings": matrix.shape[0],
-        "n_models": matrix.shape[1],
-        "status": found.status,
-        "reason": found.reason,
-    }
-
-
-def _tie_corrected(
-    matrix: FloatMatrix, effects: tuple[FloatMatrix, FloatMatrix], found: stability.RankingStability, fit_over: str
-) -> float | None:
-    chosen = {"nothing": (), "correct_rate": effects[:1], "refusal_rate": effects[1:], "both": effects}[found.removed]
-    if chosen:
-        matrix = stability.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over).residuals  # type: ignore[arg-type]
-    return stability.kendall_w(matrix, correct_ties=True).estimate
-
-
-def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFrame:
+def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
     """Put the frame into the shape of the paper's table: one row a metric, W and winner entropy side by side.
 
     The first row holds the means of random rankings put through the regressions of the last metric, the index; the
     frame has the baseline of every cell.
     """
-    rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == fit_over))
+    rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == FIT_OVER[0]))
     random = rows.filter(metric=rows["metric"][-1])
-    table = [{"metric": "Random", **_printed_cells(random, "random_")}]
-    table[0] |= {"W ceiling": UNDEFINED} if CEILING_COLUMNS[0] in frame.columns else {}
+    table = [{"metric": "Random", **_printed_cells(random, "random_"), "W ceiling": UNDEFINED}]
     for (metric,), part in rows.group_by("metric", maintain_order=True):
-        ceiling = {"W ceiling": number(part[CEILING_COLUMNS[0]][0], 2)} if CEILING_COLUMNS[0] in part.columns else {}
-        table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), **ceiling})
+        ceiling = number(part[CEILING_COLUMNS[0]][0], 2)
+        table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), "W ceiling": ceiling})
     return pl.DataFrame(table)
 
 
@@ -321,12 +289,23 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
         "variants": ", ".join(map(str, [found.variant] if found.variant else shared_variants(runs))),
         "questions": int(found.match.matrix.scored.any(axis=0).sum()),
     }
-    rows = [
-        *({**common, "place": place, **_run_row(run, names)} for place, run in enumerate(found.ranking.runs, 1)),
-        *({**common, **_run_row(run, names)} for run in found.ranking.unranked),
-        *({**common, **_pair_row(pair, found, names)} for pair in found.ranking.pairs),
-    ]
-    return pl.DataFrame(rows, schema=TIES_SCHEMA), (*unranked, *unpaired)
+    members = [*enumerate(found.ranking.runs, 1), *((None, run) for run in found.ranking.unranked)]
+    rows: list[dict[str, Any]] = []
+    for place, run in members:
+        columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
+        rows.append(
+            {"part": "model", "place": place, "run": run.row, "model": names[run.row], "drawn": True, **columns}
+        )
+    best, pairs = found.ranking.runs[0].row if found.ranking.runs else None, found.ranking.pairs
+    for pair in pairs:
+        low, high = pair.simultaneous_interval
+        whose = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
+        drawn = len(pairs) <= MOST_PAIRS or best in (pair.first, pair.second)
+        numbers = {"estimate": pair.estimate, "low": low, "high": high}
+        numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
+        rows.append({**whose, **numbers, "letters": "", "drawn": drawn, "status": "ok"})
+    frame = pl.DataFrame([{**common, **row} for row in rows], schema=TIES_SCHEMA)
+    return frame, (*unranked, *unpaired)
 
 
 TIES_SCHEMA = schema(
@@ -334,28 +313,6 @@ TIES_SCHEMA = schema(
     "drawn status reason",
     variants=pl.String,
 )
-
-
-def _run_row(run: RankedRun, names: Sequence[str]) -> dict[str, object]:
-    columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
-    return {"part": "model", "run": run.row, "model": names[run.row], "drawn": True, **columns}
-
-
-def _pair_row(pair: PairwiseDifference, found: RunRanking, names: Sequence[str]) -> dict[str, object]:
-    best = found.ranking.runs[0].row
-    return {
-        "part": "difference",
-        "model": names[pair.first],
-        "other_model": names[pair.second],
-        "estimate": pair.estimate,
-        "low": pair.simultaneous_interval.low,
-        "high": pair.simultaneous_interval.high,
-        "letters": "",
-        "pvalue": pair.pvalue,
-        "pvalue_max_t": pair.pvalue_max_t,
-        "drawn": len(found.ranking.pairs) <= MOST_PAIRS or best in (pair.first, pair.second),
-        "status": "ok",
-    }
 
 
 PRINTED_TIES: Mapping[str, str | style.Cell] = {
