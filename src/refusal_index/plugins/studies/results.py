@@ -1,10 +1,9 @@
-"""Every metric of every run under every prompt variant, with its interval.
+"""Results in tables: every metric of every run under every prompt variant, and the index of models over datasets.
 
-The Refusal Index of several models over several datasets, and how far the datasets rank the models alike.
-
-Unanswerable and inconsistent questions have no right answer and are mixed with others. Part of the index of a mix is
-telling its sources apart, so the index within the sources stands beside it. The contrast says how much higher a model's
-index is where the truth is available, in the context or from training, than elsewhere.
+`hallucination_table`: how far the datasets rank the models alike. Unanswerable and inconsistent questions have no right
+answer and are mixed with others. Part of the index of a mix is telling its sources apart, so the index within the
+sources stands beside it. The contrast says how much higher a model's index is where the truth is available, in the
+context or from training, than elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from refusal_index.data.runs import ComparedRun
 from refusal_index.data.sampling import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.stability import kendall_w_ceiling
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 from refusal_index.stats.arguments import FloatArray
@@ -44,8 +42,8 @@ def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
-    rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
-    frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=RESULTS_SCHEMA, orient="row")
+    rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs)]
+    frame = pl.DataFrame(rows, schema=RESULTS_SCHEMA)
     values = {
         **inputs.data_values(runs),
         "runs": len(runs),
@@ -85,44 +83,28 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
 
 
-def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    whose = {"model": run.label, "dataset": run.dataset, "source": inputs.RUN}
     for scores in inputs.variant_scores(run, options):
-        whose = (run.label, run.dataset, scores.variant, inputs.RUN, scores.table.n, scores.unscored)
+        counts = {"variant": scores.variant, "n": scores.table.n, "unscored": scores.unscored}
         draws = precision.resampled_tables(scores.table, options)
         for name in inputs.COMPARED:
-            estimate, low, high, status, reason = scores.metrics[name].to_document().values()
-            ends = precision.percentile_interval(
-                precision.metric_draws(draws, name, options.penalty)[:, 0], options.confidence_level
-            )
-            yield (*whose, name, estimate, low, high, *(ends if estimate is not None else (None, None)), status, reason)
-
-
-def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+            row = {**whose, **counts, "metric": name, **scores.metrics[name].to_document()}
+            if row["estimate"] is not None:
+                values = precision.metric_draws(draws, name, options.penalty)[:, 0]
+                ends = precision.percentile_interval(values, options.confidence_level)
+                row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
+            yield row
     if len(run.variants) > 1:
-        index = inputs.run_index(run, options).index
-        ends = (index.estimate, index.low, index.high, None, None)
-        yield (run.label, run.dataset, JOINT, inputs.RUN, None, None, INDEX, *ends, index.status, index.reason)
+        yield {**whose, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
 
 
-def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
+def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     for row in inputs.paper_context(runs).iter_rows(named=True):
         for name in inputs.COMPARED:
-            ends = (row[f"{name}_low"], row[f"{name}_high"])
-            yield (
-                row["model"],
-                inputs.SIMPLEQA,
-                None,
-                inputs.PAPER,
-                None,
-                None,
-                name,
-                row[name],
-                *ends,
-                None,
-                None,
-                "ok",
-                None,
-            )
+            numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+            whose = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
+            yield {**whose, "metric": name, **numbers, "status": "ok"}
 
 
 def _places(
@@ -188,8 +170,13 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         if None in means.values():
             continue
         contrasts.append(float(means["available"]) - float(means["unavailable"]))  # type: ignore[arg-type]
-        error = _error(str(model), rows, errors)
-        reach = None if error is None else normal_quantile(confidence_level) * error
+        parts = {truth: [(model, name) for name in rows.filter(truth=truth)["dataset"]] for truth in HEADINGS}
+        reach = None
+        if all(key in errors for keys in parts.values() for key in keys):
+            one, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
+            error = float(np.linalg.norm(one - other))
+            # An interval of no width would claim certainty.
+            reach = normal_quantile(confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
         k, reach = len(contrasts), None
@@ -198,35 +185,9 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
 
 
-def _error(model: str, rows: pl.DataFrame, errors: Errors) -> float | None:
-    parts = {truth: rows.filter(truth=truth)["dataset"].to_list() for truth in HEADINGS}
-    if any((model, dataset) not in errors for datasets in parts.values() for dataset in datasets):
-        return None
-    one, other = (np.mean([errors[model, dataset] for dataset in parts[truth]], axis=0) for truth in HEADINGS)
-    error = float(np.linalg.norm(one - other))
-    # An interval of no width would claim certainty.
-    return error if math.isfinite(error) and error > ROUNDING else None
-
-
 def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
     ends = (None, None) if reach is None else (estimate - reach, estimate + reach)
     return {"estimate": estimate, "low": ends[0], "high": ends[1]}
-
-
-def contrast_note(frame: pl.DataFrame) -> tuple[str, ...]:
-    """Say the average contrast, where there is one."""
-    found = frame.filter(pl.col("statistic") == AVERAGE_CONTRAST)
-    return tuple(
-        study_text(
-            "hallucination_table",
-            "contrast",
-            difference=with_interval(row["estimate"], row["low"], row["high"]),
-            models=row["variants"],
-            has_interval=row["low"] is not None,
-            fewest=FEWEST,
-        )
-        for row in found.iter_rows(named=True)
-    )
 
 
 AVERAGE = "average"
@@ -246,16 +207,33 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
 
     Raises NotPossibleError if there are runs on fewer than two datasets.
     """
-    chosen, notes = _once_each(runs)
+    kept: dict[tuple[str | None, str | None], ComparedRun] = {}
+    for run in runs:
+        kept.setdefault((run.model, run.dataset), run)
+    chosen, again = list(kept.values()), [run.label for run in runs if kept[run.model, run.dataset] is not run]
     if len({run.dataset for run in chosen}) < 2:
         raise NotPossibleError
-    rows = [_run_row(run, options) for run in chosen]
-    names, level = [(row[1], row[2]) for row in rows], options.confidence_level
+    rows = []
+    for run in chosen:
+        overall, within = inputs.run_index(run, options), _within_source(run, options)
+        whose: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
+        whose |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
+        sources = dict(zip(("within_source", "within_low", "within_high"), within, strict=True))
+        rows.append({**whose, **overall.index.to_document(), **sources})
+    names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
-    frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA, orient="row"), errors, level, options.seed)
-    notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
+    frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
+    notes = [f"Left out, since their model has another run on the same dataset: {abridged(again)}."] if again else []
+    notes += _agreement_notes(frame)
+    for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
+        difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
+        values = {"difference": difference, "models": row["variants"], "has_interval": has_interval, "fewest": FEWEST}
+        notes.append(study_text("hallucination_table", "contrast", **values))
+    # The datasets of either kind get their heading where there are both kinds.
+    known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
+    groups = {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
-    return Study(frame, _draw_datasets, _printed_datasets, notes, values, _groups(frame))
+    return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
 
 
 def with_agreement(
@@ -271,8 +249,11 @@ def with_agreement(
       models that have an index on every dataset.
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
-    rows = [*_agreement_rows(frame)]
-    further = [*_ceiling_rows(frame, errors, seed), *contrast_rows(frame, errors, confidence_level)]
+    # One row a model that has an index on every dataset, one column a dataset.
+    whole = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
+    whole = whole.drop_nulls()
+    rows = [*_agreement_rows(whole)]
+    further = [*_ceiling_rows(whole, errors, seed), *contrast_rows(frame, errors, confidence_level)]
     return pl.concat(
         [
             frame,
@@ -302,7 +283,11 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
         x = datasets.index(row["dataset"])
         axes.plot([x - 0.42, x + 0.42], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
     axes.axhline(0, color=style.GREY, linewidth=0.6)
-    axes.set_xticks(range(len(datasets)), [_wrapped(name) for name in datasets])
+    lines = {"faitheval_": "FaithEval\n", "+": "\n+ ", "_": " "}
+    labels = [style.safe_text(name) for name in datasets]
+    for old, new in lines.items():
+        labels = [label.replace(old, new) for label in labels]
+    axes.set_xticks(range(len(datasets)), labels)
     axes.grid(visible=False, axis="x")
     axes.set_xlim(-0.6, len(datasets) - 0.4)
     axes.set_ylabel("Refusal Index")
@@ -316,36 +301,16 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     cells = shown.with_columns(
         pl.col("model").fill_null("Average"), pl.col("dataset").fill_null("available less unavailable")
     ).sort(order, maintain_order=True)
+    texts = []
+    for row in cells.iter_rows(named=True):
+        text, within = with_interval(row["estimate"], *style.ends(row), row["reason"]), row["within_source"]
+        has_both = within is not None and text != UNDEFINED
+        texts.append(f"{text}; {number(within)} within sources" if has_both else text)
     # Models keep their order, and the average stays below them.
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
-    return (
-        style.widened(
-            cells.with_columns(pl.Series("cell", [_cell(row) for row in cells.iter_rows(named=True)])),
-            ["model"],
-            "dataset",
-            "cell",
-        )
-        .sort(pl.col("model").replace_strict({name: place for place, name in enumerate(models)}))
-        .rename({"model": "Model"})
-    )
-
-
-def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
-    """Keep the first run of each model on each dataset."""
-    kept: dict[tuple[str | None, str | None], ComparedRun] = {}
-    for run in runs:
-        kept.setdefault((run.model, run.dataset), run)
-    again = [run.label for run in runs if kept[run.model, run.dataset] is not run]
-    note = f"Left out, since their model has another run on the same dataset: {abridged(again)}."
-    return tuple(kept.values()), (note,) if again else ()
-
-
-def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
-    overall = inputs.run_index(run, options)
-    index = overall.index
-    estimate = (index.estimate, index.low, index.high)
-    whose = (INDEX, run.model or run.label, inputs.dataset_name(run.dataset), truth_of(run.dataset_id))
-    return (*whose, *estimate, *_within_source(run, options), overall.variants, index.reason)
+    places = pl.col("model").replace_strict({name: place for place, name in enumerate(models)})
+    table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
+    return table.sort(places).rename({"model": "Model"})
 
 
 def truth_of(dataset: str | None) -> str | None:
@@ -373,9 +338,8 @@ def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | Non
     return (fmean(estimates) if estimates else None), None, None
 
 
-def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, str | None]]:
-    wide = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
-    scores = wide.drop_nulls().drop("model").to_numpy().T
+def _agreement_rows(whole: pl.DataFrame) -> Iterator[tuple[str, float | None, str | None]]:
+    scores = whole.drop("model").to_numpy().T
     if not scores.size:
         for name in AGREEMENT:
             yield name, None, "no_model_on_every_dataset"
@@ -392,20 +356,17 @@ def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, st
     yield "winner_entropy_random", random_entropy, entropy.reason
 
 
-def _ceiling_rows(frame: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
+def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
     """Yield what W would be if the datasets ranked the models alike but for sampling errors."""
-    wide = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
-    whole = wide.drop_nulls()
-    keys = [(model, dataset) for dataset in wide.columns[1:] for model in whole["model"]]
+    keys = [(model, dataset) for dataset in whole.columns[1:] for model in whole["model"]]
     if not keys or any(key not in errors for key in keys):
         return
     held = np.array([errors[key] for key in keys])
     if np.isnan(held).any():
         yield {"statistic": CEILING, "reason": "index_at_boundary"}
         return
-    found = kendall_w_ceiling(whole.drop("model").to_numpy().T, held @ held.T, rng=seed)
-    ends = {"estimate": found.estimate, "low": found.low, "high": found.high}
-    yield {"statistic": CEILING, **ends, "reason": found.reason}
+    found = stability.kendall_w_ceiling(whole.drop("model").to_numpy().T, held @ held.T, rng=seed)
+    yield {"statistic": CEILING, **found.to_document()}
 
 
 def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
@@ -418,19 +379,3 @@ def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
         study_text("hallucination_table", "agreement", **{name: value for name, (value, _) in found.items()}),
         *(study_text("hallucination_table", "ceiling", **row) for row in ceilings),
     )
-
-
-def _groups(frame: pl.DataFrame) -> dict[str, str]:
-    """Give the datasets of either kind their heading, where there are both kinds."""
-    known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
-    return {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
-
-
-def _cell(row: dict[str, Any]) -> str:
-    text = with_interval(row["estimate"], row["low"], row["high"], row["reason"])
-    within = row["within_source"]
-    return text if within is None or text == UNDEFINED else f"{text}; {number(within)} within sources"
-
-
-def _wrapped(dataset: str) -> str:
-    return style.safe_text(dataset).replace("faitheval_", "FaithEval\n").replace("+", "\n+ ").replace("_", " ")
