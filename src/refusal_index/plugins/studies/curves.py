@@ -92,7 +92,7 @@ from refusal_index.stats.intervals import (
     proportion,
     refusal_index,
 )
-from refusal_index.stats.joint import JointRefusalIndexResult, joint_refusal_index
+from refusal_index.stats.joint import joint_refusal_index
 from refusal_index.stats.selective import expected_counts
 
 # Equal steps over the whole real line: for a smooth integrand under a normal density that is exact to rounding.
@@ -167,8 +167,14 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     correlation, mu = checked_rho_and_error_rate(rho, error_rate)
     steep = np.abs(correlation) > STEEP
     k, spread = -ndtri(mu), np.sqrt((1 - correlation) * (1 + correlation))
-    gentle = _aurc_by_score(np.where(steep, 0.0, correlation), k, np.where(steep, 1.0, spread))
-    return np.where(steep, _aurc_by_parts(np.where(steep, correlation, 1.0), k, spread), gentle)[()]
+    gentle, given = np.where(steep, 0.0, correlation), np.where(steep, 1.0, spread)
+    wrong_given_score = ndtr((np.multiply.outer(gentle, NODES) - k[..., np.newaxis]) / given[..., np.newaxis])
+    by_score = wrong_given_score @ (WEIGHTS * -log_ndtr(NODES))
+    sharp = np.where(steep, correlation, 1.0)
+    rank = ndtr((np.multiply.outer(spread, NODES) + k[..., np.newaxis]) / sharp[..., np.newaxis])
+    # The antiderivative of -log(u) that vanishes at 0.
+    answered = (rank - xlogy(rank, rank)) @ WEIGHTS
+    return np.asarray(np.where(steep, np.where(sharp > 0, 1 - answered, answered), by_score))[()]
 
 
 def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -197,18 +203,6 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     """
     _, mu = checked_rho_and_error_rate(rho, error_rate)
     return np.asarray(latent_aurc(rho, mu) - mu - xlog1py(1 - mu, -mu))[()]
-
-
-def _aurc_by_score(rho: FloatArray, k: FloatArray, spread: FloatArray) -> FloatArray:
-    wrong_given_score = ndtr((np.multiply.outer(rho, NODES) - k[..., np.newaxis]) / spread[..., np.newaxis])
-    return np.asarray(wrong_given_score @ (WEIGHTS * -log_ndtr(NODES)))
-
-
-def _aurc_by_parts(rho: FloatArray, k: FloatArray, spread: FloatArray) -> FloatArray:
-    rank = ndtr((np.multiply.outer(spread, NODES) + k[..., np.newaxis]) / rho[..., np.newaxis])
-    # The antiderivative of -log(u) that vanishes at 0.
-    answered = (rank - xlogy(rank, rank)) @ WEIGHTS
-    return np.asarray(np.where(rho > 0, 1 - answered, answered))
 
 
 def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
@@ -263,20 +257,17 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
         for name in ("refusal_precision", "refusal_recall", "over_refusal")
     )
     undefined = precision.reason or recall.reason
+    f1 = proportion("abstention_f1", both, both + needless + missed, quantile, undefined)
+    if f1.estimate is not None and f1.low is not None and f1.high is not None:
+        estimate, low, high = (2 * share / (1 + share) for share in (f1.estimate, f1.low, f1.high))
+        f1 = replace(f1, estimate=estimate, low=low, high=high)
     return (
         precision,
         recall,
-        _f1(proportion("abstention_f1", both, both + needless + missed, quantile, undefined)),
+        f1,
         over_refusal,
         proportion("recoverable_accuracy", needless, both + needless, quantile, precision.reason),
     )
-
-
-def _f1(jaccard: Estimate) -> Estimate:
-    if jaccard.estimate is None or jaccard.low is None or jaccard.high is None:
-        return jaccard
-    estimate, low, high = (2 * share / (1 + share) for share in (jaccard.estimate, jaccard.low, jaccard.high))
-    return replace(jaccard, estimate=estimate, low=low, high=high)
 
 
 ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
@@ -794,11 +785,21 @@ def response_to_penalty(
     counts = np.array([table.counts for table in tables], float)
     best, worth = _best(counts, weights, penalties)
     drawn = _resampled(cell_codes(*matrices), weights, penalties, n_resamples, np.random.default_rng(rng))
-    curve = _Curve(best, worth, *drawn, confidence_level, None if np.isfinite(best).any() else _why(joint))
+    # The reason that all prompts share, else that of the joint estimate.
+    reasons = {one.reason for one in joint.variants}
+    reason = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
+    curve = _Curve(best, worth, *drawn, confidence_level, reason)
+    points, quantile = [], normal_quantile(confidence_level)
+    for k, table in enumerate(tables):
+        penalty, best_rate = float(penalties[k]), curve.rate(k)
+        own = proportion("refusal_rate", table.n_refused, table.n, quantile, None if table.n else "no_questions")
+        earned = utility(table, penalty, confidence_level=confidence_level)
+        excess = _less(own, best_rate)
+        points.append(PenaltyPoint(float(stated[k]), penalty, table, own, earned, best_rate, curve.utility(k), excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
     move, best_move = Estimate.of(ends, ends.confidence_interval(confidence_level)), curve.move()
     return PenaltyResponse(
-        tuple(_point(k, float(stated[k]), float(penalties[k]), table, curve) for k, table in enumerate(tables)),
+        tuple(points),
         move,
         best_move,
         _less(move, best_move),
@@ -832,22 +833,6 @@ class _Curve:
             return Estimate(None, status="undefined", reason=self.reason)
         low, high = np.nanquantile(draws, [(1 - self.confidence_level) / 2, (1 + self.confidence_level) / 2])
         return Estimate(float(value), float(low), float(high))
-
-
-def _point(k: int, target: float, penalty: float, table: ContingencyTable, curve: _Curve) -> PenaltyPoint:
-    undefined, quantile = None if table.n else "no_questions", normal_quantile(curve.confidence_level)
-    own = proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
-    best_rate = curve.rate(k)
-    return PenaltyPoint(
-        target=target,
-        penalty=penalty,
-        table=table,
-        refusal_rate=own,
-        utility=utility(table, penalty, confidence_level=curve.confidence_level),
-        best_refusal_rate=best_rate,
-        best_utility=curve.utility(k),
-        excess=_less(own, best_rate),
-    )
 
 
 def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp], FloatArray]:
@@ -913,9 +898,3 @@ def _less(first: Estimate, second: Estimate) -> Estimate:
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=undefined)
     return Estimate(first.estimate - second.estimate, *square_and_add(first, second))
-
-
-def _why(joint: JointRefusalIndexResult) -> str:
-    """Return the reason that all prompts share, else that of the joint estimate."""
-    reasons = {one.reason for one in joint.variants}
-    return (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"

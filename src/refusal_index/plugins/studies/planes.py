@@ -1,11 +1,10 @@
 """Runs in the accuracy-refusal plane, with the lines along which each metric stays the same.
 
-One panel a model: its points in the accuracy-refusal plane over the curves of equal Refusal Index.
+`iso_refusal_index` has a panel a model: its points over the curves of equal Refusal Index.
 
-Where a model stands on its accuracy-refusal curve, and where it would be worth most for a stated penalty.
-
-The curve is fitted to one prompt variant; the other variants of the model are drawn beside it, since the curve says
-where they should lie. The penalty is the price of a wrong answer in right answers: 1, 3 and 9 make an answer worth
+`operating_point`: where a model stands on its accuracy-refusal curve, and where it would be worth most for a stated
+penalty. The curve is fitted to one prompt variant; the other variants of the model are drawn beside it, since the curve
+says where they should lie. The penalty is the price of a wrong answer in right answers: 1, 3 and 9 make an answer worth
 giving from a confidence of a half, three quarters and nine tenths on.
 """
 
@@ -25,7 +24,6 @@ from refusal_index import stats
 from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, style
-from refusal_index.plugins.studies.curves import ScoreName, iso_score, remaining_gap
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import number, with_interval
 
@@ -51,8 +49,10 @@ def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> It
     index, error_rate = inputs.run_index(run, options).index, mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
-    middle = stats.iso_refusal_index(RATES, index.estimate, error_rate)
-    ends = [_end(index, end, error_rate) for end in (index.low, index.high)]
+    middle, *ends = (
+        [None] * len(RATES) if level is None else np.asarray(stats.iso_refusal_index(RATES, level, error_rate)).tolist()
+        for level in (index.estimate, index.low, index.high)
+    )
     for rate, correct, low, high in zip(RATES, middle, *ends, strict=True):
         yield ("curve", panel, run.label, None, index.estimate, rate, None, None, correct, low, high)
 
@@ -64,6 +64,16 @@ def contour_rows(
     for rate, correct in zip(RATES, correct_rates, strict=True):
         if np.isfinite(correct):
             yield ("contour", panel, model, None, level, rate, None, None, correct, None, None)
+
+
+def index_contour_rows(
+    run: ComparedRun, options: StudyOptions, panel: str, model: str | None, levels: Sequence[float]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield contours of the index at the mean error rate of a run."""
+    error_rate = mean_error_rate(run, options)
+    if error_rate is not None:
+        for level in levels:
+            yield from contour_rows(panel, model, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
 
 
 def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
@@ -115,13 +125,7 @@ def plane_top(frame: pl.DataFrame) -> float:
     return min(1.0, 1.12 * highest) if highest else 1.0
 
 
-def _end(index: stats.Estimate, end: float | None, error_rate: float) -> list[float | None]:
-    if end is None or index.estimate is None:
-        return [None] * len(RATES)
-    return [float(value) for value in stats.iso_refusal_index(RATES, end, error_rate)]
-
-
-SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
+SCORES: tuple[curves.ScoreName, ...] = get_args(curves.ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_IN_PANEL = 4
@@ -135,9 +139,12 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:
         raise NotPossibleError("; no answer of these has a grade")
-    curves = [row for run in chosen for row in curve_rows(run, options, INDEX)]
-    shown = pl.DataFrame([*points, *_context_rows(chosen), *curves], schema=PLANE_SCHEMA, orient="row")
-    contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
+    lines = [row for run in chosen for row in curve_rows(run, options, INDEX)]
+    shown = pl.DataFrame([*points, *_context_rows(chosen), *lines], schema=PLANE_SCHEMA, orient="row")
+    contours = [*_score_contours(plane_top(shown), options)]
+    # Contours of the index of several runs would need several error rates in one panel.
+    if len(chosen) == 1:
+        contours += index_contour_rows(chosen[0], options, INDEX, None, INDEX_LEVELS)
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
     paper = frame["kind"].eq("context").any()
     values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
@@ -154,12 +161,18 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, panel in zip(panels.flat, PANELS, strict=True):
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
         draw_contours(axes, contours, 0.5 if panel == INDEX else None)
-        _draw_points(axes, frame, colours, markers)
+        for row in frame.filter(kind="context").iter_rows(named=True):
+            mark_point(axes, row, style.PALE, size=3)
+        for row in frame.filter(kind="point").iter_rows(named=True):
+            mark_point(axes, row, colours[row["model"]], markers[row["model"]])
         axes.set_title(METRICS[panel].label)
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
-    labels = _labels(frame, models)
+    # Models are named with their index.
+    levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
+    labels = style.short_names(models)
+    labels |= {model: f"{labels[model]}  {number(level, 2)}" for model, level in levels.items()}
     if len(models) > MOST_IN_PANEL:
         style.model_legend(figure, models, labels)
     else:
@@ -188,42 +201,20 @@ def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
 
 def _score_contours(top: float, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     """Yield the straight lines of the other metrics, at round levels all over what is shown."""
-    ranges: dict[ScoreName, tuple[float, float]] = {
+    ranges: dict[curves.ScoreName, tuple[float, float]] = {
         "correct_given_attempted": (0.0, 1.0),
         "f_score": (0.0, 2 * top / (1 + top)),
         "weighted_score": (-options.penalty, max(top * (1 - options.penalty), 0.0)),
     }
     for score, (low, high) in ranges.items():
         for level in MaxNLocator(nbins=9, steps=[1, 2, 5, 10]).tick_values(low, high):
-            line = iso_score(RATES, score, float(level), penalty=options.penalty)
+            line = curves.iso_score(RATES, score, float(level), penalty=options.penalty)
             # Two points are the least that make a line; a score of nothing right is the axis itself.
             if np.isfinite(line).sum() > 1 and np.nanmax(line) > 0:
                 yield from contour_rows(score, None, float(round(level, 10)), line)
 
 
-def _index_contours(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    """Yield iso-RI curves of a single run: those of several would need several error rates in one panel."""
-    error_rate = mean_error_rate(runs[0], options) if len(runs) == 1 else None
-    if error_rate is not None:
-        for level in INDEX_LEVELS:
-            yield from contour_rows(INDEX, None, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
-
-
-def _draw_points(axes: Axes, frame: pl.DataFrame, colours: dict[str, str], markers: dict[str, str]) -> None:
-    for row in frame.filter(kind="context").iter_rows(named=True):
-        mark_point(axes, row, style.PALE, size=3)
-    for row in frame.filter(kind="point").iter_rows(named=True):
-        mark_point(axes, row, colours[row["model"]], markers[row["model"]])
-
-
 _INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5}
-
-
-def _labels(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, str]:
-    """Name models with their index."""
-    levels = {row["model"]: row["level"] for row in frame.filter(pl.col("kind") == "curve").iter_rows(named=True)}
-    names = style.short_names(models)
-    return {model: f"{name}  {number(levels[model], 2)}" if model in levels else name for model, name in names.items()}
 
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -257,14 +248,10 @@ def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    error_rate = mean_error_rate(run, options)
     for kind, _panel, *row in point_rows(run, options):
         yield (kind, run.label, *row)
     yield from curve_rows(run, options, run.label)
-    if error_rate is not None:
-        for level in LEVELS:
-            curve = np.asarray(stats.iso_refusal_index(RATES, level, error_rate))
-            yield from contour_rows(run.label, run.label, level, curve)
+    yield from index_contour_rows(run, options, run.label, run.label, LEVELS)
 
 
 def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
@@ -351,14 +338,9 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
         *curves.abstention_metrics(table, confidence_level=level),
     ):
         yield _metric(metric)
-    yield _gap(table, options)
-
-
-def _gap(table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:
-    found = remaining_gap(table)
-    low, high = found.confidence_interval(options.confidence_level, rng=options.seed).or_none()
-    own = {"estimate": found.estimate, "low": low, "high": high, "status": found.status, "reason": found.reason}
-    return {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **own}
+    gap = curves.remaining_gap(table)
+    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.seed)).to_document()
+    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
 
 
 def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:

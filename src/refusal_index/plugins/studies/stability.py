@@ -713,37 +713,28 @@ def residuals_of(
     # A power of ten, so that rounding in units of it leaves short decimals short.
     scale = 10.0 ** np.ceil(np.log10(max(float(np.abs(metric).max()), np.finfo(float).tiny)))
     candidates = [increasing] if increasing else list(itertools.product((True, False), repeat=len(effects)))
-    steps = [[_centred_steps(column) for column in effect.T] for effect in effects]
-    fits = {directions: _all_columns(metric / scale, steps, directions) for directions in candidates}
+    # Steps from 0 to 1 at every value of a covariate but its smallest, less their means, which take the place of the
+    # constant. A falling step differs from a rising one then by its sign only.
+    steps = [
+        [(column[:, np.newaxis] >= np.unique(column)[1:]).astype(float) for column in effect.T] for effect in effects
+    ]
+    centred = metric / scale - (metric / scale).mean(axis=0)
+    fits = {}
+    for directions in candidates:
+        signs = [1 if rising else -1 for rising in directions]
+        cones = [
+            np.hstack([sign * (step - step.mean(axis=0)) for sign, step in zip(signs, of_model, strict=True)])
+            for of_model in zip(*steps, strict=True)
+        ]
+        # Distances from the projections onto the cones that these columns span.
+        left = [
+            values - cone @ nnls(cone, values)[0] if cone.shape[1] else values
+            for values, cone in zip(centred.T, cones, strict=True)
+        ]
+        fits[directions] = np.column_stack(left)
     # Rounded, so that directions which fit equally well do not win by their last digit.
     best = min(fits, key=lambda directions: round(float(np.sum(fits[directions] ** 2)), RESOLUTION_DIGITS))
     return IsotonicResiduals(np.round(fits[best], RESOLUTION_DIGITS) * scale + 0.0, best)
-
-
-def _centred_steps(covariate: FloatArray) -> FloatArray:
-    """Make steps from 0 to 1 at every value of a covariate but its smallest, shape (m, values - 1), less their means.
-
-    Centring takes the place of the constant. A falling step differs from a rising one then by its sign only.
-    """
-    steps = (covariate[:, np.newaxis] >= np.unique(covariate)[1:]).astype(float)
-    return np.asarray(steps - steps.mean(axis=0))
-
-
-def _all_columns(metric: FloatArray, steps: Sequence[Sequence[FloatArray]], directions: tuple[bool, ...]) -> FloatArray:
-    signs = [1 if rising else -1 for rising in directions]
-    cones = [
-        np.hstack([sign * step for sign, step in zip(signs, of_model, strict=True)])
-        for of_model in zip(*steps, strict=True)
-    ]
-    return np.column_stack([_residual(column, cone) for column, cone in zip(metric.T, cones, strict=True)])
-
-
-def _residual(values: FloatArray, cone: FloatArray) -> FloatArray:
-    """Distance of values from their projection onto the cone that the columns of a matrix span."""
-    centred = values - values.mean()
-    if not cone.shape[1]:
-        return np.asarray(centred)
-    return np.asarray(centred - cone @ nnls(cone, centred)[0])
 
 
 QUANTILES = 0.05, 0.5, 0.95
@@ -803,7 +794,7 @@ def expected_kendall_w(n_settings: int) -> float:
     >>> expected_kendall_w(8)
     0.125
     """
-    _check_sizes(n_settings, 2)
+    _check_sizes(n_settings=n_settings)
     return 1 / n_settings
 
 
@@ -832,7 +823,7 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     >>> round(expected_winner_entropy(n_settings=8, n_models=8), 4)
     0.7486
     """
-    _check_sizes(n_settings, n_models)
+    _check_sizes(n_settings=n_settings, n_models=n_models)
     wins = np.arange(n_settings + 1)
     log_probabilities = (
         special.gammaln(n_settings + 1)
@@ -845,8 +836,8 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     return float(n_models * np.sum(np.exp(log_probabilities) * entropies))
 
 
-def _check_sizes(n_settings: int, n_models: int) -> None:
-    for name, size in (("n_settings", n_settings), ("n_models", n_models)):
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
         if size < 2:
             raise ValueError(f"{name} must be at least 2, got {size!r}: a single one is never ranked differently")
 
