@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from refusal_index import stats
 from refusal_index.data.runs import ComparedRun, shared_variants
@@ -63,16 +62,14 @@ def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
-        notes.append(
-            study_text("response_to_penalty", "response", name=name, repeated=repeated, **_response_values(found))
-        )
+        values = {"name": name, "repeated": repeated, **_response_values(found)}
+        notes.append(study_text("response_to_penalty", "response", **values))
         rows += found
     frame = pl.DataFrame(rows, schema=RESPONSE_SCHEMA)
     asked = sorted(frame.filter(part="target")["questions"].to_list())
     questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (asked[0], asked[-1])))
-    return Study(
-        frame, _draw_response, printed_response, notes, {"questions": questions, "scores": "threshold" in frame["part"]}
-    )
+    values = {"questions": questions, "scores": "threshold" in frame["part"]}
+    return Study(frame, _draw_response, printed_response, notes, values)
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
@@ -88,15 +85,12 @@ def _stated(run: ComparedRun) -> dict[str, float]:
     prompts = run.settings.get("prompts")
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
     if isinstance(stated, Mapping):
-        known = {str(name): target for name, target in stated.items() if _is_target(target)}
+        numbers = {str(name): target for name, target in stated.items() if type(target) in {int, float}}
+        known = {name: target for name, target in numbers.items() if 0 <= target < 1}
     else:
         named = {name: _NAMED.fullmatch(name) for name in run.variants if name}
         known = {name: int(found[1]) / 100 for name, found in named.items() if found}
     return {name: float(known[name]) for name in run.variants if name and name in known}
-
-
-def _is_target(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
 
 
 def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -110,13 +104,11 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
             **where,
             "part": "target",
             "variant": name,
-            "target": point.target,
-            "penalty": point.penalty,
+            **{column: getattr(point, column) for column in ("target", "penalty")},
             "questions": point.table.n,
             **inputs.with_ends({column: getattr(point, column) for column in _NUMBERS}),
             "verdict": verdict(point.excess),
-            "status": point.best_refusal_rate.status,
-            "reason": point.best_refusal_rate.reason,
+            **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
     moves = {"refusal_rate": found.move, "best_refusal_rate": found.best_move, "excess": found.move_excess}
     outcome = {"status": found.move_excess.status, "reason": found.move_excess.reason}
@@ -202,6 +194,7 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     names = style.short_names(keys["model"].to_list(), 22)
     datasets = style.short_names([inputs.dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
+    colours = method_colours(methods)
     for place, (model, dataset) in enumerate(keys.iter_rows()):
         band, column = divmod(place, columns)
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
@@ -209,7 +202,9 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
         stated = part.filter(part="target")
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
         _draw_pair(below, stated, "utility", "best_utility")
-        _draw_scores(below, part.filter(part="threshold"), method_colours(methods))
+        for (method,), cuts in part.filter(part="threshold").group_by("method", maintain_order=True):
+            known = cuts.drop_nulls("best_utility").sort("target")
+            below.plot(known["target"], known["best_utility"], ":", color=colours[str(method)], linewidth=1)
         title = [names[model], datasets[inputs.dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
         above.set_title("\n".join(title), fontsize=7.5)
         above.set_ylim(-0.03, 1.03)
@@ -225,7 +220,13 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
         below = axes[2 * (lowest // columns) + 1, lowest % columns]
         below.set_xlabel("stated target t")
         below.tick_params(labelbottom=True)
-    style.outside_legend(figure, _handles(methods))
+    line: dict[str, Any] = {"line": "-", "linewidth": 0.8}
+    handles = [
+        style.handle("the model", _OWN, "o", **line),
+        style.handle("best on its curve", _BEST, "D", face=style.PAPER, **line),
+        *(style.handle(f"best cut of {label(method)}", colours[method], line=":", linewidth=1) for method in methods),
+    ]
+    style.outside_legend(figure, handles)
 
 
 PRINTED_RESPONSE: Mapping[str, style.Cell] = {
@@ -247,22 +248,6 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
         look: dict[str, Any] = {"face": _OWN if name == own else style.PAPER, "width": 0.9}
         for row in rows.iter_rows(named=True):
             style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **look)
-
-
-def _draw_scores(axes: Axes, cuts: pl.DataFrame, colours: Mapping[str, str]) -> None:
-    for (method,), rows in cuts.group_by("method", maintain_order=True):
-        known = rows.drop_nulls("best_utility").sort("target")
-        axes.plot(known["target"], known["best_utility"], ":", color=colours[str(method)], linewidth=1)
-
-
-def _handles(methods: Sequence[str]) -> list[Line2D]:
-    colours = method_colours(methods)
-    line: dict[str, Any] = {"line": "-", "linewidth": 0.8}
-    return [
-        style.handle("the model", _OWN, "o", **line),
-        style.handle("best on its curve", _BEST, "D", face=style.PAPER, **line),
-        *(style.handle(f"best cut of {label(method)}", colours[method], line=":", linewidth=1) for method in methods),
-    ]
 
 
 ROUNDING = 1e-12
@@ -330,31 +315,24 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
     where = {"model": more.model_id, "dataset": inputs.dataset_name(more.dataset)}
     where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
     for metric in inputs.COMPARED:
-        first, second = (_value(run, metric, options) for run in pair)
+        if metric == INDEX:
+            first, second = (inputs.run_index(run, options).index.estimate for run in pair)
+        else:
+            first, second = (inputs.mean_of(inputs.variant_scores(run, options), metric) for run in pair)
         found: dict[str, Any] = {"questions": len(asked[0] & asked[1]), "value_less": first, "value_more": second}
         if first is None or second is None:
             yield {**where, "metric": metric, **found, "reason": "undefined"}
             continue
         one, other = errors.of(("less", "more"), metric)
-        found |= _difference(second - first, float(np.linalg.norm(other - one)), found["questions"], options)
+        error, found["estimate"] = float(np.linalg.norm(other - one)), second - first
+        if not np.isfinite(error) or error <= ROUNDING:
+            # An interval of no width would claim certainty.
+            found["reason"] = "constant_difference" if error <= ROUNDING else "no_standard_error"
+        else:
+            reach = normal_quantile(options.confidence_level) * error
+            found |= {"low": found["estimate"] - reach, "high": found["estimate"] + reach}
+            found["pvalue"] = difference_pvalue(found["estimate"], error, found["questions"])
         yield {**where, "metric": metric, **found}
-
-
-def _value(run: ComparedRun, metric: str, options: StudyOptions) -> float | None:
-    return (
-        inputs.run_index(run, options).index.estimate
-        if metric == INDEX
-        else inputs.mean_of(inputs.variant_scores(run, options), metric)
-    )
-
-
-def _difference(estimate: float, error: float, shared: int, options: StudyOptions) -> dict[str, Any]:
-    if not np.isfinite(error) or error <= ROUNDING:
-        # An interval of no width would claim certainty.
-        return {"estimate": estimate, "reason": "constant_difference" if error <= ROUNDING else "no_standard_error"}
-    reach = normal_quantile(options.confidence_level) * error
-    ends = {"low": estimate - reach, "high": estimate + reach}
-    return {"estimate": estimate, **ends, "pvalue": difference_pvalue(estimate, error, shared)}
 
 
 def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:

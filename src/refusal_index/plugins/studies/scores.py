@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import abridged
-from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals
+from refusal_index.stats import compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 FEWEST = 50
@@ -61,7 +61,6 @@ class ScoredMethod:
 
     method: str
     variant: str | None  # whose first passes the scores are made of; None where they belong to all
-    of: str | None  # the pass of the answers that were scored, as the column `pass` has it
     is_trained: bool  # whether a predictor that was trained on the other folds gave them
     score: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -87,7 +86,13 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
     - returned `scored`: None where no method orders anything, as where all answers are right.
     - returned `notes`: what was left out, a sentence each.
     """
-    chosen = _chosen(run)
+    groups = {} if run.confidence is None else scores_by_method(run.confidence)
+    keys: dict[str, Key] = {}
+    stands = inputs.reference_variant(run)
+    for key in groups:
+        if key[0] not in keys or (key[1] == stands and keys[key[0]][1] not in {None, stands}):
+            keys[key[0]] = key
+    chosen = {key: groups[key] for key in keys.values()}
     rows = {key: one.drop_nulls(["confidence", "wrong"]) for key, one in chosen.items()}
     questions = {key: set(one["question_id"]) for key, one in rows.items()}
     most = max(map(len, questions.values()), default=0)
@@ -110,19 +115,13 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
         notes.append(
             f"{name}: {left_out:,} questions are left out, which not every method shown has a score and a grade for."
         )
-    return ScoredRun(run, name, ids, tuple(_method(one, rows[one], ids) for one in order), left_out), tuple(notes)
-
-
-def _chosen(run: ComparedRun) -> dict[Key, pl.DataFrame]:
-    """Keep of each method the scores that belong to all variants, else those of the one that stands for the run."""
-    found: dict[str, tuple[Key, pl.DataFrame]] = {}
-    groups = {} if run.confidence is None else scores_by_method(run.confidence)
-    stands = inputs.reference_variant(run)
-    for key, rows in groups.items():
-        method, variant, _ = key
-        if method not in found or (variant == stands and found[method][0][1] not in {None, stands}):
-            found[method] = key, rows
-    return dict(found.values())
+    methods = []
+    for key in order:
+        of_ids = pl.DataFrame({"question_id": ids})
+        held = of_ids.join(rows[key], on="question_id", how="left", maintain_order="left")
+        right = ~held["wrong"].to_numpy()
+        methods.append(ScoredMethod(key[0], key[1], is_trained(held), held["confidence"].to_numpy(), right))
+    return ScoredRun(run, name, ids, tuple(methods), left_out), tuple(notes)
 
 
 def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
@@ -139,11 +138,6 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
     return None
 
 
-def _method(key: Key, rows: pl.DataFrame, ids: Sequence[str]) -> ScoredMethod:
-    held = pl.DataFrame({"question_id": ids}).join(rows, on="question_id", how="left", maintain_order="left")
-    return ScoredMethod(*key, is_trained(held), held["confidence"].to_numpy(), ~held["wrong"].to_numpy())
-
-
 def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
     """Score a run without scores by P(Answering), from the variant with the most draws; None where it has none."""
     found = {variant: draw_matrix(outcomes) for variant, outcomes in run.variants.items()}
@@ -153,8 +147,9 @@ def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
         return None
     matrix = found[variant]
     score, right = p_answering(matrix)
-    ids = tuple(one for one, usable in zip(matrix.question_ids, usable_questions(matrix), strict=True) if usable)
-    return ScoredRun(run, name, ids, (ScoredMethod(P_ANSWERING, variant, "forced", False, score, right),), 0)
+    ids = matrix.of_questions(usable_questions(matrix)).question_ids
+    method = ScoredMethod(P_ANSWERING, variant, is_trained=False, score=score, right=right)
+    return ScoredRun(run, name, ids, (method,), left_out=0)
 
 
 def same_answers(scored: ScoredRun) -> tuple[ScoredRun, tuple[str, ...]]:
@@ -166,9 +161,8 @@ def same_answers(scored: ScoredRun) -> tuple[ScoredRun, tuple[str, ...]]:
     most = max(kinds, key=kinds.count)
     others = [label(one.method) for one, kind in zip(scored.methods, kinds, strict=True) if kind != most]
     kept = tuple(one for one, kind in zip(scored.methods, kinds, strict=True) if kind == most)
-    run = ScoredRun(scored.run, scored.name, scored.question_ids, kept, scored.left_out)
     note = f"{scored.name}: left out, since they score other answers than the rest: {', '.join(others)}."
-    return run, (note,) if others else ()
+    return replace(scored, methods=kept), (note,) if others else ()
 
 
 def label(method: str) -> str:
@@ -295,77 +289,51 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
     - `scored`: whose methods all score the same answers.
     - `options`: level of the intervals.
     """
-    where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(scored.methods[0].right.mean())}
-    for one in scored.methods:
-        yield from ({**where, **_of(one), **row} for row in _curve(one))
+    right, level = scored.methods[0].right, options.confidence_level
+    where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(right.mean())}
+    of_methods = [{"method": one.method, "scores_of": one.variant, "trained": one.is_trained} for one in scored.methods]
+    for one, whose in zip(scored.methods, of_methods, strict=True):
+        refused_rates, correct_rates = empirical_accuracy_refusal_curve(one.score, one.right)
+        n = refused_rates.size
+        for place in np.unique(np.linspace(0, n - 1, min(n, POINTS + 2)).round().astype(int)):
+            rates = {"refusal_rate": float(refused_rates[place]), "correct_rate": float(correct_rates[place])}
+            yield {**where, **whose, "part": "curve", "questions": one.right.size, **rates}
+    ids = pl.DataFrame({"question_id": scored.question_ids})
     for variant, outcomes in scored.run.variants.items():
-        refused, known = _refusals(scored, outcomes)
+        first = first_draws(outcomes).select("question_id", "refused")
+        every = ids.join(first, on="question_id", how="left", maintain_order="left")["refused"]
+        known, refused = every.is_not_null().to_numpy(), every.drop_nulls().to_numpy()
         if not known.any():
             continue
-        named = {**where, "variant": variant or inputs.ALL, "questions": int(known.sum())}
-        yield {**named, **_point(refused[known], scored.methods[0].right[known], options)}
-        for one in scored.methods:
-            compared = _compared(one.score[known], refused[known], one.right[known], options)
-            yield from ({**named, **_of(one), **row} for row in compared)
-
-
-def _of(one: ScoredMethod) -> dict[str, Any]:
-    return {"method": one.method, "scores_of": one.variant, "trained": one.is_trained}
-
-
-def _refusals(scored: ScoredRun, outcomes: pl.DataFrame) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which questions of a run the first draw of a variant refused, and of which that is known."""
-    first = first_draws(outcomes).select("question_id", "refused")
-    ids = pl.DataFrame({"question_id": scored.question_ids})
-    refused = ids.join(first, on="question_id", how="left", maintain_order="left")["refused"]
-    return refused.fill_null(value=False).to_numpy(), refused.is_not_null().to_numpy()
-
-
-def _curve(one: ScoredMethod) -> Iterator[dict[str, Any]]:
-    refused, correct = empirical_accuracy_refusal_curve(one.score, one.right)
-    kept = np.unique(np.linspace(0, refused.size - 1, min(refused.size, POINTS + 2)).round().astype(int))
-    for place in kept:
-        rates = {"refusal_rate": float(refused[place]), "correct_rate": float(correct[place])}
-        yield {"part": "curve", "questions": one.right.size, **rates}
-
-
-def _point(refused: NDArray[np.bool_], right: NDArray[np.bool_], options: StudyOptions) -> dict[str, Any]:
-    n, hits = refused.size, int((right & ~refused).sum())
-    low, high = wilson_interval(hits, n, normal_quantile(options.confidence_level))
-    rates = {"refusal_rate": float(refused.mean()), "correct_rate": hits / n}
-    return {"part": "refusals", **rates, "low": low, "high": high}
-
-
-def _compared(
-    score: NDArray[np.float64], refused: NDArray[np.bool_], right: NDArray[np.bool_], options: StudyOptions
-) -> Iterator[dict[str, Any]]:
-    """Yield a score against the refusals of one variant, where it refused some questions and not all."""
-    found = compare_with_refusals(score, refused, ~right)
-    if found.cut is None:
-        return
-    difference = found.correct_rate
-    estimate = Estimate.of(difference, difference.confidence_interval(options.confidence_level))
-    yield {
-        "part": "comparison",
-        "refusal_rate": float(refused.mean()),
-        "correct_rate": difference.refusals,
-        "by_score": difference.score,
-        "difference": estimate.estimate,
-        "difference_low": estimate.low,
-        "difference_high": estimate.high,
-        "cut": found.cut,
-        "verdict": verdict(difference, options.confidence_level),
-        "status": estimate.status,
-        "reason": estimate.reason,
-    }
-
-
-def verdict(difference: ScoreDifference, confidence_level: float) -> str:
-    """Say by the interval of the difference in right answers whether a threshold beats the refusals."""
-    low, high = difference.confidence_interval(confidence_level).or_none()
-    if low is None or high is None:
-        return NOT_TOLD
-    return BEATEN if low > 0 else BEATS if high < 0 else NOT_TOLD
+        named = {**where, "variant": variant or inputs.ALL, "questions": refused.size}
+        hits, refusal_rate = int((right[known] & ~refused).sum()), float(refused.mean())
+        low, high = wilson_interval(hits, refused.size, normal_quantile(level))
+        rates = {"refusal_rate": refusal_rate, "correct_rate": hits / refused.size}
+        yield {**named, "part": "refusals", **rates, "low": low, "high": high}
+        for one, whose in zip(scored.methods, of_methods, strict=True):
+            found = compare_with_refusals(one.score[known], refused, ~one.right[known])
+            if found.cut is None:
+                continue  # it refused no question, or all
+            difference = found.correct_rate
+            least, most = difference.confidence_interval(level).or_none()
+            verdict = NOT_TOLD
+            if least is not None and most is not None:
+                verdict = BEATEN if least > 0 else BEATS if most < 0 else NOT_TOLD
+            yield {
+                **named,
+                **whose,
+                "part": "comparison",
+                "refusal_rate": refusal_rate,
+                "correct_rate": difference.refusals,
+                "by_score": difference.score,
+                "difference": difference.estimate,
+                "difference_low": least,
+                "difference_high": most,
+                "cut": found.cut,
+                "verdict": verdict,
+                "status": difference.status,
+                "reason": difference.reason,
+            }
 
 
 PRINTED: Mapping[str, str | style.Cell] = {
@@ -407,7 +375,12 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_gains(below.subplots(), compared, bands, colours)
-    style.outside_legend(figure, [*method_handles(compared, are_filled=True), *_variant_handles(frame)])
+    variants = frame.filter(part="refusals")["variant"].unique(maintain_order=True).to_list()
+    handles = [
+        style.handle(f"refusals, {style.safe_text(variant, 12)}", style.INK, "o", face=colour, markersize=5)
+        for variant, colour in style.variant_colours(variants).items()
+    ]
+    style.outside_legend(figure, [*method_handles(compared, are_filled=True), *handles])
 
 
 def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
@@ -446,9 +419,3 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
         panel.axhline(place - 0.5, color="#ececec", linewidth=0.6, zorder=0)
     panel.set_title("Right answers by the score, less those by the refusals")
     panel.set_xlabel("share of all questions, with as many refused")
-
-
-def _variant_handles(frame: pl.DataFrame) -> Iterator[Line2D]:
-    variants = frame.filter(part="refusals")["variant"].unique(maintain_order=True).to_list()
-    for variant, colour in style.variant_colours(variants).items():
-        yield style.handle(f"refusals, {style.safe_text(variant, 12)}", style.INK, "o", face=colour, markersize=5)
