@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.stats import pearsonr, rankdata
@@ -247,27 +246,34 @@ def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel a metric, the AUROC over the metric, each point with both intervals."""
     figure.set_size_inches(style.WIDTH * 1.25, 4.6)
-    axes = figure.subplots(2, 3, sharey=True)
+    axes, models = figure.subplots(2, 3, sharey=True), frame["model"].unique(maintain_order=True).to_list()
+    colours, markers = style.model_colours(models), style.model_markers(models)
     for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
-        _draw_metric(panel, frame.filter(metric=name))
+        rows = frame.filter(metric=name)
+        panel.axhline(0.5, color=style.PALE, linewidth=0.8)
+        for row in rows.drop_nulls("value").iter_rows(named=True):
+            face, look = style.PAPER if row["sparse"] else None, (colours[row["model"]], markers[row["model"]])
+            spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
+            style.mark(panel, row["value"], row["auroc"], *look, face=face, width=0.5, **spans)
+        panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    last = frame.filter(metric=inputs.COMPARED[-1])
-    if last["model"].n_unique() > style.MOST_LABELS:
-        style.model_legend(figure, last["model"].to_list())
-    else:
-        _name_models(axes.flat[-1], last.drop_nulls("value"))
-
-
-def _draw_metric(axes: Axes, rows: pl.DataFrame) -> None:
-    colours, markers = style.model_colours(rows["model"].to_list()), style.model_markers(rows["model"].to_list())
-    axes.axhline(0.5, color=style.PALE, linewidth=0.8)
-    for row in rows.drop_nulls("value").iter_rows(named=True):
-        face, colour = style.PAPER if row["sparse"] else None, colours[row["model"]]
-        spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
-        style.mark(axes, row["value"], row["auroc"], colour, markers[row["model"]], face=face, width=0.5, **spans)
-    axes.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
+    if len(models) > style.MOST_LABELS:
+        style.model_legend(figure, models)
+        return
+    # Each model's name beside its point in the middle.
+    last = frame.filter(metric=inputs.COMPARED[-1]).drop_nulls("value")
+    middle = last.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
+    named = middle["model"].to_list()
+    style.label_points(
+        axes.flat[-1],
+        middle.select("value", "auroc").rows(),
+        list(style.short_names(named).values()),
+        [colours[model] for model in named],
+        size=6.5,
+        avoid=last.select("value", "auroc").rows(),
+    )
 
 
 def _correlation_text(row: dict[str, Any]) -> str:
@@ -280,21 +286,6 @@ def _correlation_text(row: dict[str, Any]) -> str:
     if row["n_points_all"] > row["n_points"] and row["spearman_all"] is not None:
         lines.append(f"with hollow ones: rank {row['spearman_all']:.2f}, r = {row['pearson_all']:.2f}")
     return "\n".join(lines)
-
-
-def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
-    """Write each model's name beside its point in the middle."""
-    colours = style.model_colours(rows["model"].to_list())
-    middle = rows.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    labels = list(style.short_names(middle["model"].to_list()).values())
-    style.label_points(
-        axes,
-        middle.select("value", "auroc").rows(),
-        labels,
-        [colours[model] for model in middle["model"]],
-        size=6.5,
-        avoid=rows.select("value", "auroc").rows(),
-    )
 
 
 FEWEST_EXPLAINED = 4
@@ -336,7 +327,12 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     errors = precision.RunErrors(chosen, options)
     rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
-    notes = (*notes, *_predictor_notes(frame))
+    # Of each source which predictor is beyond chance the most, and whether that is sure.
+    for _, own in frame.drop_nulls("share").group_by("source", maintain_order=True):
+        best = own.sort("share_beyond_chance", descending=True).row(0, named=True)
+        texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * own.height)}
+        note = study_text("index_predictors", "best", **best, **texts, predictors=own.height)
+        notes = (*notes, note)
     values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
     return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)
 
@@ -352,17 +348,14 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
     for predictor in PREDICTORS:
         rows = points.drop_nulls(predictor)
         share = explained(rows[INDEX].to_numpy(), design(rows[predictor], predictor == SIZE), seed)
-        covariance = _covariance(rows, source, errors)
+        if source == inputs.PAPER:
+            covariance = precision.printed_errors(rows["low"], rows["high"])
+        else:
+            held = errors.of(rows["model"].to_list(), INDEX)
+            covariance = np.asarray(held @ held.T)
         found = reliability(rows[INDEX].to_numpy(), covariance)
         ceiling = {"ceiling": found.estimate, "ceiling_reason": found.reason}
         yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
-
-
-def _covariance(rows: pl.DataFrame, source: str, errors: precision.RunErrors) -> FloatArray:
-    if source == inputs.PAPER:
-        return precision.printed_errors(rows["low"], rows["high"])
-    held = errors.of(rows["model"].to_list(), INDEX)
-    return np.asarray(held @ held.T)
 
 
 def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:
@@ -447,12 +440,3 @@ PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {
     "Beyond chance": style.fixed("share_beyond_chance", 2),
     "Ceiling": style.fixed("ceiling", 2),
 }
-
-
-def _predictor_notes(frame: pl.DataFrame) -> Iterator[str]:
-    """Say of each source which predictor is beyond chance the most, and whether that is sure."""
-    for _, rows in frame.drop_nulls("share").group_by("source", maintain_order=True):
-        best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
-        adjusted = min(1.0, best["pvalue"] * rows.height)
-        label = PREDICTORS[best["predictor"]]
-        yield study_text("index_predictors", "best", **best, label=label, adjusted=adjusted, predictors=rows.height)

@@ -1,9 +1,8 @@
-"""What the two passes took, in requests and tokens as measured, beside what sampling takes.
+"""What measuring takes, in requests and tokens as measured.
 
-What each score of confidence takes, measured in a run's folder, beside the Refusal Index and what the paper states.
-
-A method's requests and tokens are those of all replies that its scores rest on, whether the run asked for them or the
-method did: what several methods share counts for each of them.
+`cost_table`: the two passes beside what sampling takes. `calibrator_cost`: each score of confidence, beside the Refusal
+Index and what the paper states. A method's requests and tokens are those of all replies that its scores rest on,
+whether the run asked for them or the method did: what several methods share counts for each of them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from refusal_index.data.outcome_table import scores_by_method
 from refusal_index.data.runs import ComparedRun
@@ -56,42 +53,32 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     several = pl.len().over("model", "dataset") > 1
     # A sum that leaves out what is not known would pass for the whole.
     whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
-    totals = (
-        counts.filter(several)
-        .group_by("model", "dataset", maintain_order=True)
-        .agg(*whole)
-        .with_columns(pl.lit(TOTAL).alias("variant"))
-    )
-    both = pl.concat(
-        [counts.cast({name: COST_SCHEMA[name] for name in counts.columns}), totals], how="diagonal_relaxed"
-    )
+    grouped = counts.filter(several).group_by("model", "dataset", maintain_order=True)
+    totals = grouped.agg(*whole, variant=pl.lit(TOTAL))
+    typed = counts.cast({name: COST_SCHEMA[name] for name in counts.columns})
+    both = pl.concat([typed, totals], how="diagonal_relaxed")
     tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
     rated = both.with_columns(
-        (requests / pl.col("questions")).alias("requests_per_question"),
-        (tokens / pl.col("questions")).alias("tokens_per_question"),
-        (pl.col("sampling_answers") * tokens / pl.when(requests > 0).then(requests)).alias("sampling_tokens"),
+        requests_per_question=requests / pl.col("questions"),
+        tokens_per_question=tokens / pl.col("questions"),
+        sampling_tokens=pl.col("sampling_answers") * tokens / pl.when(requests > 0).then(requests),
     )
     places = {model: place for place, model in enumerate(counts["model"].unique(maintain_order=True))}
     return rated.cast(COST_SCHEMA).sort(pl.col("model").replace_strict(places), maintain_order=True)  # type: ignore[arg-type]
 
 
-COST_COUNTS = {
-    "questions": "Questions",
-    "first_answers": "First answers",
-    "forced_answers": "Forced answers",
-    "requests": "Requests",
-    "input_tokens": "Tokens in",
-    "output_tokens": "Tokens out",
-    "two_pass_answers": "Two passes",
-    "twice_all_answers": "2N",
-    "sampling_answers": f"{SAMPLES}N",
-}
-
-
 PRINTED_COST: Mapping[str, str | style.Cell] = {
     "Model": "model",
     "Variant": "variant",
-    **{heading: style.counts(name) for name, heading in COST_COUNTS.items()},
+    "Questions": style.counts("questions"),
+    "First answers": style.counts("first_answers"),
+    "Forced answers": style.counts("forced_answers"),
+    "Requests": style.counts("requests"),
+    "Tokens in": style.counts("input_tokens"),
+    "Tokens out": style.counts("output_tokens"),
+    "Two passes": style.counts("two_pass_answers"),
+    "2N": style.counts("twice_all_answers"),
+    f"{SAMPLES}N": style.counts("sampling_answers"),
     "USD": style.fixed("cost_usd", 2),
 }
 
@@ -104,7 +91,11 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     panels = figure.subplots(1, 2 if measured else 1, sharey=True, squeeze=False, width_ratios=(3, 2)[: 1 + measured])
     left, right = panels[0, 0], panels[0, -1]
     for place, row in enumerate(lines.iter_rows(named=True)):
-        _draw_answers(left, place, row)
+        two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
+        left.plot([two_passes, sampling], [place] * 2, color=style.PALE, linewidth=0.8)
+        style.mark(left, two_passes, place, style.MODEL_COLOURS[0], size=4.5)
+        style.mark(left, sampling, place, style.MODEL_COLOURS[1], "s")
+        style.mark(left, row["requests_per_question"], place, style.INK, "|", size=8, markeredgewidth=1.4)
         style.draw_tokens(right, place, row, row["questions"])
     left.set_xscale("log")
     names = style.short_names(lines["model"].to_list())
@@ -143,14 +134,6 @@ def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _draw_answers(axes: Axes, place: int, row: dict[str, Any]) -> None:
-    two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
-    axes.plot([two_passes, sampling], [place] * 2, color=style.PALE, linewidth=0.8)
-    style.mark(axes, two_passes, place, style.MODEL_COLOURS[0], size=4.5)
-    style.mark(axes, sampling, place, style.MODEL_COLOURS[1], "s")
-    style.mark(axes, row["requests_per_question"], place, style.INK, "|", size=8, markeredgewidth=1.4)
-
-
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
 """What a score is an estimate of."""
 
@@ -179,12 +162,17 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
         where = {"model": name, "dataset": run.dataset}
         rows += ({**where, **row} for row in _index_rows(run))
         for method, variant, _ in scores_by_method(run.confidence):
+            row: dict[str, Any] = {**where, "method": method, "variant": variant}
             record = records.get((method, variant))
-            rows.append({**where, "method": method, "variant": variant, **(_method_row(record) if record else {})})
-            unmeasured += [] if record else [f"{name}, {label(method)}"]
+            if record is None:
+                unmeasured.append(f"{name}, {label(method)}")
+            else:
+                row |= {column: getattr(record, column) for column in _FROM_RECORD} | _usage(record.usage)
+                row |= {"estimate_of": estimate_of(record), "cost": cost_in_words(record)}
+            rows.append(row)
     if not rows:
         raise NotPossibleError
-    frame = pl.DataFrame([{name: row.get(name) for name in METHOD_SCHEMA} for row in rows], schema=METHOD_SCHEMA)
+    frame = pl.DataFrame(rows, schema=METHOD_SCHEMA)
     note = study_text("calibrator_cost", "unmeasured", methods=abridged(unmeasured))
     return Study(frame, _draw_methods, style.table(PRINTED_METHODS), (note,) if unmeasured else ())
 
@@ -215,11 +203,6 @@ def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
         yield {**alone, "variant": all_of, "cost": cost, "draws": draws, "generations": generations, **measured}
 
 
-def _method_row(record: MethodRecord) -> dict[str, Any]:
-    found = {name: getattr(record, name) for name in _FROM_RECORD}
-    return {"estimate_of": estimate_of(record), "cost": cost_in_words(record), **found, **_usage(record.usage)}
-
-
 def _usage(usage: Usage) -> dict[str, Any]:
     read, written = usage.input_tokens, usage.output_tokens
     return {"requests": usage.requests, "input_tokens": read, "output_tokens": written, "cost_usd": usage.cost}
@@ -241,10 +224,10 @@ def cost_in_words(record: MethodRecord) -> str:
     """
     parts = []
     if record.draws:
-        parts.append(f"{_times(record.draws)} generations")
+        parts.append("S N generations" if record.draws > 1 else "N generations")
     if record.own_replies:
         what = "judgements of the answer" if record.draws else "generations with a confidence"
-        parts.append(f"{_times(record.own_replies)} {what}")
+        parts.append(f"S N {what}" if record.own_replies > 1 else f"N {what}")
     if record.states is not None:
         parts.append("N states of d numbers")
     if record.training_examples is not None:
@@ -252,24 +235,9 @@ def cost_in_words(record: MethodRecord) -> str:
     return " + ".join(parts)
 
 
-def _times(replies: int) -> str:
-    return "S N" if replies > 1 else "N"
-
-
 def _method_name(row: Mapping[str, Any]) -> str:
     name = METRICS[INDEX].label if row["method"] == INDEX else label(row["method"])
     return f"{name}, {row['variant']}" if row["variant"] else name
-
-
-METHOD_COUNTS = {
-    "questions": "N",
-    "generations": "Generations",
-    "requests": "Requests",
-    "input_tokens": "Tokens in",
-    "output_tokens": "Tokens out",
-    "training_examples": "N_train",
-    "states": "States",
-}
 
 
 PRINTED_METHODS: Mapping[str, str | style.Cell] = {
@@ -277,7 +245,13 @@ PRINTED_METHODS: Mapping[str, str | style.Cell] = {
     "Method": _method_name,
     "Estimate of": "estimate_of",
     "Cost": "cost",
-    **{heading: style.counts(name) for name, heading in METHOD_COUNTS.items()},
+    "N": style.counts("questions"),
+    "Generations": style.counts("generations"),
+    "Requests": style.counts("requests"),
+    "Tokens in": style.counts("input_tokens"),
+    "Tokens out": style.counts("output_tokens"),
+    "N_train": style.counts("training_examples"),
+    "States": style.counts("states"),
     "Seconds": lambda row: UNDEFINED if row["seconds"] is None else f"{row['seconds']:,.0f}",
     "USD": style.fixed("cost_usd", 2),
 }
@@ -286,16 +260,31 @@ PRINTED_METHODS: Mapping[str, str | style.Cell] = {
 def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw generations a question on the left and tokens a question on the right, a line a method."""
     lines = frame.drop_nulls("generations")
+    # The height of each line; of several runs each begins with a line that has its name.
+    names, places = style.short_names(lines["model"].to_list(), 40), []
+    heads: dict[int, str] = {}
     several = lines["model"].n_unique() > 1
-    places, labels, heads = _places(lines, several=several)
+    for place, model in enumerate(lines["model"]):
+        if several and (place == 0 or model != lines["model"][place - 1]):
+            heads[place + len(heads)] = names[model]
+        places.append(place + len(heads))
+    labels = [style.safe_text(_method_name(row), 30) for row in lines.iter_rows(named=True)]
     figure.set_size_inches(style.WIDTH * 1.05, 0.8 + ROW * (places[-1] + 1))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in zip(places, lines.iter_rows(named=True), strict=True):
-        _draw_line(left, right, place, row)
+        n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
+        colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
+        generations = row["generations"] / n
+        left.plot([0, generations], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
+        style.mark(left, generations, place, colour, face=None if own else style.PAPER, size=4.5)
+        if row["training_examples"] is not None:
+            text = f"  trained on {row['training_examples']:,}"
+            left.text(generations, place, text, fontsize=6, color=style.GREY, va="center")
+        style.draw_tokens(right, place, row, n)
     left.set_yticks(places, labels, fontsize=6.5)
     left.set_ylim(places[-1] + 0.6, -0.6)
     left.set_xlim(left=0)
-    for place, model in heads:
+    for place, model in heads.items():
         left.text(0, place, f" {model}", fontsize=6.5, fontweight="bold", va="center")
     left.set_xlabel("Generations a question")
     right.set_xlabel("Tokens a question")
@@ -303,40 +292,10 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     for panel in (left, right):
         panel.grid(visible=False, axis="y")
         style.ticks_above_too(panel)
-    style.outside_legend(figure, _handles())
-
-
-def _places(lines: pl.DataFrame, *, several: bool) -> tuple[list[float], list[str], list[tuple[float, str]]]:
-    """Return the height of each line, its label, and the heights at which runs begin with their names."""
-    names = style.short_names(lines["model"].to_list(), 40)
-    places, labels, heads, at = [], [], [], 0.0
-    for place, row in enumerate(lines.iter_rows(named=True)):
-        if several and (place == 0 or row["model"] != lines["model"][place - 1]):
-            heads.append((at, names[row["model"]]))
-            at += 1
-        places.append(at)
-        labels.append(style.safe_text(_method_name(row), 30))
-        at += 1
-    return places, labels, heads
-
-
-def _draw_line(left: Axes, right: Axes, place: float, row: dict[str, Any]) -> None:
-    n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
-    colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
-    generations = row["generations"] / n
-    left.plot([0, generations], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
-    style.mark(left, generations, place, colour, face=None if own else style.PAPER, size=4.5)
-    if row["training_examples"] is not None:
-        text = f"  trained on {row['training_examples']:,}"
-        left.text(generations, place, text, fontsize=6, color=style.GREY, va="center")
-    style.draw_tokens(right, place, row, n)
-
-
-def _handles() -> list[Line2D]:
-    own, trained, *_ = style.MODEL_COLOURS
-    return [
+    first, second, *_ = style.MODEL_COLOURS
+    handles = [
         style.handle(METRICS[INDEX].label, style.INK, "o"),
-        style.handle("score of the model", own, "o"),
-        style.handle("score of what was trained", trained, "o", face=style.PAPER),
-        *style.token_handles(),
+        style.handle("score of the model", first, "o"),
+        style.handle("score of what was trained", second, "o", face=style.PAPER),
     ]
+    style.outside_legend(figure, [*handles, *style.token_handles()])
