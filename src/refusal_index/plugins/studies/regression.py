@@ -34,6 +34,7 @@ class Line:
     slope: float
     intercept: float
     r_squared: float  # share of the variance of y that it explains
+    spearman: float  # rank correlation of x and y
     pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
     n: int  # number of points
 
@@ -46,8 +47,8 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     """Fit a line by least squares; None for fewer than three points, or where either has no spread.
 
     >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
-    >>> round(line.slope, 2), round(line.r_squared, 2), round(line.pvalue, 4)
-    (1.4, 0.98, 0.0101)
+    >>> round(line.slope, 2), round(line.r_squared, 2), line.spearman, round(line.pvalue, 4)
+    (1.4, 0.98, 1.0, 0.0101)
     """
     across, up = np.asarray(x, float), np.asarray(y, float)
     if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
@@ -55,7 +56,8 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     found = linregress(across, up)
     r_squared = float(found.rvalue**2)
     pvalue = float(found.pvalue) if r_squared < 1 else None
-    return Line(float(found.slope), float(found.intercept), r_squared, pvalue, across.size)
+    ranks = round(float(spearmanr(across, up).statistic), 12)
+    return Line(float(found.slope), float(found.intercept), r_squared, ranks, pvalue, across.size)
 
 
 def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
@@ -95,53 +97,35 @@ def with_regression(
     - `by`: columns that tell the groups.
     - `level`: of the pointwise band of the line.
     """
-    groups = frame.group_by(by, maintain_order=True)
-    return pl.concat([_regressed(group, x, errors, level, logarithmic=logarithmic) for _, group in groups])
-
-
-def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
-    """Return Spearman's rank correlation; None for fewer than three points, or where either has no spread.
-
-    >>> spearman([1, 2, 3, 4], [1, 3, 2, 10])
-    0.8
-    """
-    across, up = np.asarray(x, float), np.asarray(y, float)
-    if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
-        return None
-    return round(float(spearmanr(across, up).statistic), 12)
-
-
-def _regressed(
-    group: pl.DataFrame, x: str, errors: precision.RunErrors, level: float, *, logarithmic: bool
-) -> pl.DataFrame:
-    empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
-    every = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
-    known = every.filter(~pl.col("sparse"))
-    across, up = _coordinates(known, x, logarithmic=logarithmic)
-    line = fit_line(across, up)
-    if line is None:
-        return empty
-    with_sparse = _coordinates(every, x, logarithmic=logarithmic)
-    line_of_all = fit_line(*with_sparse)
-    at, _ = _coordinates(group, x, logarithmic=logarithmic)
-    fitted, reach = line.at(at), line_band(line, across, up, at, level)
-    # The line is not drawn out to points that are not in it.
-    fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
-    numbers = {
-        **{name: getattr(line, name) for name in ("slope", "intercept", "r_squared", "pvalue")},
-        "spearman": spearman(across, up),
-        "spearman_all": spearman(*with_sparse),
-        "r_squared_all": line_of_all.r_squared if line_of_all else None,
-        "points": line.n,
-        "points_all": every.height,
-        **precision.noise_columns(_without_noise(known, x, across, errors)),
-    }
-    return group.with_columns(
-        *(pl.lit(value, REGRESSION_SCHEMA[name]).alias(name) for name, value in numbers.items()),
-        pl.Series("fitted", fitted).fill_nan(None),
-        pl.Series("fitted_low", fitted - reach).fill_nan(None),
-        pl.Series("fitted_high", fitted + reach).fill_nan(None),
-    ).select(empty.columns)
+    parts = []
+    for _, group in frame.group_by(by, maintain_order=True):
+        empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
+        every = group.drop_nulls([x, "refusal_index"])
+        known = every.filter(~pl.col("sparse"))
+        across, up = _coordinates(known, x, logarithmic=logarithmic)
+        line, line_of_all = fit_line(across, up), fit_line(*_coordinates(every, x, logarithmic=logarithmic))
+        if line is None or line_of_all is None:
+            parts.append(empty)
+            continue
+        at, _ = _coordinates(group, x, logarithmic=logarithmic)
+        fitted, reach = line.at(at), line_band(line, across, up, at, level)
+        # The line is not drawn out to points that are not in it.
+        fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
+        numbers = {
+            **{name: getattr(line, name) for name in ("slope", "intercept", "spearman", "r_squared", "pvalue")},
+            **{f"{name}_all": getattr(line_of_all, name) for name in ("spearman", "r_squared")},
+            "points": line.n,
+            "points_all": every.height,
+            **precision.noise_columns(_without_noise(known, x, across, errors)),
+        }
+        lined = group.with_columns(
+            *(pl.lit(value, REGRESSION_SCHEMA[name]).alias(name) for name, value in numbers.items()),
+            pl.Series("fitted", fitted).fill_nan(None),
+            pl.Series("fitted_low", fitted - reach).fill_nan(None),
+            pl.Series("fitted_high", fitted + reach).fill_nan(None),
+        )
+        parts.append(lined.select(empty.columns))
+    return pl.concat(parts)
 
 
 def _without_noise(
@@ -205,7 +189,12 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
     """
     colours, markers = style.model_colours(families), style.model_markers(families)
     for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
-        _draw_line(axes, frame.filter(pl.col("source") == source), x, colour)
+        line = frame.filter(source=source).drop_nulls("fitted").sort(x)
+        if line.height:
+            axes.plot(line[x], line["fitted"], color=colour, linewidth=1.0, zorder=1)
+        if line.height and line["points"][0] > FEWEST:
+            band = (line["fitted_low"], line["fitted_high"])
+            axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
     for row in frame.iter_rows(named=True):
         colour, marker, size = style.LIGHT, "o", 3.0
         if row["source"] == inputs.RUN:
@@ -252,17 +241,6 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
         )
 
 
-def _draw_line(axes: Axes, group: pl.DataFrame, x: str, colour: str) -> None:
-    line = group.drop_nulls("fitted").sort(x)
-    if line.height:
-        across = line[x]
-        axes.plot(across, line["fitted"], color=colour, linewidth=1.0, zorder=1)
-        if line["points"][0] > FEWEST:
-            axes.fill_between(
-                across, line["fitted_low"], line["fitted_high"], color=colour, alpha=0.12, linewidth=0, zorder=0.5
-            )
-
-
 def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
     """Return points of the lines and of the runs' own intervals, for names to keep clear of."""
     clear = []
@@ -279,7 +257,6 @@ def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float
 
 
 RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
-
 """The metrics beside which the index is set."""
 
 
@@ -295,22 +272,20 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
         if index.estimate is None:
             continue
         sizes = inputs.find_model(name, known) or {}
-        yield (
-            run,
-            {
-                "source": inputs.RUN,
-                "model": run.label,
-                "family": inputs.family_of(name, known),
-                **{size: sizes.get(size) for size in SIZES},
-                **{rate: inputs.mean_of(scores, rate) for rate in RATES},
-                "refusal_index": index.estimate,
-                "low": index.low,
-                "high": index.high,
-                "mean_refusal_index": overall.mean,
-                "variants": overall.variants,
-                "sparse": index.status != "ok" or precision.is_sparse([own.table for own in scores]),
-            },
-        )
+        row = {
+            "source": inputs.RUN,
+            "model": run.label,
+            "family": inputs.family_of(name, known),
+            **{size: sizes.get(size) for size in SIZES},
+            **{rate: inputs.mean_of(scores, rate) for rate in RATES},
+            "refusal_index": index.estimate,
+            "low": index.low,
+            "high": index.high,
+            "mean_refusal_index": overall.mean,
+            "variants": overall.variants,
+            "sparse": index.status != "ok" or precision.is_sparse([own.table for own in scores]),
+        }
+        yield run, row
 
 
 def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
