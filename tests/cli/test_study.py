@@ -123,7 +123,7 @@ def lacking(path: Path, share: int) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("share", "begins"), [(3, "Incomplete: a lacks grades"), (200, "a lacks grades")])
+@pytest.mark.parametrize(("share", "begins"), [(3, "Incomplete: a has missing grades"), (200, "a has missing grades")])
 def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three, share, begins):
     run = lacking(three[0], share)
     assert invoke("study", "results_table", run, "--format", "csv").stderr.startswith(begins)

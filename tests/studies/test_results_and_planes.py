@@ -121,7 +121,7 @@ def test_the_penalty_is_in_the_caption_with_both_of_the_papers(runs):
 def test_what_is_undefined_is_a_reason_and_what_is_missing_is_said():
     given = [made_run(variants=["none"], n=50), made_run("x", unscored=3, n=50, seed=2)]
     study = study_spec("results_table").make(given, OPTIONS)
-    assert any("x: 12 of 200 answers have no grade" in note for note in study.notes)
+    assert any("x: answers left out because they have no grade: 12 of 200" in note for note in study.notes)
     never = made_run("never", n=50, variants=["low"])
     table = never.variants["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))
     never.variants["low"] = table.with_columns(wrong=pl.lit(value=True), forced_grade=pl.lit(None, pl.String))
