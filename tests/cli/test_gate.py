@@ -266,5 +266,5 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkey
     places = ("--out", "a.json", "--out", "b.xml", "--out", "c.md", "--out", "d.html")
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)
     assert done.exit_code == 2
-    assert "a.json cannot be written (No space left on device); nor can 'b.xml'; make room" in done.stderr
+    assert "a.json cannot be written (No space left on device); nor can 'b.xml'; free some disk space" in done.stderr
     assert all(Path(name).stat().st_size for name in ("c.md", "d.html", "summary.md"))

@@ -359,7 +359,7 @@ def test_who_cannot_be_asked_is_told_at_once(monkeypatch, names, message):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (StoreError("no room for q4"), "no room for q4; nothing further is asked"),
+        (StoreError("no room for q4"), "no room for q4; no further requests are sent"),
         (OverflowError("q4 is too large"), r"a reply cannot be kept \(OverflowError: q4 is too large\)"),
     ],
 )

@@ -52,4 +52,4 @@ def test_a_reply_that_cannot_be_kept_for_whatever_reason_ends_the_run_at_once_an
         asyncio.run(
             converse(Assignment("sums", "low", [talk], Settings(), store, breaker=breaker), talk, send, pytest.fail)
         )
-    assert "a reply cannot be kept (OverflowError: too large); nothing further is asked" in breaker.reason
+    assert "a reply cannot be kept (OverflowError: too large); no further requests are sent" in breaker.reason

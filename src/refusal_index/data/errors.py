@@ -41,7 +41,9 @@ class RunFolderError(RefusalIndexError, ValueError):
 class NotWrittenError(RefusalIndexError, OSError):
     """A file that cannot be written, for example on a full disk; the old file is kept."""
 
-    def __init__(self, path: Path, error: OSError, advice: str = "make room, or choose another place") -> None:
+    def __init__(
+        self, path: Path, error: OSError, advice: str = "free some disk space, or choose another place"
+    ) -> None:
         super().__init__(error.errno, error.strerror or str(error), str(path))
         self._advice = advice
 

@@ -468,7 +468,7 @@ def _json_records(source: Source, lines: Iterable[str], problems: Problems | Non
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
-            message = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
+            message = f"expected one JSON object, got {shortened(text[:100])} ({error}); correct the line"
             _report(source.wrong(message, [line]), problems)
             continue
         if isinstance(record, dict):

@@ -301,12 +301,12 @@ async def _completions(
     try:
         await assignment.replies.put(completions)
     except StoreError as error:
-        advice = "" if isinstance(error, StoreGoneError) else ": make room"
-        breaker.open(f"{error}; nothing further is asked{advice}; {RESUMES}")
+        advice = "" if isinstance(error, StoreGoneError) else ": free some disk space"
+        breaker.open(f"{error}; no further requests are sent{advice}; {RESUMES}")
         raise
     except Exception as error:  # else every further reply would be paid for and lost, too
         said = f"{type(error).__name__}: {error}"[:300]
-        breaker.open(f"a reply cannot be kept ({said}); nothing further is asked: please report this; {RESUMES}")
+        breaker.open(f"a reply cannot be kept ({said}); no further requests are sent: please report this; {RESUMES}")
         raise
     return completions
 

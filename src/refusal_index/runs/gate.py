@@ -141,7 +141,7 @@ def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
             errors.append(error)
     if len(errors) > 1:  # one error names every file
         first, *others = errors
-        advice = f"nor can {listed(error.filename for error in others)}; make room, or choose other places"
+        advice = f"nor can {listed(error.filename for error in others)}; free some disk space, or choose other places"
         raise NotWrittenError(Path(first.filename), first, advice)
     if errors:
         raise errors[0]

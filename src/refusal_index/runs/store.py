@@ -718,7 +718,7 @@ class ReplyStore:
         except (sqlite3.Error, OSError, UnicodeError) as error:  # a name in a damaged schema need not be text
             advice = f"; {ADVICE}" if _is_damage(error) else ""
             if _code(error) == sqlite3.SQLITE_READONLY:
-                advice = "; it cannot be written to: make room, or see what may be done in its folder"
+                advice = "; it cannot be written: free some disk space, or check the permissions of its folder"
             said = " ".join(str(error).split())[:300]
             raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
 

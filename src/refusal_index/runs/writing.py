@@ -386,9 +386,7 @@ def _advising(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = (
-            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
-        )
+        advice = f"every reply is kept: fix this, then 'refusal-index score {folder.path}' writes the results"
         raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
 
 
