@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from refusal_index.cli import Command
 from refusal_index.data.datasets import Loader
-from refusal_index.models.providers import ModelProvider, OtherModels
+from refusal_index.models.requests import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.batches import command, engine, provider_executor

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from refusal_index import stats
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.folder import ComparedRun, compared_runs
 from refusal_index.data.outcome_table import ConfidenceError, Identification, outcome_table
-from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy

@@ -12,7 +12,7 @@ import polars as pl
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
-from refusal_index.data.sampling import draw_matrix
+from refusal_index.data.rates import draw_matrix
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import FORCED, Message, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import ContingencyTable, frequency_refusal_index, refusal_index

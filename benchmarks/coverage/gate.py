@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from refusal_index.data.runs import Match
-from refusal_index.data.sampling import OutcomeMatrix
+from refusal_index.data.folder import Match
+from refusal_index.data.rates import OutcomeMatrix
 from refusal_index.findings.comparison import VariantComparison
 from refusal_index.findings.gate_guards import margin_guards
 from refusal_index.findings.gate_policy import MARGINS, Policy

@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import RunFolder
+from refusal_index.data.folder import RunFolder, read_runs
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
-from refusal_index.data.runs import read_runs
 from refusal_index.findings.planning import scenarios_of
 from refusal_index.stats import (
     PlanningScenario,

@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from refusal_index.data.files import held
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.runs import read_runs
+from refusal_index.data.folder import RunFolder, read_runs
 from tests.cli.making import outcomes, write_sums
 from tests.models.fake_api import FakeApi, is_grading, question_of
 

@@ -11,8 +11,7 @@ import pytest
 
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.files import check_folder, check_plain, opened_plain, read_json, read_plain
-from refusal_index.data.folder import SET_VERSION, RunFolder, set_members
-from refusal_index.data.runs import read_runs
+from refusal_index.data.folder import SET_VERSION, RunFolder, read_runs, set_members
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,8 +10,7 @@ import pytest
 from tests.studies.made import made_run
 
 from refusal_index.data.errors import RunFolderError
-from refusal_index.data.folder import SET_VERSION, RunFolder, member_of_set, set_members
-from refusal_index.data.runs import find_runs, read_runs
+from refusal_index.data.folder import SET_VERSION, RunFolder, find_runs, member_of_set, read_runs, set_members
 
 NAMES = {"one": ("Large", "Ours"), "two": ("Small", "Ours")}
 

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.outcome_table import read_outcomes, read_tables, write_outcomes
-from refusal_index.data.runs import read_runs
-from refusal_index.data.sampling import Sampling, outcome_matrix
+from refusal_index.data.folder import read_runs
+from refusal_index.data.outcome_table import Sampling, read_outcomes, read_tables, write_outcomes
+from refusal_index.data.rates import outcome_matrix
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank

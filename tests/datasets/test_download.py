@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.datasets import DatasetError, published
-from refusal_index.data.datasets.published import fetched
+from refusal_index.data import datasets
+from refusal_index.data.datasets import DatasetError, fetched
 from tests.datasets.local_server import Answer, LocalServer
 
 CONTENT = b"question,answer\nWho?,Ann\n"
@@ -79,7 +79,7 @@ def test_a_server_that_stalls_is_given_up(tmp_path):
 @pytest.mark.parametrize(("limit", "said"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "not whole after")])
 def test_what_never_ends_is_given_up(tmp_path, monkeypatch, limit, said):
     """More than the largest dataset was cut there and, without a checksum, kept."""
-    monkeypatch.setattr(published, limit, 10 if limit == "LARGEST" else -1.0)
+    monkeypatch.setattr(datasets, limit, 10 if limit == "LARGEST" else -1.0)
     with LocalServer([CONTENT]) as served, pytest.raises(DatasetError, match=said):
         fetched(f"{served.url}/x.csv")
     assert kept(tmp_path) == []

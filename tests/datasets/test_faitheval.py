@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.datasets import DatasetError, load_dataset, published
+from refusal_index.data import datasets
+from refusal_index.data.datasets import DatasetError, load_dataset
 from refusal_index.data.files import sha256_of
 from tests.datasets.local_server import LocalServer
 
@@ -82,13 +83,13 @@ def hub(tmp_path, monkeypatch) -> Iterator[LocalServer]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
     with LocalServer() as served:
-        monkeypatch.setattr(published, "HUB", served.url)
+        monkeypatch.setattr(datasets, "HUB", served.url)
         yield served
 
 
 @pytest.mark.parametrize(
     "task",
-    [task for name, task in published.PUBLISHED.items() if name.startswith("faitheval")],
+    [task for name, task in datasets.PUBLISHED.items() if name.startswith("faitheval")],
     ids=lambda task: task.name,
 )
 def test_the_pinned_revision_is_downloaded_once_and_its_checksum_recorded(task, hub, tmp_path):
@@ -121,7 +122,7 @@ def test_a_download_that_was_altered_on_the_disk_is_fetched_anew(hub, tmp_path):
 
 @pytest.mark.parametrize(
     "task",
-    [task for name, task in published.PUBLISHED.items() if name.startswith("faitheval")],
+    [task for name, task in datasets.PUBLISHED.items() if name.startswith("faitheval")],
     ids=lambda task: task.name,
 )
 def test_without_the_hub_it_is_said_what_to_download_and_where_to_put_it(task, hub):

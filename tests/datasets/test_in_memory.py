@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset
-from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import read_outcomes
 

@@ -13,7 +13,7 @@ import pytest
 
 from refusal_index.data import Question, tables
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset, sample
-from refusal_index.data.datasets.own import reading
+from refusal_index.data.datasets.dataset import reading
 from refusal_index.data.tables import Problems
 
 

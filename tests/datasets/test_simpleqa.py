@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.datasets import DatasetError, load_dataset, sample
-from refusal_index.data.datasets.published import PUBLISHED, cache_directory
+from refusal_index.data.datasets import PUBLISHED, DatasetError, cache_directory, load_dataset, sample
 from tests.datasets.local_server import LocalServer
 
 SIMPLEQA = PUBLISHED["simpleqa"]
@@ -132,7 +131,7 @@ def test_a_cache_that_cannot_be_written_costs_a_download_not_the_run(tmp_path):
     ],
 )
 def test_the_cache_lies_where_the_platform_has_it(tmp_path, monkeypatch, platform, variable, expected):
-    monkeypatch.setattr("refusal_index.data.datasets.published.sys.platform", platform)
+    monkeypatch.setattr("refusal_index.data.datasets.sys.platform", platform)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     if variable:

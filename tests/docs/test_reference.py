@@ -20,7 +20,7 @@ from refusal_index.data.run_json import STOPPED
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.studies.study import study_specs
-from refusal_index.protocol.graders import RULES
+from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.replies import REPLY_REASONS
 from refusal_index.render.sections import with_sections

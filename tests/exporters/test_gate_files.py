@@ -12,8 +12,8 @@ from junitparser import Error, Failure, JUnitXml
 from markdown_it import MarkdownIt
 
 from refusal_index.data import Outcome, Question
+from refusal_index.data.folder import ComparedRun, compared_runs
 from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.runs import ComparedRun, compared_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.statement import Statement

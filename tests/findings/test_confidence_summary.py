@@ -14,7 +14,7 @@ import pytest
 from tests.render.making import HOSTILE, rows
 
 from refusal_index.data.files import plain
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.method import Score
 from refusal_index.plugins.confidence.score_tables import confidence_table

@@ -14,6 +14,7 @@ import pytest
 from tests.tiers import others_nightly
 
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
 from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
     OPTIONAL,
@@ -22,7 +23,6 @@ from refusal_index.data.outcome_table import (
     read_outcomes,
     write_outcomes,
 )
-from refusal_index.data.runs import ComparedRun, compared_runs, read_runs
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers

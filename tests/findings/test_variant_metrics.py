@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from refusal_index.data.first_pass import self_contained, to_outcomes
+from refusal_index.data.folder import compared_runs, read_runs
 from refusal_index.data.imports import ReadOptions, SourceFile, read_first_passes
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE
-from refusal_index.data.runs import compared_runs, read_runs
 from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.gate import decide as gate
 from refusal_index.findings.gate_policy import Policy

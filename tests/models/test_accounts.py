@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refusal_index.models.accounts import NO_KEY, OPENAI_URL, Account, account_of, called
-from refusal_index.models.requests import ModelError
+from refusal_index.models.requests import NO_KEY, OPENAI_URL, Account, ModelError, account_of, called
 from refusal_index.redaction import redacted
 
 URL = "http://127.0.0.1:8000/v1"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Question
 from refusal_index.data.outcome import LETTERS
-from refusal_index.protocol.graders import LABEL, GraderKind, choice_grade, grade_by_rule, named_choices
+from refusal_index.protocol.grading import LABEL, GraderKind, choice_grade, grade_by_rule, named_choices
 
 CAPITAL = Question(
     "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")

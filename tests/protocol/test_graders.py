@@ -18,7 +18,7 @@ from refusal_index.protocol import (
     grade_by_rule,
     next_step,
 )
-from refusal_index.protocol.graders import RULES, Rule, pattern_grade, unscored_reason
+from refusal_index.protocol.grading import RULES, Rule, pattern_grade, unscored_reason
 from refusal_index.protocol.refusals import FUNCTIONS, detector_of
 
 PLAIN = Question("plain", "Who?", "Ann")

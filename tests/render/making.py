@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import SCHEMA, SCHEMA_VERSION
-from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report import ReportRun
 

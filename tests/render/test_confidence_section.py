@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.method import Score
 from refusal_index.plugins.confidence.score_tables import confidence_table

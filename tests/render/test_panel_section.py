@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.plugins.training.section import (
     SECTION,

@@ -14,7 +14,7 @@ import pytest
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, modelapi
 
 import refusal_index as ri
-from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.settings import SettingError

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.datasets.dataset import DatasetError
-from refusal_index.data.datasets.own import questions_from
+from refusal_index.data.datasets.dataset import DatasetError, questions_from
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom, norm
 
 import refusal_index as ri
-from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.data.folder import ComparedRun, read_runs
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy, PolicyError
 from refusal_index.plugins.confidence.scored_answers import scored_answers, virtual_run

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.data.runs import read_runs
+from refusal_index.data.folder import read_runs
 from refusal_index.findings.planning import scenarios_of
 from refusal_index.plugins.inspect.tasks import CELLS, two_pass_metrics
 

@@ -77,7 +77,7 @@ plugins.trackers.results.TrackerError
 plugins.training.watch.TemplateError
 plugins.wiki.build.BuildError
 plugins.wiki.builder.BuildStoppedError
-protocol.graders.GraderError
+protocol.grading.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError
 runs.engine.RunFailedError

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.runs import ComparedRun
 
 THRESHOLDS = {"low": 0.9, "normal": 0.3, "high": -0.2, "highest": -0.8}
 HOSTILE = "$\\input{x}$<script>alert(1)</script>|_&%#\u202eevil\x1b[31m=cmd"

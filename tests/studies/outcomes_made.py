@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import SCHEMA
-from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.studies.style import house_style
 

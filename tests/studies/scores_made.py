@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import Usage
 from refusal_index.plugins.confidence.method import Score

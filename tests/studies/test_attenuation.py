@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
-from refusal_index.data.sampling import draw_matrix
+from refusal_index.data.rates import draw_matrix
 from refusal_index.plugins.studies.precision import CORRECTED, CROSSED, SINGLE, attenuation
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import attenuated_refusal_index, corrected_refusal_index, refusal_index

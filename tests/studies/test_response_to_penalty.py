@@ -14,8 +14,8 @@ from tests.studies.outcomes_made import HOSTILE, check_files
 from tests.studies.scores_made import with_scores
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.runs import ComparedRun
 from refusal_index.plugins.studies.curves import best_refusal_rate
 from refusal_index.plugins.studies.responses import printed_response, response_to_penalty, targets_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions

@@ -9,7 +9,7 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 from tests.studies.outcomes_made import check_files
 
-from refusal_index.data.sampling import outcome_matrix
+from refusal_index.data.rates import outcome_matrix
 from refusal_index.plugins.studies.responses import thinking, thinking_of
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_joint, compare_metrics

@@ -109,7 +109,7 @@ def validate(
     - `variants` NAME: Prompt variant of the first question.
     - `max_context_tokens`: Context length of the model; longer prompts are problems.
     """
-    from refusal_index.data.datasets.own import Survey, reading
+    from refusal_index.data.datasets.dataset import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 

@@ -54,7 +54,7 @@ def score(
     - `regrade`: Grade a run that was graded by other rules again, by the rules of this version.
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
-    from refusal_index.data.sampling import OWN_COLUMNS, Sampling
+    from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.first_screen import first_screen
     from refusal_index.render.summary import summary_document
@@ -154,7 +154,7 @@ def show(
     - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
     - `confidence_level`: Confidence level of every interval. [default: 0.95]
     """
-    from refusal_index.data.sampling import Sampling
+    from refusal_index.data.outcome_table import Sampling
     from refusal_index.render.display import run_blocks
     from refusal_index.render.summary import summary_blocks
     from refusal_index.runs.writing import open_run
@@ -193,7 +193,7 @@ def report(
     - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
     """
     from refusal_index.data.errors import NotWrittenError
-    from refusal_index.data.sampling import Sampling
+    from refusal_index.data.outcome_table import Sampling
     from refusal_index.render.report import read_report_runs, write_report
 
     if out is None and len(runs) > 1:
@@ -274,9 +274,9 @@ def compare(
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
+    from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.data.run_json import TruthfulnessWeights
-    from refusal_index.data.sampling import Sampling
     from refusal_index.findings.comparison import compare_pair
     from refusal_index.findings.matching import CompareOptions
     from refusal_index.findings.metrics import METRICS

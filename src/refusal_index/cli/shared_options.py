@@ -18,9 +18,9 @@ from refusal_index.models.settings import Setting
 from refusal_index.runs.settings import GROUPS, SETTINGS
 
 if TYPE_CHECKING:
+    from refusal_index.data.folder import ComparedRun, FoundRuns
+    from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.run_json import TruthfulnessWeights
-    from refusal_index.data.runs import ComparedRun, FoundRuns
-    from refusal_index.data.sampling import Sampling
     from refusal_index.findings.summary import Summary
 
 Penalty = Annotated[float, typer.Option(min=0)]
@@ -224,8 +224,8 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
     RunFolderError, OutcomeTableError
         If a path is not there, or none can be read.
     """
-    from refusal_index.data.runs import find_runs
-    from refusal_index.data.sampling import OWN_COLUMNS
+    from refusal_index.data.folder import find_runs
+    from refusal_index.data.outcome_table import OWN_COLUMNS
 
     runs = find_runs(paths, sampling or OWN_COLUMNS)
     tell_left_out(runs.left_out)
@@ -251,9 +251,8 @@ def summary_of(
     columns: Mapping[str, str] | None,
 ) -> Summary:
     """Summarise outcome tables, or the outcomes of a run, with the payoffs of the run where none are given."""
-    from refusal_index.data.folder import RunFolder
+    from refusal_index.data.folder import RunFolder, read_outcomes_of
     from refusal_index.data.outcome_table import read_tables
-    from refusal_index.data.runs import read_outcomes_of
     from refusal_index.findings.summary import summarise
     from refusal_index.render.sections import with_sections
 

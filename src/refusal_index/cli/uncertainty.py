@@ -12,7 +12,7 @@ from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, check_new_file, output, weights_of
 
 if TYPE_CHECKING:
-    from refusal_index.data.runs import ComparedRun
+    from refusal_index.data.folder import ComparedRun
     from refusal_index.findings.planning import PlanOptions
     from refusal_index.stats import PlanningScenario
 
@@ -127,7 +127,7 @@ def _budget(requests: float | None, cost: float | None, each: float | None) -> f
 
 
 def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
-    from refusal_index.data.runs import read_runs
+    from refusal_index.data.folder import read_runs
 
     runs = read_runs(paths)
     if len(runs) > 2:
@@ -198,7 +198,7 @@ def audit(
     - `grader_error`: Assumed error rate of the grader for --half-width, for right and for wrong answers.
     - `seed`: Random seed of the sample.
     """
-    from refusal_index.data.runs import read_outcomes_of
+    from refusal_index.data.folder import read_outcomes_of
     from refusal_index.findings.labels import audit_sheet, labels_needed, write_sheet
     from refusal_index.render.sentences import sentence
 
@@ -251,8 +251,8 @@ def sensitivity(
       graded right, as in 0.02,0.03. [default: 0.03,0.03]
     - `choices`: For multiple-choice questions: correct for guessing among this many choices.
     """
+    from refusal_index.data.folder import read_outcomes_of
     from refusal_index.data.run_json import TruthfulnessWeights
-    from refusal_index.data.runs import read_outcomes_of
     from refusal_index.findings.labels import read_labels
     from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
     from refusal_index.render.planning import decisions_blocks

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data import tables
-from refusal_index.data.datasets.own import ContentIds
+from refusal_index.data.datasets.dataset import ContentIds
 from refusal_index.data.files import sha256_of
 from refusal_index.data.first_pass import (
     NOT_GRADED,

@@ -18,7 +18,6 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, nearest, shortened
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome import Grade, Outcome, Question
-from refusal_index.data.sampling import COLUMNS, OWN_COLUMNS, Sampling
 from refusal_index.data.tables import (
     FLAG,
     NUMBER,
@@ -76,6 +75,23 @@ KEY = (*GROUP, "question_id", "draw")
 
 GRADES = tuple(grade.value for grade in Grade)
 
+SAMPLING_COLUMNS = ("cluster", "weight")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which columns say how questions were sampled; None for those called `cluster` and `weight`, where filled."""
+
+    cluster: str | None = None
+    weight: str | None = None
+
+    def column(self, name: str) -> str:
+        """Return what the column `name`, one of `SAMPLING_COLUMNS`, is called in a file."""
+        return getattr(self, name) or name
+
+
+OWN_COLUMNS = Sampling()
+
 Where = Callable[[int], str]
 """From a row's index to the words that name its place."""
 
@@ -96,13 +112,13 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
         ", column 'weight': expected a number from 0, got {weight}; it says for how many questions of the population "
         "this one stands",
     )
-    missing = {name: table[name].null_count() for name in COLUMNS}
+    missing = {name: table[name].null_count() for name in SAMPLING_COLUMNS}
     if missing["weight"] < table.height:
         refuse(
             pl.col("weight").is_not_null() & (pl.col("weight").sum().over(GROUP) == 0),
             ", column 'weight': all weights of its run are 0; give those that stand for others a weight",
         )
-    for name in (name for name in COLUMNS if 0 < missing[name] < table.height):
+    for name in (name for name in SAMPLING_COLUMNS if 0 < missing[name] < table.height):
         refuse(
             pl.col(name).is_null() & pl.col(name).is_not_null().any().over(GROUP),
             f" has no {name}, and other questions of its run have one; fill the column: a question like no other is a "
@@ -239,10 +255,10 @@ KINDS: Mapping[str, Kind] = {
 
 def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
     height, kind = len(raw.lines), {**SCHEMA, **OPTIONAL}[name]
-    column = sampling.column(name) if name in COLUMNS else name
+    column = sampling.column(name) if name in SAMPLING_COLUMNS else name
     if name == "schema_version":
         return pl.repeat(SCHEMA_VERSION, height, dtype=kind, eager=True).alias(name)
-    chosen = column if name in COLUMNS and getattr(sampling, name) is not None else None
+    chosen = column if name in SAMPLING_COLUMNS and getattr(sampling, name) is not None else None
     if chosen and chosen not in raw.columns:
         raise raw.source.lacks(f"a column {chosen!r} for --{name}", raw.columns, "; name one of these")
     if column in raw.columns:
@@ -318,7 +334,7 @@ def read_outcomes(
     - `columns`: the columns of other names to take for those of `SCHEMA`.
     - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
     """
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS), *columns.values())))
+    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *columns.values())))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))

@@ -8,8 +8,7 @@ from dataclasses import asdict
 import polars as pl
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.rates import Completeness, ForcedRefusals, too_many_missing
-from refusal_index.data.sampling import SamplingSummary
+from refusal_index.data.rates import Completeness, ForcedRefusals, SamplingSummary, too_many_missing
 from refusal_index.findings.draws import DrawsSummary
 from refusal_index.findings.sensitivity import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.findings.statement import Statement

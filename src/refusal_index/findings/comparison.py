@@ -11,7 +11,7 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.files import plain
-from refusal_index.data.runs import ComparedRun, Match
+from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.findings.matching import (
     CompareOptions,
     MatchedRuns,

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.files import read_json
-from refusal_index.data.folder import RunFolder
+from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome_table import ConfidenceError
-from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.summary import Usage, usage_of
 
 RECORD_VERSION = 1

@@ -11,11 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index import stats
-from refusal_index.data.rates import VariantGroup
-from refusal_index.data.sampling import (
-    COLUMNS,
+from refusal_index.data.outcome_table import SAMPLING_COLUMNS
+from refusal_index.data.rates import (
     DrawnOutcomes,
     OutcomeMatrix,
+    VariantGroup,
     draw_matrices,
     draw_matrix,
     drawn_once,
@@ -168,7 +168,7 @@ prompt may be .2 away from the joint index. A spread below may be beyond doubt i
 usual interval."""
 
 
-POOLED = ("question_id", "draw", "refused", "wrong", "forced_grade", "question", *COLUMNS)
+POOLED = ("question_id", "draw", "refused", "wrong", "forced_grade", "question", *SAMPLING_COLUMNS)
 """The columns that the joint estimates are made of."""
 
 

@@ -14,10 +14,19 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE, by_answerable, contingency_table
+from refusal_index.data.folder import ComparedRun, Match
+from refusal_index.data.rates import (
+    ANSWERABLE_NOT_RECORDED,
+    BY_ANSWERABLE,
+    BoolMatrix,
+    by_answerable,
+    contingency_table,
+    design_of,
+    first_draws,
+    outcome_matrix,
+    sampled_table,
+)
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match
-from refusal_index.data.sampling import BoolMatrix, design_of, first_draws, outcome_matrix, sampled_table
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.gate_policy import INDICES, Policy, PolicyError

@@ -21,8 +21,7 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
-from refusal_index.data.rates import contingency_table, variant_groups
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.rates import contingency_table, first_draws, variant_groups
 from refusal_index.data.tables import Kind, TextTable, csv_text, read_text, undo_safe
 from refusal_index.findings.statement import Statement
 from refusal_index.stats import GraderLabels, labels_for_half_width

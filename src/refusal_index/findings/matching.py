@@ -12,9 +12,7 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import never_forced, too_many_missing
-from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import (
+from refusal_index.data.folder import (
     ComparedRun,
     Match,
     check_same_refusals,
@@ -23,7 +21,9 @@ from refusal_index.data.runs import (
     match,
     shared_variants,
 )
-from refusal_index.data.sampling import OWN_COLUMNS, Sampling, describe, first_draws
+from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
+from refusal_index.data.rates import describe, first_draws, never_forced, too_many_missing
+from refusal_index.data.run_json import is_deterministic
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.sensitivity import missing_ranges

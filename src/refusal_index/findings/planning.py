@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.rates import contingency_table
-from refusal_index.data.runs import ComparedRun, Match, chosen_variant
-from refusal_index.data.sampling import draw_matrix, first_draws
+from refusal_index.data.folder import ComparedRun, Match, chosen_variant
+from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import matched_variants
 from refusal_index.findings.statement import Statement

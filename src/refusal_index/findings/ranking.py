@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, Match
 from refusal_index.findings.comparison import JOINTLY
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.matching import (

@@ -12,8 +12,7 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.outcome import Grade
-from refusal_index.data.rates import VariantGroup, contingency_table, variant_groups, variant_metrics
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.rates import VariantGroup, contingency_table, first_draws, variant_groups, variant_metrics
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.statement import Statement

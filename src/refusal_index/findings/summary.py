@@ -14,34 +14,29 @@ import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_json
-from refusal_index.data.folder import RunFolder
+from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome import FORCED_NOT_ASKED
+from refusal_index.data.outcome_table import OWN_COLUMNS, SAMPLING_COLUMNS, Sampling
 from refusal_index.data.rates import (
     ANSWERABLE_NOT_RECORDED,
     Completeness,
     ForcedRefusals,
     PublishedRates,
+    SamplingSummary,
     VariantGroup,
     answerable_metrics,
     completeness,
     contingency_table,
     each_group,
+    first_draws,
     forced_refusals,
+    further_draws,
     rates_outcomes,
+    sampled_table,
+    sampling_summary,
     variant_metrics,
 )
 from refusal_index.data.run_json import UNPRICED, Prices
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import (
-    COLUMNS,
-    OWN_COLUMNS,
-    Sampling,
-    SamplingSummary,
-    first_draws,
-    further_draws,
-    sampled_table,
-    sampling_summary,
-)
 from refusal_index.findings.cautions import cautions, draws_cautions, refusal_cautions, sampling_cautions
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
@@ -213,7 +208,7 @@ class Summary:
 
 
 COUNTED = (
-    *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *COLUMNS),
+    *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *SAMPLING_COLUMNS),
     *("question", "gold", "forced_reply"),
 )
 """The columns that a variant's summary is made of."""

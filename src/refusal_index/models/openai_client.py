@@ -14,10 +14,9 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
-from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.chat_api import chat_body, read_chat, read_refused_prompt, receive
 from refusal_index.models.failures import classify_error, describe_error
-from refusal_index.models.requests import Client, ModelRequest, Response, Send
+from refusal_index.models.requests import Account, Client, ModelRequest, Response, Send, account_of
 from refusal_index.models.settings import RequestSettings
 
 CHAT = "/chat/completions"

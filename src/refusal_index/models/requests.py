@@ -1,30 +1,45 @@
-"""A request to a model, its response, and who sends it."""
+"""A request to a model, its response, and who sends it: where a model is asked, and the providers that plugins add.
+
+A plugin registers a provider in the group ``refusal_index.models``, under the part of the names before the slash, as
+``almanac`` of ``almanac/base`` and ``almanac/small``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
+from refusal_index import entry_points
 from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.settings import Decoding, RequestSettings, SettingError
 from refusal_index.protocol import (
     Completion,
     Conversation,
+    Message,
     Pass,
     PendingRequest,
     Reply,
     Request,
     Role,
     StopReason,
+    about_tokens,
     forced_variant,
     request_seed,
 )
+from refusal_index.redaction import redacted, remember, secrets_in_url
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_TOKENS = 2**31
 """Larger token counts of one response, and negative ones, are taken for mistakes of the provider."""
@@ -243,3 +258,200 @@ class Client:
     concurrency: int
     is_checked: bool = True
     connection: AbstractAsyncContextManager[object] | None = None
+
+
+OPENAI, COMPATIBLE = "openai", "openai-api"
+OPENAI_URL = "https://api.openai.com/v1"
+NO_KEY = "none"  # of a server that asks for none; the client wants one
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a model is asked, of a server that speaks the OpenAI API.
+
+    Attributes
+    ----------
+    name
+        As the run knows the model.
+    provider, model
+        Who serves it, in lower case, and what it is called there.
+    base_url, api_key
+        Where, and with which key.
+    key_name
+        The variable that holds the key.
+    """
+
+    name: str
+    provider: str
+    model: str
+    base_url: str = field(repr=False)
+    api_key: str = field(repr=False, default=NO_KEY)
+    key_name: str = "the key"
+
+    @property
+    def url_name(self) -> str:
+        """The variable that holds the base URL."""
+        return self.key_name.replace("API_KEY", "BASE_URL")
+
+
+def called(name: str) -> tuple[str, str]:
+    """Return the provider of a model, and what it calls it.
+
+    Examples
+    --------
+    >>> called("openai/gpt-4.1"), called("openai-api/together/meta-llama/any")
+    (('openai', 'gpt-4.1'), ('together', 'meta-llama/any'))
+    """
+    provider, _, model = name.removeprefix(f"{COMPATIBLE}/").partition("/")
+    return provider, model
+
+
+def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Account:
+    """Return where a model is asked.
+
+    ``openai/MODEL`` is at OpenAI, unless OPENAI_BASE_URL says otherwise; ``PROVIDER/MODEL`` and
+    ``openai-api/PROVIDER/MODEL`` are where PROVIDER_BASE_URL says, with the key PROVIDER_API_KEY.
+
+    Parameters
+    ----------
+    name
+        Of the model.
+    environment
+        Where base URL and key are looked up.
+
+    Raises
+    ------
+    ModelError
+        If the name is not of that form, or its base URL or key is missing or cannot be one.
+
+    Examples
+    --------
+    >>> account_of("openai-api/almanac/base", {"ALMANAC_BASE_URL": "http://127.0.0.1:8000/v1"}).model
+    'base'
+    """
+    provider, model = called(name)
+    if not (provider and model):
+        raise ModelError(f"model {name!r}: expected PROVIDER/MODEL, for instance openai/gpt-4.1")
+    prefix = re.sub(r"\W", "_", provider).upper()
+    url_name, key_name = f"{prefix}_BASE_URL", f"{prefix}_API_KEY"
+    url = environment.get(url_name, OPENAI_URL if provider == OPENAI else "")
+    if not url:
+        hint = "; 'refusal-index serve' offers one" if provider == "almanac" else ""
+        raise ModelError(
+            f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
+            f"http://127.0.0.1:8000/v1, found none{hint}"
+        )
+    _check_url(name, url_name, url)
+    key = environment.get(key_name, "")
+    if not key and url.startswith(OPENAI_URL):
+        raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
+    if not (key.isascii() and key.isprintable()):
+        raise ModelError(f"model {name!r}: {key_name} holds a line break or a character that no key has; set it again")
+    remember(key, *secrets_in_url(url))
+    return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
+
+
+def _check_url(name: str, url_name: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or url != url.strip() or not url.isprintable():
+        raise ModelError(
+            f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got "
+            f"{redacted(url)[:80]!r}"
+        )
+
+
+class ModelProvider(Protocol):
+    """What a provider does; a subclass needs `client` alone. A model goes by the part of its name after the slash.
+
+    Attributes
+    ----------
+    names
+        Of its models, where they are known: `refusal-index ls` lists them.
+    is_embedded
+        Whether its models run in this process, reply the same when asked again, and give as many choices as asked for:
+        a dry run asks them for their first passes.
+    concurrency, reply_tokens
+        Requests in flight, and the length of a reply, as a dry run assumes them.
+    """
+
+    names: Sequence[str] = ()
+    is_embedded: bool = False
+    concurrency: int = 10
+    reply_tokens: int = 50
+
+    def client(self, model: str, settings: RequestSettings) -> Client:
+        """Return what sends requests to a model.
+
+        Raises
+        ------
+        ModelError
+            If the model cannot be asked.
+        """
+
+    def check(self, model: str) -> None:
+        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+
+    def context_length(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
+        """Return how many tokens a conversation with its reply may have; None where that is not known."""
+        return None
+
+    def count_tokens(self, model: str, messages: Sequence[Message]) -> int:  # noqa: ARG002 - of the interface
+        """Count the tokens of a conversation, exactly if the provider can."""
+        return sum(about_tokens(one.content) for one in messages)
+
+    async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Answer a request of OpenAI's chat API with the status and body of a response; for Ray, by embedded models."""
+        raise NotImplementedError(f"{model} answers no requests of OpenAI's chat API")
+
+    def layers(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
+        """Return how many layers a model has whose hidden states can be read; None where they cannot."""
+        return None
+
+    def weights_sha256(self, model: str) -> str:  # noqa: ARG002 - of the interface
+        """Return the hash of a model's weights, which tells whether stored hidden states are still its own."""
+        return ""
+
+    def hidden_states(self, model: str, conversations: Sequence[Sequence[Message]]) -> NDArray[np.float32]:
+        """Return the hidden states at the end of each conversation, shape (n, layers + 1, size)."""
+        raise NotImplementedError(f"{model} shows no hidden states of {len(conversations)} conversations")
+
+
+class OtherModels(Protocol):
+    """Provides every model that no other client serves, such as ``openai/gpt-4.1``; the hook ``other_models``."""
+
+    def check_name(self, name: str) -> None:
+        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+
+    def make_client(self, role: Role, name: str, given: object, settings: RequestSettings) -> Client:
+        """Return what sends requests to a model of that name, or to `given`, a model in memory.
+
+        Raises
+        ------
+        ModelError
+            If the model cannot be asked.
+        """
+
+
+def other_models() -> OtherModels:
+    """Return the provider of all other models. Its import takes a second."""
+    found: OtherModels = entry_points.hook("other_models")
+    return found
+
+
+def provider_of(name: str) -> tuple[ModelProvider | None, str]:
+    """Find the provider of a model among the plugins, and what it calls the model.
+
+    Returns
+    -------
+    provider
+        None for the models of all other providers, which OpenAI's client or `other_models` asks.
+    model
+        The part of the name after the slash.
+    """
+    prefix, _, model = name.partition("/")
+    plugin = entry_points.find("models", prefix) if model else None
+    return (None if plugin is None else entry_points.load(plugin)), model

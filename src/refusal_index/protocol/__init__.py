@@ -1,8 +1,11 @@
 """The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
 
-from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
 from refusal_index.protocol.grading import (
+    GraderError,
+    GraderKind,
+    check_gradable,
     exact_grade,
+    grade_by_rule,
     grader_prompt,
     grader_prompt_hash,
     no_gold_prompt_hash,

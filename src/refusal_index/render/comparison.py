@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.comparison import Difference, PairComparison, both_numbers
 from refusal_index.findings.matching import missing_statements
 from refusal_index.findings.metrics import INDEX, METRICS

@@ -12,8 +12,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index import entry_points
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.summary import Summary

@@ -13,10 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from refusal_index.data.run_json import MILLION, UNPRICED, Prices
-from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import ModelRequest, model_request, to_completions
+from refusal_index.models.requests import COMPATIBLE, ModelRequest, model_request, provider_of, to_completions
 from refusal_index.protocol import (
     Pass,
     Procedure,

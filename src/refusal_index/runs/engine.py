@@ -19,7 +19,6 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade
 from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.accounts import COMPATIBLE
 from refusal_index.models.failures import (
     RESUMES,
     CircuitBreaker,
@@ -34,14 +33,16 @@ from refusal_index.models.functions import (
     is_function_name,
     plain_request,
 )
-from refusal_index.models.providers import other_models, provider_of
 from refusal_index.models.requests import (
+    COMPATIBLE,
     Client,
     ModelError,
     ModelRequest,
     Response,
     Send,
     model_request,
+    other_models,
+    provider_of,
     to_completions,
     variant_of,
 )

@@ -18,7 +18,6 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.data.text import PatternError
 from refusal_index.findings.statement import Statement
-from refusal_index.models.accounts import COMPATIBLE, OPENAI
 from refusal_index.models.functions import (
     PREFIX,
     FunctionError,
@@ -27,7 +26,7 @@ from refusal_index.models.functions import (
     load_function,
     source_sha256,
 )
-from refusal_index.models.providers import other_models, provider_of
+from refusal_index.models.requests import COMPATIBLE, OPENAI, other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -51,7 +50,7 @@ from refusal_index.protocol import (
     no_gold_prompt_hash,
     prompt_set_names,
 )
-from refusal_index.protocol.graders import RULES
+from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings

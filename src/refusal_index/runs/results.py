@@ -45,7 +45,7 @@ from refusal_index.protocol import (
     grade_by,
     partial_outcome,
 )
-from refusal_index.protocol.graders import recognised_by
+from refusal_index.protocol.grading import recognised_by
 from refusal_index.protocol.refusals import detector_of
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore

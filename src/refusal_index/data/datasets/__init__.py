@@ -1,26 +1,275 @@
-"""The questions, from their official sources or from a file, checked by checksum; here the datasets by name.
+"""The questions, from their official sources or from a file, checked by checksum: the datasets by name.
 
-- `published`: SimpleQA, FaithEval and sets of PreciseWikiQA, downloaded or read from a copy;
-- `own`: any CSV, JSON Lines or Parquet file of questions and answers;
-- `dataset`: what a dataset is, a sample of it, and a mix of several.
+A user's own file is read by `dataset`, and plugins register further datasets, such as the almanac. Published ones are
+downloaded or read from a copy:
 
-Plugins register further datasets, such as the almanac.
+- ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
+  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5 % of the answers have white space
+  around them, which is stripped.
+- ``simpleqa_verified``: 1,000 of them, checked by Google. The publisher names no address of one CSV file that stays as
+  it is, so it is read from a copy that the user names.
+- FaithEval, three datasets of Salesforce AI Research, by Ming et al., each at a revision of the Hugging Face hub that
+  is pinned here:
+
+  - ``faitheval_unanswerable``: the text does not hold the answer. There is no gold answer: every answer is wrong;
+  - ``faitheval_inconsistent``: two passages of the text support different answers. No gold answer either;
+  - ``faitheval_counterfactual``: the text says what the world does not, and asks to choose among answers. The gold
+    answer is the one that the text supports.
+- ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers that the page supports. A frozen
+  set, as ``refusal-index build precise-wiki`` makes it, is a JSON Lines file with the fields `question_id`, `question`,
+  `answer` and perhaps `aliases` and `topic`. A JSON file (.json) holds one object from question to
+  ``{"correct_answer": ..., "incorrect_answer": ...}``, as some projects share such sets.
+
+The checksum of what was read is recorded with the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import contextlib
+import http.client
+import json
+import os
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
+from urllib import request
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import own
-from refusal_index.data.datasets.dataset import SIGN, Dataset, DatasetError, GraderName, mix, sample
-from refusal_index.data.datasets.published import PUBLISHED
+from refusal_index.data.datasets.dataset import (
+    SIGN,
+    Dataset,
+    DatasetError,
+    GraderName,
+    build_questions,
+    load_own,
+    mix,
+    sample,
+)
 from refusal_index.data.errors import shortened, suggestion
-from refusal_index.data.tables import is_in_memory
+from refusal_index.data.files import sha256_of, write_atomically
+from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows
 
 __all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]
+
+HUB = "https://huggingface.co/datasets/Salesforce"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset, where it is published, and how its file is read."""
+
+    name: str
+    columns: Mapping[str, str]  # column by role
+    grader: GraderName  # what its answers need to be graded
+    licence: str = "see the publisher's page"
+    address: str | None = None  # of the file, which may begin with ``{hub}``; None where there is none to download
+    sha256: str | None = None  # of the file; None where a copy may have another
+    home: str = ""  # where a copy comes from
+    advice: str = ""  # how to get a copy
+    optional: Sequence[str] = ()  # roles whose columns may be missing
+    prepare: str = "none"  # what is done with its rows before they are read, one of `PREPARATIONS`
+
+    def load(self, data: Path | None = None) -> Dataset:
+        """Load all questions.
+
+        Raises DatasetError if the file cannot be had, is not the official one, or lacks a column or a value.
+
+        - `data`: a copy, in any format of the same columns; None downloads the file once and keeps it in the user's
+          cache.
+        """
+        if data is None and self.address is None:
+            raise DatasetError(
+                f"dataset {self.name!r}: expected a local file as data (--data FILE), got none; {self.advice}"
+            )
+        address = (self.address or "").format(hub=HUB)
+        content = fetched(address, self.sha256) if data is None else read_content(data, DatasetError)
+        found = sha256_of(content)
+        if self.sha256 not in (None, found):
+            raise DatasetError(
+                f"{data} is not the official file of {self.name!r}: expected sha256 {self.sha256}, got {found}; "
+                "leave data out to download that file, or ask your own questions with the dataset 'own' "
+                f"(--dataset own --data {data})"
+            )
+        rows = PREPARATIONS[self.prepare](self, _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content))
+        present = present_columns(rows)
+        for role, column in self.columns.items():
+            if column not in present and role not in self.optional:
+                expected = f"the columns of {self.name}, among them {column!r}"
+                raise rows[0].source.lacks(expected, present, "; is it another file?")
+        columns = {role: column for role, column in self.columns.items() if column in present}
+        return Dataset(
+            self.name, build_questions(rows, columns), found, self._source(data, address), self.grader, self.licence
+        )
+
+    def _source(self, data: Path | None, address: str) -> str:
+        if data is None:
+            return address
+        if self.sha256 is not None:
+            return f"copy of {address}"
+        home = address or self.home
+        return f"file {data.name}{home and f', published at {home}'}"
+
+
+def _rows(path: Path, content: bytes) -> list[Row]:
+    if path.suffix.lower() != ".json":
+        return read_rows(Source.of(path, "question", DatasetError), content)
+    source = Source(str(path), "json", "question", DatasetError)
+    try:
+        pairs = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is whole") from error
+    if not isinstance(pairs, dict) or not pairs:
+        raise source.wrong(f"expected an object from questions to their answers, got {shortened(pairs)}")
+    rows = []
+    for number, (question, pair) in enumerate(pairs.items(), start=1):
+        if not isinstance(pair, dict) or "correct_answer" not in pair:
+            message = f"question {shortened(question)}: expected an object with 'correct_answer', got {shortened(pair)}"
+            raise source.wrong(message, [number])
+        rows.append(Row(source, number, {"question": question, "answer": pair["correct_answer"]}))
+    return rows
+
+
+def _with_topics(_dataset: Published, rows: Sequence[Row]) -> list[Row]:
+    """Read the topic from the metadata."""
+
+    def topic(row: Row) -> str | None:
+        cell = row.cells.get("metadata")
+        try:
+            metadata = ast.literal_eval(str(cell))
+            return str(metadata["topic"]) if "topic" in metadata else None
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+            raise row.wrong(f"expected a dictionary, got {shortened(cell)}", "metadata") from error
+
+    return [replace(row, cells={**row.cells, "topic": topic(row)}) for row in rows]
+
+
+def _of_faitheval(dataset: Published, rows: Sequence[Row]) -> list[Row]:
+    """Append ``-2``, ``-3`` and so on to an id that occurs again, and mark questions without a gold answer."""
+    column = dataset.columns["question_id"]
+    added = {"answerable": False} if "answerable" in dataset.columns else {}
+    seen: Counter[str] = Counter()
+    prepared = []
+    for row in rows:
+        given = str(row.cells.get(column) or "")
+        seen[given] += 1
+        distinct = given if seen[given] == 1 or not given else f"{given}-{seen[given]}"
+        cells = {**row.cells, **added, **({column: distinct} if column in row.cells else {})}
+        prepared.append(replace(row, cells=cells))
+    return prepared
+
+
+PREPARATIONS: Mapping[str, Callable[[Published, Sequence[Row]], list[Row]]] = {
+    "none": lambda _dataset, rows: list(rows),
+    "topics": _with_topics,
+    "faitheval": _of_faitheval,
+}
+"""What is done with the rows of a file before they are read, by name."""
+
+_TEXT = resources.files(__package__).joinpath("published.toml").read_text("utf-8")
+PUBLISHED = {name: Published(name, **described) for name, described in tomllib.loads(_TEXT).items()}
+"""The datasets by name."""
+
+RECORDED = ".sha256"
+"""Ends the name of the file beside a cached one that holds the checksum of what came."""
+
+LARGEST = 64 * 2**20
+"""More bytes than this are no dataset of ours, whatever a server sends."""
+
+LONGEST = 600.0
+"""Seconds after which a download is given up, however steadily it drips."""
+
+
+def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
+    """Give the content of an address from the user's cache, or download it into the cache.
+
+    Raises DatasetError if it cannot be downloaded, or is not what was expected.
+
+    - `address`: where it is published.
+    - `sha256`: what its checksum must be; a cached file with another one is fetched anew. None for an address of a
+      revision: the checksum of what comes first is kept beside it.
+    - `timeout`: seconds without any answer after which the download is given up.
+    """
+    room = (sha256 or sha256_of(address.encode()))[:16]
+    path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]
+    record = path.with_name(path.name + RECORDED)
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+        if sha256_of(content) == (sha256 or record.read_text(encoding="ascii", errors="replace")):
+            return content
+    content = _download(address, timeout)
+    if sha256 not in (None, sha256_of(content)):
+        raise DatasetError(
+            f"{address}: expected content with sha256 {sha256}, got {sha256_of(content)}; the download was cut short "
+            "or altered, or the published file has changed; try again, or give the expected file as data (--data)"
+        )
+    with contextlib.suppress(OSError):  # a home directory that cannot be written to costs a download, not the run
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+        if sha256 is None:
+            write_atomically(record, sha256_of(content).encode())
+    return content
+
+
+def cache_directory() -> Path:
+    """Find the place for files that can be fetched again, by the custom of the platform."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(given).is_absolute():
+        return Path(given) / "refusal-index"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "refusal-index"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "refusal-index" / "Cache"
+    return Path.home() / ".cache" / "refusal-index"
+
+
+def _download(address: str, timeout: float) -> bytes:
+    try:
+        with request.build_opener(_SameScheme).open(address, timeout=timeout) as answer:
+            content = _whole(answer, time.monotonic() + LONGEST)
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
+        why = " ".join(str(error).split())
+        raise DatasetError(
+            f"{address} cannot be downloaded ({why}); try again, or download it yourself and give it as data (--data)"
+        ) from error
+    return content
+
+
+def _whole(answer: http.client.HTTPResponse, until: float) -> bytes:
+    """Read an answer to its end, or raise OSError if that does not come in time, is too far away or too near."""
+    content = bytearray()
+    while some := answer.read1(2**16):
+        content += some
+        if len(content) > LARGEST:
+            raise OSError(f"it is larger than {LARGEST:,} bytes, which no dataset of ours is")
+        if time.monotonic() > until:
+            raise OSError(f"it was not whole after {LONGEST:,.0f} s")
+    length = answer.headers["Content-Length"]
+    if length is not None and length.isdecimal() and len(content) != int(length):
+        raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes came")
+    return bytes(content)
+
+
+class _SameScheme(request.HTTPRedirectHandler):
+    """Follows an address elsewhere unless that gives up the encryption."""
+
+    def redirect_request(
+        self, req: request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> request.Request | None:
+        if urlsplit(newurl).scheme != req.type:
+            raise OSError(f"it redirects to {newurl}, which is not {req.type}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
 
 ALMANAC = "almanac"
 """The dataset that is asked where none is named; a plugin of this package registers it."""
@@ -34,7 +283,7 @@ class Loader(Protocol):
 
 
 _LOADERS: Mapping[str, Loader] = {
-    "own": own.load,
+    "own": load_own,
     **{dataset.name: dataset.load for dataset in PUBLISHED.values()},
 }
 
@@ -65,9 +314,9 @@ def load_dataset(
 
     - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
     - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
-      dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
+      dictionaries, as `questions_from` takes. For a mix, one for each part that needs one, or for each that can
       take one, in their order.
-    - `columns`: for ``own`` only: column name by role, as `own.load` tells.
+    - `columns`: for ``own`` only: column name by role, as `load_own` tells.
     - `mix_seed`: of the draw from the larger parts of a mix, and of that of `limit` questions.
     - `limit`: how many questions to draw, as `sample` does; None for all of them.
     - returned: with unique question ids.
@@ -81,14 +330,14 @@ def load_dataset(
         )
     files = _files(names, data)
     if names == ["own"] and limit is not None:
-        return own.load(files[0], columns, limit, mix_seed)
+        return load_own(files[0], columns, limit, mix_seed)
     parts = []
     for part, file in zip(names, files, strict=True):
         if part != "own" and is_in_memory(file):
             raise DatasetError(
                 f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
             )
-        parts.append(own.load(file, columns) if part == "own" else _loader(part)(file))
+        parts.append(load_own(file, columns) if part == "own" else _loader(part)(file))
     whole = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return whole if limit is None else sample(whole, limit, mix_seed)
 

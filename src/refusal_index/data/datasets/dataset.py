@@ -1,19 +1,30 @@
-"""A dataset, a sample of it, and a mix of several."""
+"""A dataset: a sample of it, a mix of several, and one made of a user's own rows, which are checked."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from heapq import nsmallest
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from operator import itemgetter
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from refusal_index.data.errors import TableError
-from refusal_index.data.outcome import Question
-from refusal_index.data.text import wrong_id
+from refusal_index.data import tables
+from refusal_index.data.errors import TableError, shortened
+from refusal_index.data.files import sha256_of
+from refusal_index.data.outcome import LETTERS, Question
+from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
+from refusal_index.redaction import KeySearch
 
 FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
@@ -163,3 +174,489 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
         licence="; ".join(f"{dataset.name}: {dataset.licence}" for dataset in datasets),
         parts=names,
     )
+
+
+def question_id(cell: Any) -> str | None:
+    """Read an id, which must be one that can be written down."""
+    if isinstance(cell, str) and (message := wrong_id(cell)) is not None:
+        raise ValueError(f"{message}, or remove the column to have ids made of the texts")
+    return tables.text(cell)
+
+
+def texts(cell: Any) -> tuple[str, ...]:
+    """Read a JSON list of texts, or texts separated by ``|``."""
+    value = None if isinstance(cell, float) and math.isnan(cell) else cell
+    if isinstance(value, str):
+        value = _parsed(value) if value.strip().startswith("[") else value.split("|") if value.strip() else None
+    if not isinstance(value, list | None) or any(isinstance(item, list | dict) for item in value or ()):
+        raise _not_a_list(value)
+    return tuple("" if item is None else sound_text(str(item)).strip() for item in value or ())
+
+
+def answers(cell: Any) -> tuple[str, ...]:
+    """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
+    if isinstance(cell, dict):
+        raise ValueError(
+            f"expected a single value, got {shortened(cell)}; write further answers into a column of aliases"
+        )
+    return tuple(filter(None, texts(cell) if isinstance(cell, list) else (tables.text(cell),)))
+
+
+IS_TRUE = replace(tables.FLAG, expected="true or false", advice="")
+
+
+def flag(cell: Any) -> bool:
+    """Read true or false, yes or no, 1 or 0; an empty cell is neither."""
+    truth: bool | None = IS_TRUE(cell)
+    if truth is None:
+        raise ValueError(IS_TRUE.wrong(cell))
+    return truth
+
+
+def _parsed(cell: str) -> Any:
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError):
+        raise _not_a_list(cell) from None
+
+
+def _not_a_list(value: object) -> ValueError:
+    return ValueError(
+        f'expected a JSON list or texts separated by |, got {shortened(value)}; write ["one", "two"] or one|two'
+    )
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The answers to choose from, and what the source itself calls them, where it does."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, cell: Any) -> Choices | None:
+        """Read a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
+
+        Raises ValueError if there is only one, there are more than letters, two are the same, or one is called like
+        another.
+        """
+        value = _parsed(cell) if isinstance(cell, str) and cell.strip().startswith("{") else cell
+        if isinstance(value, dict):
+            labels, choices = value.get("label"), value.get("text")
+            if not (isinstance(labels, list) and isinstance(choices, list) and len(labels) == len(choices)):
+                raise _not_a_list(value)
+            answers, names = texts(choices), texts(labels)
+        else:
+            answers, names = texts(value), ()
+        if not answers:
+            return None
+        if not 2 <= len(answers) <= len(LETTERS):
+            raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(answers)}")
+        if len({choice.casefold() for choice in answers}) < len(answers) or "" in answers:
+            shown = shortened(list(answers))
+            raise ValueError(f"expected every choice once and none empty, got {shown}; remove what is too much")
+        letters = LETTERS[: len(answers)]
+        for letter, choice in zip(letters, answers, strict=True):
+            if choice.upper() in set(letters) - {letter}:
+                raise ValueError(
+                    f"choice {letter} reads {shortened(choice)}, which is the letter of another; reword the choices"
+                )
+        return cls(answers, names)
+
+    def keyed(self, key: str) -> str | None:
+        """Return the choice that `key` points to: by the source's label, by its text or by its letter.
+
+        A number is no letter: nobody knows whether it counts from 0 or from 1.
+
+        >>> Choices(("Cuzco", "Lima")).keyed("B"), Choices(("2", "1"), ("1", "2")).keyed("1")
+        ('Lima', '2')
+        >>> Choices(("Cuzco", "Lima")).keyed("1") is None
+        True
+        """
+        folded = [choice.casefold() for choice in self.texts]
+        for names in (self.labels, self.texts):
+            if key in names:
+                return self.texts[names.index(key)]
+        if key.casefold() in folded:
+            return self.texts[folded.index(key.casefold())]
+        letters = () if self.labels else tuple(LETTERS[: len(self.texts)])
+        return self.texts[letters.index(key.upper())] if key.upper() in letters else None
+
+
+COLUMNS: Mapping[str, tables.Column] = {
+    "question": tables.Column(("question", "problem", "query", "prompt"), tables.text),
+    "answer": tables.Column(("answer", "gold", "gold_answer", "correct_answer", "target"), answers),
+    "question_id": tables.Column(("question_id", "id", "qid"), question_id),
+    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
+    "topic": tables.Column(("topic", "category", "subject"), tables.text),
+    "context": tables.Column(("context", "passage"), tables.text),
+    "choices": tables.Column(("choices", "options"), Choices.read),
+    "answerable": tables.Column(("answerable", "is_answerable"), flag),
+    "pattern": tables.Column(("pattern", "regex"), tables.text),
+}
+"""The columns by role."""
+
+
+class ContentIds:
+    """Makes ids of questions' texts, so that they survive reordering and additions; remembers what it has seen.
+
+    Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
+    occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+
+    >>> ids = ContentIds()
+    >>> [ids.of(asked) for asked in ("Who?", "Who ?", "Who?")]
+    ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self.repeated = 0
+        """How many texts occurred before."""
+
+    def of(self, asked: str) -> str:
+        """Make the id of the next text."""
+        normal = " ".join(unicodedata.normalize("NFC", asked).split())
+        digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        times = self._seen[digest] = self._seen.get(digest, 0) + 1
+        self.repeated += times > 1
+        return digest if times == 1 else f"{digest}-{times}"
+
+
+class QuestionReader:
+    """Makes questions of rows, one by one; gathers what is wrong, and what only the whole of them can tell.
+
+    - `source`: where the rows come from.
+    - `columns`: column by role, as `load_own` tells. Without a `question_id` the id is made of what is asked.
+    """
+
+    def __init__(self, source: tables.Source, columns: Mapping[str, str]) -> None:
+        self._source, self._columns = source, columns
+        self._problems: tables.Problems = []
+        self._empty: dict[str, list[int]] = {}
+        self._lines: dict[str, int] = {}
+        self._again: dict[str, list[int]] = {}
+        self.made_ids = ContentIds()
+
+    def question(self, row: tables.Row) -> Question:
+        """Make a question of a row; it is worth nothing where there are problems."""
+        cells: dict[str, Any] = dict.fromkeys(COLUMNS)
+        wrong = set()
+        for role, name in self._columns.items():
+            try:
+                cells[role] = COLUMNS[role].value(row, name, {})
+            except TableError as error:
+                self._problems.append(error.with_traceback(None))
+                wrong.add(role)
+        is_answerable = cells["answerable"] is not False
+        needed = {"question": True, "answer": is_answerable, "question_id": "question_id" in self._columns}
+        for role, is_needed in needed.items():
+            if is_needed and not cells[role] and role not in wrong:
+                self._empty.setdefault(role, []).append(row.line)
+        gold, *others = cells["answer"] if is_answerable and cells["answer"] else [None]
+        choices: Choices | None = cells["choices"]
+        if choices is not None and gold is not None:
+            gold = self._chosen(row, choices, gold)
+        if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
+            self._problems.append(row.wrong(message, self._columns["pattern"]))
+        texts = choices.texts if choices else ()
+        aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
+        topic = cells["topic"] and sys.intern(cells["topic"])  # one text for all questions of a topic
+        question_id: str = cells["question_id"] or ""
+        if "question_id" not in self._columns:
+            question_id = self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
+        elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
+            self._again.setdefault(question_id, []).append(row.line)
+        return Question(
+            question_id,
+            cells["question"] or "",
+            gold,
+            tuple(alias for alias in aliases if alias not in ("", gold)),
+            topic,
+            cells["context"],
+            texts,
+            cells["pattern"],
+        )
+
+    def _chosen(self, row: tables.Row, choices: Choices, answer: str) -> str | None:
+        """Return the choice that the gold answer is."""
+        gold = choices.keyed(answer)
+        if gold is None:
+            names = ", ".join(choices.labels or choices.texts)
+            message = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
+            problem = row.wrong(f"{message}the choices are {shortened(names)}", self._columns["answer"])
+            self._problems.append(problem)
+        return gold
+
+    def problems(self) -> tables.Problems:
+        """Return everything that is wrong, in the order of the lines.
+
+        A row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an answer is none of
+        the choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
+        """
+        problems = list(self._problems)
+        for role, lines in self._empty.items():
+            message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
+            problems.append(self._source.wrong(message + unless, lines, self._columns.get(role, role)))
+        for question_id, again in self._again.items():
+            lines = [self._lines[question_id], *again]
+            message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
+            advice = "give each question an id of its own, or remove the column to have ids made of the texts"
+            problems.append(self._source.wrong(message + advice, lines))
+        return sorted(problems, key=lambda problem: problem.line)
+
+
+def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
+    """Say what is wrong with a pattern, if anything is."""
+    try:
+        if gold is None or matches(pattern, gold):
+            compiled(pattern)
+            return None
+    except PatternError as error:
+        return f"expected a regular expression, got {shortened(pattern)} ({error})"
+    except TimeoutError:
+        why = f"expected a pattern that can be matched with the answer {shortened(gold)} within {SECONDS:g} s"
+        return f"{why}, got {shortened(pattern)}; do not nest what repeats"
+    return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
+
+
+def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+    """Make a question of every row, or raise TableError for the first of the problems that `QuestionReader` finds.
+
+    - `rows`: all of them, of one source.
+    - `columns`: column by role.
+    """
+    reader = QuestionReader(rows[0].source, columns)
+    questions = tuple(reader.question(row) for row in rows)
+    for problem in reader.problems():
+        raise problem
+    return questions
+
+
+Draw = Callable[[Iterable[Question]], Sequence[Question]]
+
+
+class Reading:
+    """Questions of a user's own, checked as they are read; nothing is held but what the whole of them can tell.
+
+    - `source`: what they come from.
+    - `data`: opens the file anew, or gives the data frame or the dictionaries.
+    - `given`: column by role, as the user says.
+
+    Iterating raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
+    """
+
+    def __init__(self, source: tables.Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
+        self.source, self._data, self._given = source, data, given
+        self.columns: Mapping[str, str] = {}
+        """Column by role, as given or found, from the first row on."""
+        self.problems: tables.Problems = []
+        """Everything that is wrong, in the order of the lines, once all rows were read."""
+        self.notes: tuple[str, ...] = ()
+        """What is worth knowing before anything is asked, once all rows were read."""
+
+    def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
+        malformed: tables.Problems = []
+        reader: QuestionReader | None = None
+        keys = KeySearch()
+        for row in self._rows(malformed):
+            if reader is None:
+                self.columns = self._resolved(row)
+                reader = QuestionReader(self.source, self.columns)
+            question = reader.question(row)
+            texts = (question.question_id, question.text, question.gold, question.context, question.topic)
+            keys.add(row, "\0".join(filter(None, (*texts, *question.aliases, *question.choices))))
+            yield row, question
+        if reader is None:
+            raise malformed[0] if malformed else tables.no_rows(self.source)
+        self.problems = sorted([*malformed, *reader.problems()], key=lambda problem: problem.line)
+        keys.finish()
+        if repeated := reader.made_ids.repeated:
+            self.notes += (
+                f"{repeated:,} question{' asks' if repeated == 1 else 's ask'} again what another does; the ids made "
+                "of the texts end in -2, -3 and so on there",
+            )
+        if keys.place is not None:
+            self.notes += (
+                f"warning: {keys.place.place} holds an API key, or what looks like one, and the whole text is sent to "
+                "the model and stored in the run's folder; remove the key from the file, and revoke it if it is in use",
+            )
+
+    def _resolved(self, first: tables.Row) -> dict[str, str]:
+        # Objects may each have other columns; the rows of a table have the same.
+        present = tables.present_columns(self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first])
+        columns = tables.resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
+        for role in ("question",) if "answerable" in columns else ("question", "answer"):
+            if role not in columns:
+                raise tables.missing_column(self.source, present, role, role)
+        return columns
+
+    def _rows(self, malformed: tables.Problems) -> Iterator[tables.Row]:
+        data = self._data()
+        with data if isinstance(data, io.IOBase) else nullcontext():
+            yield from tables.iter_rows(self.source, data, malformed)
+
+    def dataset(
+        self,
+        name: str,
+        source: str,
+        sha256: Callable[[Sequence[Question]], str],
+        *,
+        lister: str = "",
+        draw: Draw = tuple,
+    ) -> Dataset:
+        """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
+
+        - `name`, `source`: as `Dataset` has them.
+        - `sha256`: makes the checksum, of the questions.
+        - `lister`: what else to say where there is more.
+        - `draw`: chooses the questions to ask, by default all.
+        """
+        all_have_choices = True
+
+        def checked() -> Iterator[Question]:
+            nonlocal all_have_choices
+            for _, question in self:
+                all_have_choices = all_have_choices and bool(question.choices)
+                yield question
+            if self.problems:
+                more = len(self.problems) - 1
+                others = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
+                raise DatasetError(f"{self.problems[0]}{others if more else ''}")
+
+        questions = tuple(draw(checked()))
+        grader: GraderName = "choice" if all_have_choices else "model"
+        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=self.notes)
+
+
+def load_own(
+    data: object = None, columns: Mapping[str, str] | None = None, limit: int | None = None, seed: int = 0
+) -> Dataset:
+    """Read questions from a file and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the line.
+
+    Parameters
+    ----------
+    data
+        The path of a .csv, .jsonl, .ndjson or .parquet file, those of text perhaps with .gz and in UTF-8; or what
+        `questions_from` takes.
+    columns
+        Column name by role. A role that is not named is looked for under its usual names:
+
+        - `question`, the only one that is always needed;
+        - `answer`: a text, or a list of accepted answers with the gold one first; with choices, the text or the letter
+          of one of them;
+        - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
+        - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
+        - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
+    limit, seed
+        How many questions to draw, as `sample` does while they are read; None for all of them.
+    """
+    if data is None:
+        raise DatasetError(
+            "dataset 'own': expected a file of questions as data (--data FILE), got none; "
+            "give a .csv, .jsonl or .parquet file with the columns question and answer"
+        )
+    if not isinstance(data, str | Path):
+        dataset = questions_from(data, columns)
+        return dataset if limit is None else sample(dataset, limit, seed)
+    path = Path(data)
+    name = f"own/{path.name.split('.')[0]}"
+    return reading(path, columns).dataset(
+        name,
+        f"own file {path.name}",
+        lambda _questions: sha256_of(path),
+        lister=f", which 'refusal-index validate {path}' lists",
+        draw=tuple if limit is None else partial(drawn, limit=limit, seed=seed, name=name),
+    )
+
+
+def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
+    """Take questions from memory and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the row.
+
+    - `data`: a data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
+    - `columns`: column name by role, as `load_own` tells.
+    - `name`: of the dataset, and for messages.
+    - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
+      says how a file of them would be written, so `sha256` is that of the questions, too.
+
+    >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
+    'Lima'
+    """
+    data = list(data) if isinstance(data, Iterator) else data  # it is read more than once
+    questions = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
+    return questions.dataset(name, "questions in memory", questions_sha256)
+
+
+def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
+    """Return what reads a file of questions, and gathers everything that is wrong with its rows.
+
+    - `data`, `columns`: as for `load_own`.
+    """
+    source = tables.Source.of(data, "question", DatasetError)
+    return Reading(source, lambda: tables.opened(data, DatasetError), columns or {})
+
+
+FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
+
+
+class Survey:
+    """What is in a file of questions, gathered as it is read.
+
+    - `questions`: the file.
+    - `most`: the most tokens that a prompt may have, None for any number; what is longer is a problem.
+    - `length`: tells the characters of a question's longest prompt.
+    - `characters`: about how many of these a token has.
+    """
+
+    def __init__(
+        self, questions: Reading, length: Callable[[Question], int], characters: int, most: int | None = None
+    ) -> None:
+        self._characters, self._most = characters, most
+        self.first: Question | None = None
+        self._counts = Counter[str]()
+        self._topics = Counter[str]()
+        self._context, self._longest = 0, 0
+        self._asked: set[int] = set()
+        self._repeated = 0
+        too_long: tables.Problems = []
+        for row, question in questions:
+            self.first = self.first or question
+            too_long += self._seen(row, question, length(question), "question_id" in questions.columns)
+        self.problems = [*questions.problems, *(too_long if not questions.problems else ())]
+        self._columns, self._notes = questions.columns, questions.notes
+
+    def _seen(self, row: tables.Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
+        self._counts[""] += 1
+        has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
+        self._counts.update(compress(FEATURES, (*has, question.gold is None)))
+        if question.topic is not None:
+            self._topics[question.topic] += 1
+        self._context = max(self._context, len(question.context or ""))
+        self._longest = max(self._longest, length)
+        asked = hash((question.text, question.context, question.choices))
+        self._repeated += asked in self._asked
+        self._asked.add(asked)
+        if self._most is not None and length > self._most * self._characters:
+            named = f"question_id {question.question_id!r}: " if has_ids else ""
+            yield row.wrong(
+                f"{named}expected a prompt of at most {self._most:,} tokens, got about {length // self._characters:,}; "
+                "shorten its context, or leave the question out"
+            )
+
+    def described(self) -> Iterator[str]:
+        """Yield in lines what is in the file."""
+        roles = ", ".join(f"{role} in {name!r}" for role, name in self._columns.items())
+        yield f"{self._counts['']:,} questions, {roles}"
+        yield from (f"  {self._counts[name]:,} {name}" for name in FEATURES if self._counts[name])
+        if self._topics:
+            most = ", ".join(f"{topic} ({count:,})" for topic, count in self._topics.most_common(3))
+            yield f"  {len(self._topics):,} topics, most often {most}"
+        if self._counts["with a context"]:
+            yield f"  longest context: {self._context:,} characters"
+        yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"
+        yield f"  {self._repeated:,} asked more than once in the same words"
+        yield from (f"  {note}" for note in self._notes)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.data.datasets.dataset import Dataset, DatasetError
-from refusal_index.data.datasets.own import build_questions
+from refusal_index.data.datasets.dataset import Dataset, DatasetError, build_questions
 from refusal_index.data.files import sha256_of
 from refusal_index.data.tables import Source, read_rows
 from refusal_index.models.failures import classify_error, describe_error
-from refusal_index.models.providers import ModelProvider
-from refusal_index.models.requests import Client, ModelError, ModelRequest, Response, Send
+from refusal_index.models.requests import Client, ModelError, ModelProvider, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.almanac import ALMANAC, ModelNotFoundError, models
 from refusal_index.plugins.almanac.runtime import hidden_states, shared_runtime

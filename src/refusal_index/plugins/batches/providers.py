@@ -17,7 +17,6 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from refusal_index.models.accounts import NO_KEY, Account, account_of
 from refusal_index.models.failures import (
     RESUMES,
     CircuitBreaker,
@@ -31,7 +30,7 @@ from refusal_index.models.failures import (
     send_with_retries,
     status_of,
 )
-from refusal_index.models.requests import ModelError
+from refusal_index.models.requests import NO_KEY, Account, ModelError, account_of
 from refusal_index.plugins.batches.formats import Result, format_of, in_batch, provider_failure, read_result
 from refusal_index.plugins.batches.journal import Entry, Journal, usable
 from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway

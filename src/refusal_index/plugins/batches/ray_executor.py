@@ -24,12 +24,10 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.models.accounts import Account, account_of
 from refusal_index.models.chat_api import chat_body
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
 from refusal_index.models.openai_client import CONCURRENCY
-from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import ModelError
+from refusal_index.models.requests import Account, ModelError, account_of, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
 from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, Result

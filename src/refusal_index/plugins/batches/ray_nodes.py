@@ -25,7 +25,6 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 
 from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_folder, check_plain, write_atomically
-from refusal_index.models.accounts import Account
 from refusal_index.models.chat_api import read_chat, read_refused_prompt
 from refusal_index.models.failures import (
     CircuitBreaker,
@@ -39,8 +38,7 @@ from refusal_index.models.failures import (
     send_with_retries,
 )
 from refusal_index.models.openai_client import client_of, posted
-from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import ModelError
+from refusal_index.models.requests import Account, ModelError, provider_of
 from refusal_index.plugins.batches.formats import Result, ResultError, read_result
 from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_url
 

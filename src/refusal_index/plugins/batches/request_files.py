@@ -17,10 +17,9 @@ from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.accounts import called
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import Response
+from refusal_index.models.requests import Response, called
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import refuse_left
 from refusal_index.plugins.batches.formats import (

@@ -208,8 +208,8 @@ def _choose_threshold(
     full: bool,
 ) -> None:
     from refusal_index.data.errors import listed
-    from refusal_index.data.runs import read_runs
-    from refusal_index.data.sampling import Sampling
+    from refusal_index.data.folder import read_runs
+    from refusal_index.data.outcome_table import Sampling
     from refusal_index.plugins.confidence.threshold import (
         ThresholdOptions,
         find_threshold,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import check_folder, read_plain, write_atomically
 from refusal_index.errors import RefusalIndexError
-from refusal_index.models.providers import provider_of
+from refusal_index.models.requests import provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Message
 

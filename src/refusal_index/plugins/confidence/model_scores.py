@@ -30,7 +30,7 @@ from itertools import accumulate, pairwise
 from refusal_index.data.outcome import Question
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, Score, score_each
 from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
-from refusal_index.protocol.graders import named_choices
+from refusal_index.protocol.grading import named_choices
 from refusal_index.protocol.replies import DECORATION, without_reasoning
 
 _SHIPPED = tomllib.loads((resources.files("refusal_index.plugins.confidence") / "data" / "prompts.toml").read_text())

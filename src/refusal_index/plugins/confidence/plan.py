@@ -13,8 +13,7 @@ from refusal_index import entry_points
 from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
-from refusal_index.models.providers import provider_of
-from refusal_index.models.requests import model_request
+from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking

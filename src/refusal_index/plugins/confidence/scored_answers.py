@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome import NO_SCORE, Grade
 from refusal_index.data.outcome_table import (
     SCHEMA,
@@ -23,7 +24,6 @@ from refusal_index.data.outcome_table import (
     scores_by_method,
     scores_of_outcomes,
 )
-from refusal_index.data.runs import ComparedRun
 
 
 @dataclass(frozen=True, eq=False)

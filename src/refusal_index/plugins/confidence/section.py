@@ -18,9 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.data.folder import RunFolder
+from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome_table import scores_by_method
-from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.statement import Statement

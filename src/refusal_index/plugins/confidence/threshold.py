@@ -18,9 +18,9 @@ import polars as pl
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws, matched_design
+from refusal_index.data.rates import first_draws, matched_design
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.shown import Shown
 from refusal_index.findings.statement import Statement

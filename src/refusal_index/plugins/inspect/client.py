@@ -36,7 +36,6 @@ from pydantic import ValidationError
 
 from refusal_index import entry_points
 from refusal_index.data.errors import nearest
-from refusal_index.models.accounts import OPENAI
 from refusal_index.models.chat_api import choices_in, receive, reply_of
 from refusal_index.models.failures import (
     RESUMES,
@@ -48,7 +47,7 @@ from refusal_index.models.failures import (
     classify_error,
     describe_error,
 )
-from refusal_index.models.requests import Client, ModelError, ModelRequest, Response
+from refusal_index.models.requests import OPENAI, Client, ModelError, ModelRequest, Response
 from refusal_index.models.settings import Decoding, RequestSettings
 from refusal_index.plugins.inspect import (
     PrerequisiteError,

@@ -17,7 +17,7 @@ from refusal_index.data.first_pass import FORCED
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.plugins.lm_eval.samples import FLAGS, OURS
 from refusal_index.protocol import load_prompt_set
-from refusal_index.protocol.graders import GraderKind, grade_by_rule
+from refusal_index.protocol.grading import GraderKind, grade_by_rule
 from refusal_index.protocol.replies import read_reply
 
 SPLIT = "test"

@@ -20,8 +20,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws, outcome_matrix
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import first_draws, outcome_matrix
 from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import copulas, inputs, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text

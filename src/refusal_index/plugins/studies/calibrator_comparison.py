@@ -21,10 +21,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from refusal_index.data.rates import contingency_table
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import contingency_table, first_draws
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import inputs, scores, style

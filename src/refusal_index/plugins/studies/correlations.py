@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.stats import pearsonr, rankdata
 
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import OutcomeMatrix, draw_matrix, outcome_matrix
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style

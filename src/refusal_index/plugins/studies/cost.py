@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import scores_by_method
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.rates import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.summary import Usage, recorded_usage

@@ -22,9 +22,8 @@ from statistics import fmean
 
 import polars as pl
 
-from refusal_index.data.rates import contingency_table, variant_metrics
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX

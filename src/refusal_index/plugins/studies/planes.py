@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study

@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import chi2
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import DrawnOutcomes, OutcomeMatrix, drawn_outcomes, outcome_matrix
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import DrawnOutcomes, OutcomeMatrix, drawn_outcomes, outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation

@@ -22,8 +22,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome import Grade
-from refusal_index.data.runs import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference

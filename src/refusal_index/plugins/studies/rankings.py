@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.runs import ComparedRun, shared_variants
+from refusal_index.data.folder import ComparedRun, shared_variants
 from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation

@@ -23,8 +23,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun, shared_variants
-from refusal_index.data.sampling import outcome_matrix
+from refusal_index.data.folder import ComparedRun, shared_variants
+from refusal_index.data.rates import outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, precision, style
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from refusal_index import stats
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text

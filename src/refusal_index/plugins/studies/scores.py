@@ -22,9 +22,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import is_trained, scores_by_method
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import draw_matrix, first_draws
+from refusal_index.data.rates import draw_matrix, first_draws
 from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve

@@ -25,9 +25,8 @@ from matplotlib.figure import Figure
 
 from refusal_index import entry_points
 from refusal_index.data.files import write_atomically
-from refusal_index.data.rates import Completeness, completeness
-from refusal_index.data.runs import ComparedRun
-from refusal_index.data.sampling import first_draws, further_draws
+from refusal_index.data.folder import ComparedRun
+from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above

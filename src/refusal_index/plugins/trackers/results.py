@@ -13,8 +13,7 @@ import polars as pl
 
 from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import read_plain
-from refusal_index.data.folder import RunFolder, set_members
-from refusal_index.data.runs import ComparedRun, read_runs
+from refusal_index.data.folder import ComparedRun, RunFolder, read_runs, set_members
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import INCOMPLETE, summarise
 from refusal_index.redaction import redacted_in

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.errors import OutcomeTableError
-from refusal_index.data.runs import ComparedRun, Match
+from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.findings.matching import CompareOptions, matched_variants
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.statement import Statement

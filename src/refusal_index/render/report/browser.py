@@ -18,8 +18,7 @@ import polars as pl
 from markupsafe import Markup
 
 from refusal_index.data.outcome import Grade
-from refusal_index.data.rates import NOT_STATED
-from refusal_index.data.sampling import first_draws
+from refusal_index.data.rates import NOT_STATED, first_draws
 from refusal_index.render.report.runs import ReportRun
 from refusal_index.stats import CELL_NAMES
 

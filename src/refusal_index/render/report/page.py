@@ -27,7 +27,7 @@ from markupsafe import Markup, escape
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import opened_file, write_atomically
-from refusal_index.data.runs import ComparedRun
+from refusal_index.data.folder import ComparedRun
 from refusal_index.entry_points import package_version
 from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.conclusions import Headline, headline

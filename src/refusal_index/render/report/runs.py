@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from refusal_index.data.folder import RunFolder
+from refusal_index.data.folder import ComparedRun, RunFolder, compared_runs, find_runs
+from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.data.runs import ComparedRun, compared_runs, find_runs
-from refusal_index.data.sampling import OWN_COLUMNS, Sampling
 from refusal_index.entry_points import package_version
 from refusal_index.findings.draws import PooledSummary
 from refusal_index.findings.summary import (
