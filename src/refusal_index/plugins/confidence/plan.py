@@ -1,4 +1,7 @@
-"""What confidence methods need of a run, and what is asked for them: into the run's store, as its own requests are."""
+"""What confidence methods need of a run, and what is asked for them: into the run's store, as its own requests are.
+
+The methods by name come first, then the replies in the store as answers, then the plan of what is still to be asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Scores of anyone's as a confidence table: a file or a data frame, of one's own or of UQLM's or lm-polygraph's making.
+"""Confidence tables: scores of anyone's are read as one, put beside others, and joined with the answers of a run.
+
+They come from a file or a data frame, of one's own or of UQLM's or lm-polygraph's making.
 
 A table is long, with one score a row in a column `confidence`, or wide, with a column for each scorer that those two
 packages know. Each row says which question it is about by its id, or by its text, which then stands in the place of the

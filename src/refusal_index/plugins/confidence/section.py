@@ -1,8 +1,9 @@
-"""The section on scores of how likely answers are right: whether they beat the refusals, and how well each does.
+"""Scores of how likely answers are right, shown: whether they beat the refusals, and how well each does.
 
-Each method has a pair of pictures, places in per cent of a square: the reliability diagram, and the ROC curve with
-those of all other methods faint behind it. A curve stands on the page once, and is referred to by its name wherever it
-is drawn again.
+On a screen they are tables and sentences; in summaries, comparisons and the report a section. In the report each method
+has a pair of pictures, places in per cent of a square: the reliability diagram, and the ROC curve with those of all
+other methods faint behind it. A curve stands on the page once, and is referred to by its name wherever it is drawn
+again.
 """
 
 from __future__ import annotations

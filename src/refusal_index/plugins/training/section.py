@@ -1,4 +1,7 @@
-"""The steps of a training on one page: metrics with bands, changes, and what the tests show."""
+"""The steps of one training: their questions matched, every metric followed over the steps, and shown on one page.
+
+The page has metrics with bands, changes, and what the tests show.
+"""
 
 from __future__ import annotations
 

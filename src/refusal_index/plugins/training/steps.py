@@ -20,11 +20,6 @@ or eight steps without a change show one in 0 to 6 % of cases, and in up to a th
 What is tested is whether the model at these steps differs on questions like these. That it differs by what it learnt
 and not by the noise of its training, a single training run cannot tell.
 
-Where a series of estimates that share their questions changed: every split of it, held against chance together.
-
-The errors of the estimates are simulated from the normal distribution with the covariance of their influence, and the
-largest statistic of many is held against its distribution over the draws.
-
 References
 ----------
 .. [1] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models. Biometrical

@@ -2,7 +2,8 @@
 
 - Checkpoints in a folder: which there are, in which order, and whether each is complete: its configuration can be read,
   all files that it names are there, the tensors of safetensors reach to the end of their files, and nothing changes
-  between two looks.
+  between two looks. The hash of its weights belongs to its run: every weight counts, since a training may leave most of
+  them as they are, and change new tokens alone, the last layers or an adapter.
 - The panel: a set of runs in one folder, one for each checkpoint, all asked the same questions. It grows with the
   training, and running again adds to it and repeats no request.
 """
@@ -133,16 +134,15 @@ def step_of(name: str) -> int | None:
 
 def _lacking(place: Path, names: set[str]) -> Iterator[str]:
     """Say what a checkpoint lacks to be whole."""
-    configurations = [name for name in CONFIGURATIONS if name in names]
-    indexes = [name for name in INDEXES if name in names]
-    files = [name for name in WEIGHTS if name in names]
+    configurations, indexes, files = ([n for n in known if n in names] for known in (CONFIGURATIONS, INDEXES, WEIGHTS))
     if not configurations:
         yield f"no {CONFIGURATIONS[0]}"
-    yield from (f"{name} is not complete" for name in configurations if not isinstance(_document(place / name), dict))
+    yield from (f"{name} is not complete" for name in configurations if _document(place / name) is None)
     for name in indexes:
-        shards = _shards(place / name)
-        files += shards
-        if not shards:
+        shards = (_document(place / name) or {}).get("weight_map")
+        if isinstance(shards, dict) and shards and all(isinstance(one, str) for one in shards.values()):
+            files += sorted(set(shards.values()))
+        else:
             yield f"{name} is not complete"
     if not files:
         yield "no weights"
@@ -153,20 +153,13 @@ def _lacking(place: Path, names: set[str]) -> Iterator[str]:
             yield f"{name} is not complete"
 
 
-def _document(path: Path) -> Any:
+def _document(path: Path) -> dict[str, Any] | None:
+    """Return what a file holds as JSON; None where it is no whole object."""
     try:
-        return json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
-
-
-def _shards(path: Path) -> list[str]:
-    """Return the files that an index names; none where it cannot be read."""
-    document = _document(path)
-    named = document.get("weight_map") if isinstance(document, dict) else None
-    if not isinstance(named, dict) or not named or not all(isinstance(one, str) for one in named.values()):
-        return []
-    return sorted(set(named.values()))
+    return document if isinstance(document, dict) else None
 
 
 def is_whole(path: Path) -> bool:
