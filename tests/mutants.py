@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant("the profile interval of an empty cell is one-sided", "stats/intervals.py",
            "math.sqrt(-2 * math.log1p(-level))", "root_chi2", "stats/test_intervals.py"),
     Mutant("a profile limit on the wrong side is sought again", "stats/intervals.py",
-           "if z is None or (z - best[2]) * outward <= 0:", "if z is None:", "stats/test_intervals.py"),
+           "if z is None or (z - best.at[2]) * outward <= 0:", "if z is None:", "stats/test_intervals.py"),
     Mutant("Jeffreys' prior", "stats/intervals.py",
            "[:, np.newaxis] + 0.5", "[:, np.newaxis] + 1.0", "stats/test_intervals.py"),
     Mutant("the delta interval is one for atanh(rho)", "stats/intervals.py",

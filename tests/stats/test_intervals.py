@@ -77,7 +77,7 @@ def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, leve
             continue
         n = sum(counts)
         start = (*norm.isf([(counts[0] + counts[1]) / n, (counts[0] + counts[2]) / n]), math.atanh(rho))
-        _, point = intervals._climb(tuple(map(float, counts)), start)
+        point = intervals._climb(tuple(map(float, counts)), start)
         assert point.h == pytest.approx(0, abs=1e-6 * n)
         assert 2 * point.fall == pytest.approx(chi2.ppf(level, 1), rel=1e-5)
 

@@ -222,19 +222,20 @@ class ContingencyTable(Cells[int]):
             answered_right = round(
                 checked_share("correct_given_attempted", correct_given_attempted) * (total - refused)
             )
-        cells = refused - right + answered_right, right - answered_right, total - refused - answered_right
-        problems = (
-            "more right answers to refused questions than refusals",
-            "fewer right under forced answering than in the first pass",
-            "more right than answered",
-        )
-        for count, problem in zip(cells, problems, strict=True):
+        refused_right = right - answered_right
+        refused_wrong, answered_wrong = refused - refused_right, total - refused - answered_right
+        problems = {
+            "more right answers to refused questions than refusals": refused_wrong,
+            "fewer right under forced answering than in the first pass": refused_right,
+            "more right than answered": answered_wrong,
+        }
+        for problem, count in problems.items():
             if count < 0:
                 raise ValueError(
                     f"these rates fit no table of {total} questions: {problem}, by {-count}; is correct_rate over all "
                     "questions, and forced_accuracy over all of them too?"
                 )
-        return cls(*cells, answered_right)
+        return cls(refused_wrong, refused_right, answered_wrong, answered_right)
 
 
 def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:

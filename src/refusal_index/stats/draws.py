@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
 from refusal_index.stats.contingency import Counts, SamplingDesign, effective_number
-from refusal_index.stats.estimate import ConfidenceInterval, Result, two_sided_pvalue
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, two_sided_pvalue
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.intervals import Seed, boundary_limit, checked_resamples, normal_quantile, proportion_influence
 
@@ -122,8 +122,6 @@ def resample(
 
 def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, float]:
     """Central percentiles of correlations; a NaN counts as -1 for the lower and 1 for the upper."""
-    if not resampled.size:
-        return math.nan, math.nan
     # Percentiles commute with a monotone map, so that the ends, not the estimates, are limited to the range.
     low, high = (np.clip(np.nan_to_num(resampled, nan=end), -1, 1) for end in (-1.0, 1.0))
     tail = (1 - confidence_level) / 2
@@ -172,10 +170,9 @@ class MidRankSpearman(Result):
         """
         normal_quantile(confidence_level)
         checked_resamples(n_resamples)
-        resampled = np.array([])
-        if self.status == "ok":
-            patterns = self.patterns
-            resampled = resample(patterns.questions, lambda w: _spearman(patterns, w), n_resamples, rng)
+        if self.status != "ok":
+            return NO_INTERVAL
+        resampled = resample(self.patterns.questions, lambda w: _spearman(self.patterns, w), n_resamples, rng)
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 

@@ -158,6 +158,7 @@ Position = tuple[float, float, float]
 class _Point(NamedTuple):
     """The log-likelihood at one (h, k, z): how far below its maximum, its slopes and its curvatures."""
 
+    at: Position
     fall: float
     h: float
     k: float
@@ -198,14 +199,13 @@ def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: floa
     `rho` is the estimate, `rho_error` its standard error, and `root_chi2` the square root of the chi-squared quantile
     with one degree of freedom, which is the normal quantile of the two-sided level.
     """
-    best = (*_thresholds(counts), math.atanh(rho))
-    point = _evaluate(counts, best)
+    best = _evaluate(counts, (*_thresholds(counts), math.atanh(rho)))
     reach = root_chi2 * rho_error / ((1 - rho) * (1 + rho))
     limits = []
     for outward in (-1.0, 1.0):
-        z = _joint_newton(counts, best, point.along_ridge(outward * reach), root_chi2)
-        if z is None or (z - best[2]) * outward <= 0:
-            z = _ridge_search(counts, best, outward, root_chi2)
+        z = _joint_newton(counts, best.at, best.along_ridge(outward * reach), root_chi2)
+        if z is None or (z - best.at[2]) * outward <= 0:
+            z = _ridge_search(counts, best.at, outward, root_chi2)
         limits.append(math.tanh(z))
     return limits[0], limits[1]
 
@@ -234,10 +234,10 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
     Returns z, or None if the iteration leads nowhere.
     """
     for _ in range(JOINT_STEPS):
-        moved = _damped_move(counts, position, step, HOPELESS_FALL * root_chi2)
-        if moved is None or not moved[1].is_concave:
+        point = _damped_move(counts, position, step, HOPELESS_FALL * root_chi2)
+        if point is None or not point.is_concave:
             return None
-        position, point = moved
+        position = point.at
         step_h, step_k = point.margins_step(point.h, point.k)
         along_h, along_k, _ = point.along_ridge(1.0)
         # The root of the fall is nearly linear in z, so the step is Newton's for that root.
@@ -252,59 +252,57 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
     return None
 
 
-def _damped_move(
-    counts: Counts, position: Position, step: Position, largest_fall: float
-) -> tuple[Position, _Point] | None:
+def _damped_move(counts: Counts, position: Position, step: Position, largest_fall: float) -> _Point | None:
     """Take the step, halved until the root of the fall is at most `largest_fall`; None if that does not help."""
     for halvings in range(HALVINGS):
         h, k, z = (x + dx * 0.5**halvings for x, dx in zip(position, step, strict=True))
         if abs(z) <= LARGEST_Z:
             point = _evaluate(counts, (h, k, z))
             if point.root_fall <= largest_fall:
-                return (h, k, z), point
+                return point
     return None
 
 
 def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
     """Bracket the limit by walking along the ridge of the likelihood, then close in: slow, but safe."""
-    here, point = _climb(counts, start)
-    falling = point.root_fall < root_chi2
+    here = _climb(counts, start)
+    falling = here.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
     while True:
-        if abs(here[2] + dz) > LARGEST_Z:
+        if abs(here.at[2] + dz) > LARGEST_Z:
             return math.copysign(LARGEST_Z, dz)
-        moved = _damped_move(counts, here, point.along_ridge(dz), max(HOPELESS_FALL * root_chi2, point.root_fall))
+        moved = _damped_move(counts, here.at, here.along_ridge(dz), max(HOPELESS_FALL * root_chi2, here.root_fall))
         if moved is None:
-            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here}")
-        there, point = _climb(counts, moved[0])
-        if (point.root_fall < root_chi2) != falling:
+            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here.at}")
+        there = _climb(counts, moved.at)
+        if (there.root_fall < root_chi2) != falling:
             break
         here = there
+    (h, k, low), (next_h, next_k, high) = here.at, there.at
 
     def excess(z: float) -> float:
-        share = (z - here[2]) / (there[2] - here[2])
-        guess = (here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1]), z)
-        return _climb(counts, guess)[1].root_fall - root_chi2
+        share = (z - low) / (high - low)
+        guess = h + share * (next_h - h), k + share * (next_k - k), z
+        return _climb(counts, guess).root_fall - root_chi2
 
-    if excess(here[2]) * excess(there[2]) > 0:  # where the likelihood has next to nothing to fall, rounding decides
-        return there[2]
-    return float(brentq(excess, here[2], there[2], xtol=1e-13))
+    if excess(low) * excess(high) > 0:  # where the likelihood has next to nothing to fall, rounding decides
+        return high
+    return float(brentq(excess, low, high, xtol=1e-13))
 
 
-def _climb(counts: Counts, position: Position) -> tuple[Position, _Point]:
+def _climb(counts: Counts, position: Position) -> _Point:
     """Maximise the likelihood over the thresholds at a fixed z, by Newton's method with step halving."""
     point = _evaluate(counts, position)
     for _ in range(INNER_STEPS):
         if not point.is_concave:
             break
         step_h, step_k = point.margins_step(point.h, point.k)
-        moved = _damped_move(counts, position, (step_h, step_k, 0.0), point.root_fall)
+        moved = _damped_move(counts, point.at, (step_h, step_k, 0.0), point.root_fall)
         gain = point.h * step_h + point.k * step_k
-        if moved is not None:
-            position, point = moved
+        point = moved or point
         if moved is None or gain < INNER_TOLERANCE:
             break
-    return position, point
+    return point
 
 
 def _evaluate(counts: Counts, position: Position) -> _Point:
@@ -331,7 +329,8 @@ def _evaluate(counts: Counts, position: Position) -> _Point:
     v11, v10, v01, v00 = w11 / p11, w10 / p10, w01 / p01, w00 / p00
     contrast = w11 - w10 - w01 + w00
     return _Point(
-        fall=fall,
+        position,
+        fall,
         h=contrast * p_h + (w10 - w00) * r_h,
         k=contrast * p_k + (w01 - w00) * mu_k,
         z=contrast * p_z,

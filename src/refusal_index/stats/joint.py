@@ -79,7 +79,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats.arguments import FloatArray, check_rows, checked_matrices
-from refusal_index.stats.comparison import Influence, PointEstimate, influence_of, point_estimate, unrounded
+from refusal_index.stats.comparison import Influence, influence_of, point_estimate, unrounded
 from refusal_index.stats.contingency import (
     ONE_CLUSTER,
     Matrices,
@@ -103,7 +103,6 @@ from refusal_index.stats.estimate import (
 from refusal_index.stats.intervals import (
     RefusalIndexResult,
     Seed,
-    cell_influence,
     normal_quantile,
     refusal_index,
     spearman,
@@ -503,14 +502,8 @@ def joint_refusal_index(
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
-    rhos = np.array([variants[row].rho for row in kept], float)
-    points = [
-        PointEstimate(rho, by_cell=cell_influence(variants[row].table, rho))
-        for row, rho in zip(kept, rhos.tolist(), strict=True)
-    ]
-    on_rho = influence_of(points, cell_codes(*(matrix[kept] for matrix in matrices)))
-    z, slopes = np.arctanh(rhos), (1 - rhos) * (1 + rhos)
-    influence = Influence.of(on_rho / slopes[:, np.newaxis], matrices[2][kept], design)
+    z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
+    influence = _influence_on_z(variants, matrices, design)
     degrees_of_freedom = influence.degrees_of_freedom
     # Weights by the influence of questions, errors by that of clusters, if there are any.
     independent = influence.rows if influence.independent is None else influence.independent
@@ -536,6 +529,17 @@ def joint_refusal_index(
         weights=tuple(by_row.get(row) for row in range(len(variants))),
         _degrees_of_freedom=degrees_of_freedom,
     )
+
+
+def _influence_on_z(
+    variants: Sequence[RefusalIndexResult], matrices: Matrices, design: SamplingDesign | None
+) -> Influence:
+    """Influence of questions on atanh(rho) of the prompts that have an estimate."""
+    kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
+    points = [point_estimate("refusal_index", variants[row].table) for row in kept]
+    slopes = np.array([spearman_slope_in_z(variants[row].rho or 0.0) for row in kept])
+    codes = cell_codes(*(matrix[kept] for matrix in matrices))
+    return Influence.of(influence_of(points, codes) / slopes[:, np.newaxis], codes < 4, design)
 
 
 def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalIndexResult:
@@ -744,13 +748,9 @@ def _influence(
     """Influence of questions on every model's joint index; NaN where there is none."""
     rows, independent = [], []
     for refused, wrong, scored, joint in zip(*arrays, results, strict=True):
-        kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
-        points = [point_estimate("refusal_index", joint.variants[row].table) for row in kept]
-        codes = cell_codes(refused[kept], wrong[kept], scored[kept])
-        prompts = Influence.of(influence_of(points, codes), codes < 4, design)
-        slopes = np.array([spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept])
-        weights = np.array([joint.weights[row] for row in kept], float) / slopes
-        slope = spearman_slope_in_z(joint.rho) if kept and joint.rho is not None else math.nan
+        prompts = _influence_on_z(joint.variants, (refused, wrong, scored), design)
+        weights = np.array([weight for weight in joint.weights if weight is not None])
+        slope = spearman_slope_in_z(joint.rho) if weights.size and joint.rho is not None else math.nan
         rows.append(slope * (weights @ prompts.rows))
         if prompts.independent is not None:
             independent.append(slope * (weights @ prompts.independent))
