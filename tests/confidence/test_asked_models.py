@@ -101,7 +101,7 @@ def test_nothing_is_asked_twice_and_the_methods_share_the_forced_answers():
     again = measured(run.path, *METHODS)
     assert asked == ASKED
     assert again.table.equals(first.table)
-    assert read_confidence(first.folder.confidence).equals(first.table)
+    assert read_confidence(run.folder.confidence).equals(first.table)
     assert again.usage.requests == 0
 
 

@@ -18,7 +18,7 @@ from refusal_index.render.blocks import Block, Table
 if TYPE_CHECKING:
     from refusal_index.data.run_json import Prices
     from refusal_index.plugins.confidence.method import Method
-    from refusal_index.plugins.confidence.plan import PendingRequests
+    from refusal_index.plugins.confidence.plan import ConfidencePlan, PendingRequests
     from refusal_index.plugins.confidence.scores import AddedScores, Confidence
     from refusal_index.plugins.confidence.summary import MethodSummary
 
@@ -129,13 +129,13 @@ def confidence(
     if not yes:
         check_amount(plan, requests)
     found = execute_with_progress(plan.run, partial(measure, plan), sum(one.questions for one in requests))
-    wanted = [one.name for one in found.methods]
+    wanted = [one.name for one in plan.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:
         console.document(plain(summary))
     else:
         _show(summary, full=full)
-        console.show(_done(found))
+        console.show(_done(plan, found))
     if found.ended is not None:
         raise typer.Exit(INCOMPLETE)
 
@@ -174,7 +174,7 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     yield from _said(Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": least < most}))
 
 
-def _done(found: Confidence) -> Iterator[Block]:
+def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
     """Yield what was sent for the scores, why it ended early, and where they are."""
     if found.ended is not None:
         yield from _said(Statement("scores_ended", "grave", {"ended": found.ended}))
@@ -182,10 +182,10 @@ def _done(found: Confidence) -> Iterator[Block]:
     if used.requests:
         cost = "" if used.cost is None else f", ${used.cost:,.2f}"
         yield f"Sent: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out{cost}"
-    made = {one.name for one in found.methods}
+    made = {one.name for one in plan.methods}
     kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
     beside = f"; also holds scores of {', '.join(kept)}" if kept else ""
-    yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+    yield f"{plan.run.folder.path}: confidence.parquet, summary.json, report.html{beside}"
 
 
 def _said(statement: Statement) -> Iterator[Block]:
@@ -210,12 +210,7 @@ def _choose_threshold(
     from refusal_index.data.errors import listed
     from refusal_index.data.folder import read_runs
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.plugins.confidence.threshold import (
-        ThresholdOptions,
-        find_threshold,
-        threshold_blocks,
-        threshold_screen,
-    )
+    from refusal_index.plugins.confidence import threshold
 
     if options["penalty"] is not None and options["max_error"] is not None:
         raise OptionError(
@@ -230,11 +225,11 @@ def _choose_threshold(
             f"expected one model on one dataset, got {len(runs)} in {run}: {listed(one.label for one in runs)}; name "
             "one run, or split the table"
         )
-    found = find_threshold(runs[0], ThresholdOptions(**options))
+    found = threshold.find_threshold(runs[0], threshold.ThresholdOptions(**options))
     if as_json:
         console.document(found.to_document())
     else:
-        console.show((threshold_blocks if full else threshold_screen)(found))
+        console.show((threshold.threshold_blocks if full else threshold.threshold_screen)(found))
     if found.table is None:
         raise typer.Exit(INCOMPLETE)
     if out is not None:

@@ -206,21 +206,15 @@ class Confidence:
 
     Attributes
     ----------
-    folder
-        The run's.
     table
         The confidence table, with the scores of earlier commands.
-    methods
-        The methods of this command.
     usage
         What was sent for them.
     ended
         Why asking ended before all was asked, as it was told to; None where it did not.
     """
 
-    folder: RunFolder
     table: pl.DataFrame
-    methods: tuple[Method, ...]
     usage: Usage
     ended: str | None = None
 
@@ -258,7 +252,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         write_results(folder, store)
     if failed is not None:
         raise failed
-    return Confidence(folder, table, plan.methods, usage, ended)
+    return Confidence(table, usage, ended)
 
 
 def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> ConfidencePlan:
