@@ -65,7 +65,7 @@ def test_the_assumed_share_decides_what_is_expected_and_nothing_else(share):
 
 def test_two_graders_are_asked_twice_as_much():
     one, two = (estimate(asked(kind), tokens, HALF).grading for kind in (GraderKind.MODEL, GraderKind.AGREE))
-    assert two.requests == one.requests.times(2)
+    assert two.requests == one.requests * 2
 
 
 def test_of_questions_without_a_right_answer_no_forced_pass_is_counted():
@@ -85,7 +85,7 @@ def test_of_questions_drawn_repeatedly_everything_is_certain(choices, requests):
 
 def test_how_many_choices_come_is_a_range_where_it_is_not_known():
     found = estimate(asked(variants=["low"], draws=10), tokens, replace(HALF, choices=Range(1, 3, 100)))
-    assert found.first.requests == Range(1, 4, 10).times(10)
+    assert found.first.requests == Range(1, 4, 10) * 10
 
 
 class Played:

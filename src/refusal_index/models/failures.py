@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import socket
 import time
@@ -13,8 +14,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from typing import Any, TypeVar
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted
@@ -435,70 +434,24 @@ async def send_with_retries(
     EndedError
         If the breaker opened before.
     """
-
-    async def once() -> T:
+    attempt = 0
+    while True:
         if breaker.reason is not None:
             raise EndedError
         try:
-            return await send()
+            reply = await send()
         except EndedError:
             raise
         except Exception as error:  # whatever a provider raises
-            raise RequestFailedError(explain(error)) from error
-
-    try:
-        reply = await once()
-    except RequestFailedError as error:
-        reply = await _again(once, error, breaker, role, about, max_retries)
-    breaker.worked(role)
-    return reply
-
-
-async def _again(
-    once: Callable[[], Awaitable[T]],
-    first: RequestFailedError,
-    breaker: CircuitBreaker,
-    role: str,
-    about: str,
-    max_retries: int,
-) -> T:
-    """Go on after a first attempt that failed; nearly all go well, and need none of this."""
-    failed = [first]
-
-    async def attempt() -> T:
-        if failed:
-            raise failed.pop()
-        return await once()
-
-    def before_sleep(state: RetryCallState) -> None:
-        breaker.troubled(role, about, _failure(state))
-
-    again = AsyncRetrying(
-        stop=stop_after_attempt(max_retries + 1),
-        wait=_wait,
-        retry=retry_if_exception(_is_sent_again),
-        before_sleep=before_sleep,
-        sleep=breaker.wait,
-        reraise=True,
-    )
-    try:
-        reply: T = await again(attempt)
-    except RequestFailedError as error:
-        breaker.failed(role, about, error.failure)
-        raise
-    return reply
-
-
-def _is_sent_again(error: BaseException) -> bool:
-    return isinstance(error, RequestFailedError) and error.failure.kind.is_sent_again
-
-
-def _wait(state: RetryCallState) -> float:
-    grown = wait_exponential_jitter(FIRST_WAIT, MAX_WAIT, jitter=FIRST_WAIT)(state)
-    return max(grown, _failure(state).retry_after or 0.0)
-
-
-def _failure(state: RetryCallState) -> Failure:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, RequestFailedError)  # noqa: S101 - nothing else is sent again
-    return error.failure
+            failure = explain(error)
+            if not failure.kind.is_sent_again or attempt >= max_retries:
+                breaker.failed(role, about, failure)
+                raise RequestFailedError(failure) from error
+        else:
+            breaker.worked(role)
+            return reply
+        breaker.troubled(role, about, failure)
+        doubled = FIRST_WAIT * 2.0 ** min(attempt, 64)  # which no number of retries makes too large for a float
+        wait = min(doubled + random.uniform(0, FIRST_WAIT), MAX_WAIT)
+        await breaker.wait(max(wait, failure.retry_after or 0.0))
+        attempt += 1

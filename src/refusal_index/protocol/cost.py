@@ -30,15 +30,18 @@ from refusal_index.protocol.procedure import (
 )
 
 
-class _Addable:
-    """A dataclass whose values are added field by field."""
+class _Countable:
+    """A dataclass whose values are added, and multiplied by a number or by a chance, field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*map(add, vars(self).values(), vars(other).values()))
 
+    def __mul__(self, factor: Range | float) -> Self:
+        return type(self)(*(value * factor for value in vars(self).values()))
+
 
 @dataclass(frozen=True)
-class Range(_Addable):
+class Range(_Countable):
     """A number that replies decide: what it is at least, what is to be expected, and at most.
 
     Examples
@@ -56,9 +59,8 @@ class Range(_Addable):
         """Return the range of one number."""
         return cls(number, number, number)
 
-    def times(self, other: Range | float) -> Range:
-        """Return the products of the three numbers with another's, or with one number."""
-        by = other if isinstance(other, Range) else Range.exactly(other)
+    def __mul__(self, factor: Range | float) -> Range:
+        by = factor if isinstance(factor, Range) else Range.exactly(factor)
         return Range(self.least * by.least, self.expected * by.expected, self.most * by.most)
 
     def or_more(self, other: Range) -> Range:
@@ -67,20 +69,16 @@ class Range(_Addable):
 
 
 @dataclass(frozen=True)
-class Load(_Addable):
+class Load(_Countable):
     """Requests of one kind, and their tokens."""
 
     requests: Range = field(default_factory=Range)
     input_tokens: Range = field(default_factory=Range)
     output_tokens: Range = field(default_factory=Range)
 
-    def times(self, factor: Range | float) -> Load:
-        """Return the load multiplied by a number, or by the chance that it comes."""
-        return Load(self.requests.times(factor), self.input_tokens.times(factor), self.output_tokens.times(factor))
-
 
 @dataclass(frozen=True)
-class Estimate(_Addable):
+class Estimate(_Countable):
     """What would be sent.
 
     Attributes
@@ -97,12 +95,6 @@ class Estimate(_Addable):
     forced: Load
     grading: Load
     there: int
-
-    def times(self, number: int) -> Estimate:
-        """Return what this many questions of the same kind take."""
-        return Estimate(
-            self.first.times(number), self.forced.times(number), self.grading.times(number), self.there * number
-        )
 
     @property
     def model(self) -> Load:
@@ -222,7 +214,7 @@ def estimate(
         estimator = _Estimator(tokens, assumed, paid, foresee)
         for question in variants:
             estimator.add(question)
-        total += estimator.result().times(number)
+        total += estimator.result() * number
     return total
 
 
@@ -275,8 +267,8 @@ class _Estimator:
         """Return all that was counted, each shared forced pass once."""
         forced, grading = Load(), self._grading
         for shared in self._forced.values():
-            forced += shared.model.times(shared.chance)
-            grading += shared.grading.times(shared.chance)
+            forced += shared.model * shared.chance
+            grading += shared.grading * shared.chance
         return Estimate(self._first, forced, grading, self._there)
 
     def _count_first(self, found: _Forced) -> None:
@@ -324,7 +316,7 @@ class _Estimator:
             said += found
         left = len(draws) - len(said)
         requests = self._requests(left)
-        model = Load(requests, requests.times(self._tokens(request)), Range.exactly(left * self._assumed.reply_tokens))
+        model = Load(requests, requests * self._tokens(request), Range.exactly(left * self._assumed.reply_tokens))
         grading = self._unseen(one, request.pass_, left)
         for reply in dict.fromkeys(said):
             grading += self._verdicts(one, [reply], before, draws[said.index(reply)])[0]
@@ -364,7 +356,7 @@ class _Estimator:
         # of a reply that is not known, the gold answer's length is the best guess
         prompt = grader_prompt(one.question, one.question.gold or "")
         tokens = self._tokens(Request(of, asked, (Message("user", prompt),)))
-        return Load(times, times.times(tokens), times.times(VERDICT_TOKENS))
+        return Load(times, times * tokens, times * VERDICT_TOKENS)
 
     def _look(self, one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
         found = self._paid(one, request, draw, choices)

@@ -185,7 +185,7 @@ def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
     if plan.settings.sending.engine == BATCH:
         usual, most = (WINDOW * waves if requests.most else 0.0 for waves in WAVES[len(plan.graders)])
         return Range(0, usual, most)
-    return requests.times(plan.settings.forecast.seconds_per_request / connections)
+    return requests * (plan.settings.forecast.seconds_per_request / connections)
 
 
 WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
@@ -330,7 +330,7 @@ def _cost(found: Estimate, prices: Prices) -> Range | None:
         return None
     parts = ((prices.model, found.model), (prices.grader, found.grading))
     costs = [
-        (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)
+        (load.input_tokens * price.input + load.output_tokens * price.output) * (1 / MILLION)
         for price, load in parts
         if price is not None
     ]
