@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_index.data import Question
-from refusal_index.protocol.refusals import refuses
+from refusal_index.protocol.replies import refuses
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 LANGUAGES = {"czech_simpleqa": "Czech", "squad2_refusal": "English", "bixbench": "English"}

@@ -19,7 +19,7 @@ from refusal_index.protocol import (
     next_step,
 )
 from refusal_index.protocol.grading import RULES, Rule, pattern_grade, unscored_reason
-from refusal_index.protocol.refusals import FUNCTIONS, detector_of
+from refusal_index.protocol.replies import FUNCTIONS, detector_of
 
 PLAIN = Question("plain", "Who?", "Ann")
 CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))
@@ -79,7 +79,7 @@ def test_what_recognises_refusals_can_be_replaced(monkeypatch):
 
 
 def test_a_pattern_of_refusals_that_takes_for_ever_leaves_the_question_unscored(monkeypatch):
-    monkeypatch.setattr("refusal_index.protocol.refusals.SECONDS", 0.1)
+    monkeypatch.setattr("refusal_index.protocol.replies.SECONDS", 0.1)
     said = Reply(Pass.FIRST, Role.MODEL, "a" * 60 + "!")
     outcome = next_step(PLAIN, [said], GraderKind.EXACT, detector=detector_of("(a|aa)+$"))
     assert (outcome.refused, outcome.unscored_reason) == (None, "first_rule_undecided")

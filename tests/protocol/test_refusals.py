@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.protocol.test_exact import ATTEMPTS, DECLINES
 
 from refusal_index.data import Question
-from refusal_index.protocol.refusals import FIELDS, languages, refuses
+from refusal_index.protocol.replies import FIELDS, languages, refuses
 
 REFUSALS = {
     "English": [

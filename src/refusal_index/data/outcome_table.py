@@ -100,8 +100,8 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise OutcomeTableError for the first row that may not be there."""
 
     def refuse(bad: pl.Expr, message: str) -> None:
-        if (row := _first(table, bad)) is not None:
-            raise OutcomeTableError(where(row) + message.format(**table.row(row, named=True)))
+        if row := first_row(table, bad):
+            raise OutcomeTableError(where(row["row"] - 1) + message.format(**row))
 
     refuse(
         pl.col("draw") < 0,
@@ -141,14 +141,13 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
 
 
 def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
-    row = _first(table, ~pl.struct(KEY).is_first_distinct())
+    row = first_row(table, ~pl.struct(KEY).is_first_distinct())
     if row is None:
         return
-    key = table.row(row, named=True)
-    earlier = _first(table, pl.all_horizontal(pl.col(name).eq_missing(key[name]) for name in KEY))
-    shown = ", ".join(f"{name}={key[name]!r}" for name in KEY if key[name] is not None)
+    earlier = first_row(table, pl.all_horizontal(pl.col(name).eq_missing(row[name]) for name in KEY)) or row
+    shown = ", ".join(f"{name}={row[name]!r}" for name in KEY if row[name] is not None)
     raise OutcomeTableError(
-        f"{where(row)}: the same question again ({shown}), first at {where(earlier or 0)}; "
+        f"{where(row['row'] - 1)}: the same question again ({shown}), first at {where(earlier['row'] - 1)}; "
         "remove one of the two, or tell repeated draws apart in a column 'draw' (0, 1, ...)"
     )
 
@@ -196,12 +195,6 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "unscored_reason is empty where refused and wrong are both known",
     ),
 )
-
-
-def _first(table: pl.DataFrame, condition: pl.Expr) -> int | None:
-    """Index of the first row for which the condition is true."""
-    row: int | None = table.select(condition.fill_null(value=False).arg_true().first()).item()
-    return row
 
 
 def _parsed(raw: TextTable, sampling: Sampling) -> pl.DataFrame:
@@ -439,9 +432,8 @@ def check_scores(table: pl.DataFrame, source: str) -> None:
 
 def first_row(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
     """Return the first row of which something holds, with its number from 1; None if there is none."""
-    numbered = table if "row" in table.columns else table.with_row_index("row", 1)
-    first = numbered.filter(is_wrong).head(1)
-    return first.row(0, named=True) if first.height else None
+    place = table.select(is_wrong.fill_null(value=False).arg_true().first()).item()
+    return None if place is None else {"row": place + 1, **table.row(place, named=True)}
 
 
 def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "variant", "draw")) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -25,8 +24,7 @@ from itertools import islice
 from refusal_index.data.outcome import LETTERS, Grade, Question
 from refusal_index.data.text import matches
 from refusal_index.errors import RefusalIndexError
-from refusal_index.protocol.refusals import Detector, refuses
-from refusal_index.protocol.replies import DECORATION, read_reply, without_reasoning
+from refusal_index.protocol.replies import DECORATION, Detector, folded, read_reply, refuses, without_reasoning
 
 VERDICTS = {"A": Grade.CORRECT, "B": Grade.INCORRECT, "C": Grade.REFUSED}
 WORDS = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}
@@ -273,13 +271,7 @@ def normalise(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    folded = unicodedata.normalize("NFKD", text).casefold().translate(FOLDED)
-    return TOKEN.findall(folded.translate({ord(character): None for character in set(folded) if _is_silent(character)}))
-
-
-def _is_silent(character: str) -> bool:
-    """Whether it is an accent, or a sign that is not seen such as a soft hyphen."""
-    return unicodedata.combining(character) > 0 or unicodedata.category(character) == "Cf"
+    return TOKEN.findall(folded(text).translate(FOLDED))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from typing import Protocol as Interface
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.protocol.grading import GraderKind, grade_by_rule, grader_prompt, read_verdict, unscored_reason
 from refusal_index.protocol.prompts import AUXILIARY, FORCED, UNANSWERED, PromptSet, PromptSetError
-from refusal_index.protocol.refusals import Detector, refuses
-from refusal_index.protocol.replies import REPLY_REASONS, StopReason, read_reply
+from refusal_index.protocol.replies import REPLY_REASONS, Detector, StopReason, read_reply, refuses
 
 
 class Pass(StrEnum):

@@ -51,7 +51,7 @@ from refusal_index.protocol import (
     prompt_set_names,
 )
 from refusal_index.protocol.grading import RULES
-from refusal_index.protocol.refusals import FUNCTIONS, Detector, detector_of
+from refusal_index.protocol.replies import FUNCTIONS, Detector, detector_of
 from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
 from refusal_index.runs.store import ReplyStore, StoreError

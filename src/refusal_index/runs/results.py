@@ -46,7 +46,7 @@ from refusal_index.protocol import (
     partial_outcome,
 )
 from refusal_index.protocol.grading import recognised_by
-from refusal_index.protocol.refusals import detector_of
+from refusal_index.protocol.replies import detector_of
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 

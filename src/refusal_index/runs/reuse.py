@@ -54,8 +54,7 @@ from refusal_index.protocol import (
     load_prompt_set,
     used_completions,
 )
-from refusal_index.protocol.refusals import TAG, WORDING, Detector
-from refusal_index.protocol.replies import read_reply
+from refusal_index.protocol.replies import TAG, WORDING, Detector, read_reply
 from refusal_index.runs.plan import (
     RUNS,
     Plan,

@@ -25,7 +25,7 @@ from refusal_index.models.settings import (
     setting,
     settings_in,
 )
-from refusal_index.protocol.refusals import WORDING
+from refusal_index.protocol.replies import WORDING
 
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 MAX_DRAWS = 1_000_000
