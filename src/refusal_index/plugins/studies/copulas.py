@@ -121,34 +121,25 @@ def t_upper_orthant(
 
     `tails` holds ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho lies in [-1, 1].
     """
-    x, y, tail_x, tail_y, correlation = np.broadcast_arrays(h, k, *tails, rho)
-    flat = [array.reshape(-1) for array in (x, y, tail_x, tail_y, correlation)]
+    arrays = np.broadcast_arrays(h, k, *tails, rho)
+    flat = [array.reshape(-1) for array in arrays]
     result = np.empty(flat[0].shape)
     for start in range(0, result.size, CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        result[rows] = _orthant_rows(df, *(array[rows] for array in flat))
-    return result.reshape(x.shape)
-
-
-def _orthant_rows(
-    df: float, h: FloatArray, k: FloatArray, tail_h: FloatArray, tail_k: FloatArray, rho: FloatArray
-) -> FloatArray:
-    # A negative correlation is turned by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
-    negative = rho < 0
-    k, tail_k = np.where(negative, -k, k), np.where(negative, 1 - tail_k, tail_k)
-    with np.errstate(divide="ignore"):
-        z = np.minimum(np.arctanh(np.abs(rho)), 20.0)
-    orthant = np.minimum(tail_h, tail_k) - _beyond(z, h, k, df)
-    return np.where(negative, tail_h - orthant, orthant)
-
-
-def _beyond(z: FloatArray, h: FloatArray, k: FloatArray, df: float) -> FloatArray:
-    """Integral of the derivative from z to infinity."""
-    x = z[:, np.newaxis] + NODES
-    gap, product = ((h - k) ** 2)[:, np.newaxis], (h * k)[:, np.newaxis]
-    cosh = np.cosh(x)
-    quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * x))
-    return np.asarray((np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi))
+        x, y, tail_x, tail_y, correlation = (array[rows] for array in flat)
+        # A negative correlation is turned by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
+        negative = correlation < 0
+        y, tail_y = np.where(negative, -y, y), np.where(negative, 1 - tail_y, tail_y)
+        with np.errstate(divide="ignore"):
+            z = np.minimum(np.arctanh(np.abs(correlation)), 20.0)
+        # The integral of the derivative from z to infinity.
+        nodes = z[:, np.newaxis] + NODES
+        gap, product, cosh = ((x - y) ** 2)[:, np.newaxis], (x * y)[:, np.newaxis], np.cosh(nodes)
+        quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * nodes))
+        beyond = (np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi)
+        orthant = np.minimum(tail_x, tail_y) - beyond
+        result[rows] = np.where(negative, tail_x - orthant, orthant)
+    return result.reshape(arrays[0].shape)
 
 
 CopulaName = Literal["gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"]
@@ -202,8 +193,16 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
             family, _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-LARGEST_STRENGTH, LARGEST_STRENGTH)
         )
     log_copula = _log_clayton if family.endswith("clayton") else _log_gumbel
-    orthant = _survival_of(log_copula) if family.startswith("survival") else _upper_of(log_copula)
     parameter, strength = (np.expm1, np.log1p) if family.endswith("clayton") else (np.exp, np.log)
+
+    def survival(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(log_copula(-np.log(r), -np.log(mu), theta)))
+
+    def upper(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
+        # r + mu - 1 + C(1 - r, 1 - mu), without the loss of digits of small rates.
+        return np.asarray(r + mu + np.expm1(log_copula(-np.log1p(-r), -np.log1p(-mu), theta)))
+
+    orthant = survival if family.startswith("survival") else upper
     return CopulaFamily(family, orthant, parameter, strength, one_sided)
 
 
@@ -313,15 +312,6 @@ def _gaussian(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
 
 def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> FloatArray:
     return t_upper_orthant(-special.stdtrit(df, r), -special.stdtrit(df, mu), (r, mu), rho, df)
-
-
-def _upper_of(log_copula: Callable[..., FloatArray]) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
-    # r + mu - 1 + C(1 - r, 1 - mu), without the loss of digits of small rates.
-    return lambda r, mu, theta: r + mu + np.expm1(log_copula(-np.log1p(-r), -np.log1p(-mu), theta))
-
-
-def _survival_of(log_copula: Callable[..., FloatArray]) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
-    return lambda r, mu, theta: np.exp(log_copula(-np.log(r), -np.log(mu), theta))
 
 
 def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
@@ -672,8 +662,19 @@ def copula_win_rates(
     defined = [by_family for by_family in fits if by_family["gaussian"].status != "undefined"]
     if not defined:
         return tuple(CopulaComparison(family, *[None] * 7) for family in COPULA_NAMES)
-    gaussian = _criteria([by_family["gaussian"] for by_family in defined])
-    return tuple(_comparison(gaussian, [by_family[family] for by_family in defined]) for family in COPULA_NAMES)
+    criteria = {
+        family: np.array([[getattr(fits[family], name) for name in CRITERIA] for fits in defined], float)
+        for family in COPULA_NAMES
+    }
+    rows = []
+    for family, found in criteria.items():
+        # A larger log-likelihood and a smaller criterion are better.
+        lead = (criteria["gaussian"] - found) * (1, -1, -1)
+        likelihood, aic, bic = found.mean(axis=0).tolist()
+        wins, aic_wins, bic_wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
+        ties = float(np.mean(np.abs(lead[:, 0]) < TIE))
+        rows.append(CopulaComparison(family, likelihood, aic, bic, wins, aic_wins, bic_wins, ties))
+    return tuple(rows)
 
 
 def strength_of_table(spec: CopulaFamily, r: float, mu: float, p11: float) -> float:
@@ -698,22 +699,6 @@ def _log_likelihood(table: ContingencyTable, p11: float) -> float:
     r, mu = table.refusal_rate, table.error_rate
     cells = p11, r - p11, mu - p11, 1 - r - mu + p11
     return sum(count * math.log(cell) for count, cell in zip(table.counts, cells, strict=True) if count)
-
-
-def _criteria(fits: list[CopulaFit]) -> FloatArray:
-    """Log-likelihood, -AIC and -BIC, so that larger is better, in one row each."""
-    log_likelihood, aic, bic = (np.array([getattr(fit, name) for fit in fits], float) for name in CRITERIA)
-    return np.stack([log_likelihood, -aic, -bic])
-
-
-def _comparison(gaussian: FloatArray, fits: list[CopulaFit]) -> CopulaComparison:
-    other = _criteria(fits)
-    lead = gaussian - other
-    wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=1)
-    likelihood, minus_aic, minus_bic = (float(mean) for mean in other.mean(axis=1))
-    by_likelihood, by_aic, by_bic = (float(share) for share in wins)
-    ties = float(np.mean(np.abs(lead[0]) < TIE))
-    return CopulaComparison(fits[0].family, likelihood, -minus_aic, -minus_bic, by_likelihood, by_aic, by_bic, ties)
 
 
 # Strengths beyond this are perfect dependence as far as a test is concerned: |rho| = .999, Kendall's tau above .95.
@@ -949,9 +934,9 @@ def copula_test(
         return undefined("no_variation")
     found = spec.parameter(fit.strength), fit.statistic, fit.degrees_of_freedom, fit.pvalue
     parameter, statistic, freedom, pvalue = (float(values[0]) for values in found)
-    if fit.at_weakest[0]:
-        return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "boundary", "independence", tables)
-    return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "ok", None, tables)
+    status: Status = "boundary" if fit.at_weakest[0] else "ok"
+    reason = "independence" if fit.at_weakest[0] else None
+    return CopulaTestResult(family, parameter, statistic, freedom, pvalue, status, reason, tables)
 
 
 def copula_tests(

@@ -145,7 +145,7 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
     best: dict[tuple[str, str | None], ComparedRun] = {}
     for run in runs:
         key = model_name(run), run.dataset
-        best[key] = max(best.get(key, run), run, key=_graded)
+        best[key] = max(best.get(key, run), run, key=lambda one: sum(table_of(one, each).n for each in one.variants))
     notes = (
         f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
         "same model and dataset."
@@ -194,10 +194,6 @@ def defined_tables(
             else:
                 tables.append(DefinedTable(run, name, variant, table))
     return tables, tuple(notes)
-
-
-def _graded(run: ComparedRun) -> int:
-    return sum(table_of(run, variant).n for variant in run.variants)
 
 
 def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:

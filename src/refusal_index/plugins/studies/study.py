@@ -307,7 +307,12 @@ def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) ->
     contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
     pictures = [kind for kind in formats if kind in _METADATA]
     if study.draw is not None and pictures:
-        contents |= _pictures(study, pictures)
+        figure = study.figure()
+        with house_style({"svg.hashsalt": study.name}):
+            for kind in pictures:
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=kind, metadata=dict(_METADATA[kind]) | {"Title": study.title})
+                contents[kind] = buffer.getvalue()
     paths = {kind: folder / f"{study.name}.{kind}" for kind in FORMATS if kind in contents}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -387,16 +392,6 @@ def markdown(text: str) -> str:
 
 
 _MARKUP = re.compile(r"[\\`*_\[\]|#~$]|!(?=\[)")
-
-
-def _pictures(study: Study, kinds: Sequence[str]) -> dict[str, bytes]:
-    figure, contents = study.figure(), {}
-    with house_style({"svg.hashsalt": study.name}):
-        for kind in kinds:
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, metadata=dict(_METADATA[kind]) | {"Title": study.title})
-            contents[kind] = buffer.getvalue()
-    return contents
 
 
 _METADATA: Mapping[str, Mapping[str, Any]] = {

@@ -585,7 +585,9 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
     - `groups`: by column the heading above it; columns side by side share one.
     """
     shown = table.head(LONGEST)
-    right = [kind.is_numeric() or name not in _text_columns(shown) for name, kind in shown.schema.items()]
+    texts = {name for name, kind in shown.schema.items() if kind == pl.String}
+    words = {name for name in texts if not shown[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
+    right = [kind.is_numeric() or name not in words for name, kind in shown.schema.items()]
     lines = [
         "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
         "\\begin{table}[t]",
@@ -626,12 +628,6 @@ def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[
 
 def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
-
-
-def _text_columns(table: pl.DataFrame) -> set[str]:
-    """Name the columns that hold words rather than numbers."""
-    texts = [name for name, kind in table.schema.items() if kind == pl.String]
-    return {name for name in texts if not table[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
 
 
 def _cell(value: object) -> str:
