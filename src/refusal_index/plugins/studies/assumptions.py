@@ -235,13 +235,8 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
     for rate in (0.01, LARGEST_RATE):
         for name, same in (("differing", False), ("same_rates", True)):
             found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
-            yield {
-                "part": "misgrading_range",
-                "name": name,
-                "rate": rate,
-                "questions": float(table.n),
-                **_bounds(found),
-            }
+            whose = {"part": "misgrading_range", "name": name, "rate": rate}
+            yield {**whose, "questions": float(table.n), **_bounds(found)}
 
 
 def scoring_rows(
@@ -316,40 +311,30 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
     axes.axhline(0, color=style.PALE)
     colours, markers = style.model_colours(models), style.model_markers(models)
     few = len(models) <= style.MOST_LABELS
-    ends: list[tuple[float, float, str]] = []
+    rows = rows.drop_nulls("estimate").with_columns(percent=100 * pl.col("rate"))
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
-        known, colour = part.drop_nulls("estimate"), colours[str(model)]
+        colour = colours[str(model)]
         if few or name == "both":
-            axes.plot(100 * known["rate"], known["estimate"], _GRADING_LINES[str(name)], color=colour, linewidth=1.2)
-        if name != "both" or not known.height:
-            continue
-        ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
-        if len(models) <= style.MOST_BANDS:
-            bounded = known.drop_nulls("low")
-            axes.fill_between(
-                100 * bounded["rate"], bounded["low"], bounded["high"], color=colour, alpha=0.12, linewidth=0
-            )
+            axes.plot(part["percent"], part["estimate"], _GRADING_LINES[str(name)], color=colour, linewidth=1.2)
+        if name == "both" and len(models) <= style.MOST_BANDS:
+            style.shade(axes, part, "percent", "", colour, alpha=0.12)
     axes.set(title="Corrected for a grader's errors", xlabel="assumed error rate, per cent", ylabel="Refusal Index")
     axes.set_xticks(range(round(100 * LARGEST_RATE) + 1))
-    if few:
-        _name_curves(axes, rows, ends, colours)
-    for rate, index, model in () if few else ends:
-        axes.plot(rate, index, markers[model], color=colours[model], markersize=4)
-
-
-def _name_curves(
-    axes: Axes, rows: pl.DataFrame, ends: Sequence[tuple[float, float, str]], colours: dict[str, str]
-) -> None:
-    """Say which line is what, and write each model's name at the end of its curve."""
+    curves = rows.filter(name="both").group_by("model", "dataset", maintain_order=True)
+    ends = curves.agg(pl.col("percent", "estimate").last())
+    if not few:
+        for model, _, percent, index in ends.iter_rows():
+            axes.plot(percent, index, markers[model], color=colours[model], markersize=4)
+        return
+    # What the lines are, and each model's name at the end of its curve.
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * LARGEST_RATE)
-    names = style.short_names([model for *_, model in ends], 22)
+    labels, inks = style.short_names(ends["model"].to_list(), 22), [colours[model] for model in ends["model"]]
+    places = ends.select("percent", "estimate").rows()
     # Only what the labels could cover: the ends of the lines.
-    near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
-    lines = [(100 * rate, index) for rate, index in near.iter_rows()]
-    places, labels = [end[:2] for end in ends], [names[end[2]] for end in ends]
-    style.label_points(axes, places, labels, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
+    near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("percent", "estimate").rows()
+    style.label_points(axes, places, [labels[model] for model in ends["model"]], inks, size=6.5, avoid=near)
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:

@@ -112,9 +112,7 @@ def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", 
 
 def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
     """Draw a run's curve with its band."""
-    band = curve.drop_nulls(["correct_low", "correct_high"])
-    limits = band["correct_low"], band["correct_high"]
-    axes.fill_between(band["refusal_rate"], *limits, color=colour, alpha=0.16, linewidth=0)
+    style.shade(axes, curve, "refusal_rate", "correct", colour, alpha=0.16)
     axes.plot(curve["refusal_rate"], curve["correct_rate"], color=colour, linewidth=1.2, zorder=2)
 
 
@@ -345,12 +343,11 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
 
 def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
     curve = stats.accuracy_refusal_curve(table)
-    shared = {"part": "curve", "status": curve.status, "reason": curve.reason}
     points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
     for refused, correct, *ends in points:
         low, high = stats.ConfidenceInterval(*ends).or_none()
         rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
-        yield {**shared, **rates}
+        yield {"part": "curve", "status": curve.status, "reason": curve.reason, **rates}
 
 
 def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
@@ -424,9 +421,7 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
     curve = part.filter(part="curve")
-    band = curve.drop_nulls("correct_rate_low")
-    limits = band["correct_rate_low"], band["correct_rate_high"]
-    axes.fill_between(band["refusal_rate"], *limits, color=style.PALE, alpha=0.6, linewidth=0)
+    style.shade(axes, curve, "refusal_rate", "correct_rate", style.PALE, alpha=0.6)
     axes.plot(curve["refusal_rate"], curve["correct_rate"], color=style.GREY, linewidth=1)
     observed = part.filter(pl.col("part").is_in(["today", "other_variant"]))
     colours = style.variant_colours(observed["variant"].to_list())

@@ -398,9 +398,8 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
     for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
         colour, marker = colours[labels[key]], markers[labels[key]]
         known = part.drop_nulls("estimate")
-        bounded = known.drop_nulls("low")
         if len(names) <= style.MOST_BANDS:
-            left.fill_between(bounded["draws"], bounded["low"], bounded["high"], color=colour, alpha=0.15, linewidth=0)
+            style.shade(left, known, "draws", "", colour, alpha=0.15)
         left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
         left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
         for name, line in (("refusal_reliability", "-"), ("error_reliability", "--")):

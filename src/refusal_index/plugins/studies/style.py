@@ -354,6 +354,13 @@ def mark(
         axes.plot(x, y, marker, **own | {"markersize": size, "zorder": 3} | look)
 
 
+def shade(axes: Axes, rows: pl.DataFrame, x: str, name: str, colour: str, alpha: float) -> None:
+    """Shade the intervals of a curve where they have ends, which are in ``NAME_low`` and ``NAME_high``."""
+    low, high = (f"{name}_low", f"{name}_high") if name else ("low", "high")
+    known = rows.drop_nulls([low, high])
+    axes.fill_between(known[x], known[low], known[high], color=colour, alpha=alpha, linewidth=0)
+
+
 def ends(row: Mapping[str, Any], name: str = "") -> Ends:
     """Return the ends of the interval of a column of a row; without a name its columns ``low`` and ``high``."""
     return (row[f"{name}_low"], row[f"{name}_high"]) if name else (row["low"], row["high"])
