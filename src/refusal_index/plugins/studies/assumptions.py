@@ -340,8 +340,7 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     axes.axvline(0, color=style.PALE)
     labels, names = [], style.short_names(keys["model"].to_list(), 22)
-    for y, (model, dataset, variant) in enumerate(keys.iter_rows()):
-        part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
+    for y, part in enumerate(frame.partition_by(keys.columns, maintain_order=True)):
         own = part.filter(part="reported").row(0, named=True)
         everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
         for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
@@ -350,7 +349,7 @@ def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
         axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
         style.mark(axes, None, y, style.GREY, xs=style.ends(own), width=0.8)
         style.mark(axes, own["estimate"], y, style.INK)
-        labels.append(f"{names[model]}, {style.safe_text(variant, 8)} ({again['questions']:.0f})")
+        labels.append(f"{names[own['model']]}, {style.safe_text(own['variant'], 8)} ({again['questions']:.0f})")
     style.name_rows(axes, labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
     style.ticks_above_too(axes)

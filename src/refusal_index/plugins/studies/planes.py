@@ -410,8 +410,8 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     names = style.short_names(keys["model"].to_list())
     titles = [names[model] for model in keys["model"]]
     panels = style.panel_grid(above, titles, columns, sharex=True, sharey=True)
-    for panel, (model, dataset) in zip(panels, keys.iter_rows(), strict=True):
-        _draw_plane(panel, frame.filter(pl.col("dataset").eq_missing(dataset), model=model))
+    for panel, part in zip(panels, frame.partition_by("model", "dataset", maintain_order=True), strict=True):
+        _draw_plane(panel, part)
     # The panels share their axis: a limit set while some are still empty would cut off what comes later.
     panels[0].set_ylim(bottom=-0.02)
     above.supxlabel("Refusal rate", fontsize=8)

@@ -532,8 +532,8 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     names = style.short_names(keys["model"].to_list(), 20)
     titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
     panels = style.panel_grid(figure, titles, columns, sharex=True, sharey=True)
-    for panel, key in zip(panels, keys.iter_rows(named=True), strict=True):
-        _draw_run(panel, frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True))
+    for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
+        _draw_run(panel, part)
     # One label for the whole figure would lie on the legend.
     for panel in panels[::columns]:
         panel.set_ylabel("Coefficient of variation")

@@ -128,7 +128,14 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
     rows = [row for run in several for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
-    notes = (*notes, *_undefined_notes(frame), *ratio_notes(ratios := _ratios(several, frame, options)))
+    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
+    for metric, penalty, models in near.rows():
+        named = _line_label(metric, penalty).replace("\n", " with ")
+        notes = (*notes, study_text("score_variability", "near_zero", metric=named, models=abridged(models)))
+    for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
+        why = reason.replace("_", " ")
+        notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
+    notes = (*notes, *ratio_notes(ratios := _ratios(several, frame, options)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     return Study(
         frame,
@@ -187,17 +194,25 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     colours, markers = style.model_colours(models), style.model_markers(models)
     shifts = style.shifts(models, 0.27)
-    for axes, name in ((left, "delta_absolute"), (right, "cv")):
-        axes.set_xlim(*_limits(frame, name))
-        for row in frame.iter_rows(named=True):
-            place = lines.index((row["metric"], row["penalty"]))
-            if row[name] is None:
-                continue
+    sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
+    for axes, name, short in ((left, "delta_absolute", "delta"), (right, "cv", "cv")):
+        # The axis shows all but what was divided by a mean near 0.
+        values = sound.select(name, f"{short}_low", f"{short}_high").to_numpy().ravel()
+        shown = values[np.isfinite(values)].tolist() or [1.0]
+        low, high = min(0.0, *shown), max(0.0, *shown)
+        low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
+        axes.set_xlim(low, high)
+        for row in frame.drop_nulls(name).iter_rows(named=True):
+            x, place = row[name], lines.index((row["metric"], row["penalty"]))
             if row["model"] == AVERAGE:
-                axes.plot([row[name]] * 2, [place - 0.36, place + 0.36], color=style.INK, linewidth=1.2, zorder=3)
-            else:
-                look = (colours[row["model"]], markers[row["model"]])
-                _draw_spread(axes, place + shifts[row["model"]], row, name, look)
+                axes.plot([x] * 2, [place - 0.36, place + 0.36], color=style.INK, linewidth=1.2, zorder=3)
+                continue
+            colour, y, xs = colours[row["model"]], place + shifts[row["model"]], style.ends(row, short)
+            inside = low <= x <= high
+            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5)
+            if not inside:  # an arrow at the end of the axis
+                end, arrow = (low, "<") if x < low else (high, ">")
+                style.mark(axes, end, y, colour, arrow, size=4.5, clip_on=False)
         axes.axvline(0, color=style.GREY, linewidth=0.7)
         axes.grid(visible=False, axis="y")
     left.set_yticks(range(len(lines)), [_line_label(*line) for line in lines])
@@ -213,9 +228,7 @@ def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
     for heading, name, has_sign in _PARTS:
         cells = [(signed if has_sign else number)(value, 2) for value in frame[name]]
         labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "penalty").rows()]
-        named = frame.with_columns(
-            pl.Series("cell", cells), pl.Series("heading", labels), pl.lit(heading).alias("Measure")
-        )
+        named = frame.with_columns(pl.Series("cell", cells), pl.Series("heading", labels), Measure=pl.lit(heading))
         parts.append(style.widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
     return pl.concat(parts)
 
@@ -288,42 +301,8 @@ def _spread(
     }
 
 
-def _limits(frame: pl.DataFrame, name: str) -> tuple[float, float]:
-    """Return the limits of an axis that shows all but what was divided by a mean near 0."""
-    short = _SHORT[name]
-    sound = frame.filter(~NEAR_ZERO.fill_null(value=False)).select(name, f"{short}_low", f"{short}_high")
-    values = [value for value in sound.to_numpy().ravel() if np.isfinite(value)] or [0.0, 1.0]
-    low, high = min(0.0, *values), max(0.0, *values)
-    return low - 0.06 * (high - low), high + 0.06 * (high - low)
-
-
-_SHORT = {"delta_absolute": "delta", "cv": "cv"}
-
-
-def _draw_spread(axes: Axes, place: float, row: dict[str, Any], name: str, look: tuple[str, str]) -> None:
-    """Draw a value with its interval; one beyond the axis as an arrow at its end."""
-    low, high = axes.get_xlim()
-    inside = low <= row[name] <= high
-    style.mark(axes, row[name] if inside else None, place, *look, xs=style.ends(row, _SHORT[name]), size=3.5)
-    if not inside:
-        end, arrow = (low, "<") if row[name] < low else (high, ">")
-        style.mark(axes, end, place, look[0], arrow, size=4.5, clip_on=False)
-
-
 def _line_label(metric: str, penalty: float | None) -> str:
     return METRICS[metric].label + (f"\npenalty {penalty:g}" if penalty is not None else "")
-
-
-def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    notes = []
-    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
-    for metric, penalty, models in near.rows():
-        named = _line_label(metric, penalty).replace("\n", " with ")
-        notes.append(study_text("score_variability", "near_zero", metric=named, models=abridged(models)))
-    for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
-        why = reason.replace("_", " ")
-        notes.append(f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
-    return tuple(notes)
 
 
 FORCED = "forced"

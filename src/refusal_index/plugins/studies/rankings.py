@@ -211,34 +211,33 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
         "kendall_w": "Kendall's W: 1 where all settings rank alike",
         "winner_entropy": "Winner entropy: 0 where one model always wins",
     }
+    names = frame["metric"].unique(maintain_order=True).to_list()
     for panels, statistic in zip(axes, statistics, strict=True):
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
-            _draw_statistic(panel, frame.filter(removed=removed), statistic)
+            for row in frame.filter(removed=removed).iter_rows(named=True):
+                _draw_statistic(panel, names.index(row["metric"]), row, statistic)
+            panel.grid(visible=False, axis="y")
     for panel, label in zip(axes[0], REMOVED_LABELS.values(), strict=True):
         panel.set_title(label.replace("-", "\u2212 "))
-    names = list(dict.fromkeys(frame["metric"]))
     axes[0, 0].set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])
     axes[0, 0].set_yticks(range(len(names)), [METRICS[name].label for name in names])
     for panels, label in zip(axes, statistics.values(), strict=True):
         panels[0].set_xlabel(label, loc="left")
 
 
-def _draw_statistic(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
-    places = {name: place for place, name in enumerate(dict.fromkeys(rows["metric"]))}
-    for row in rows.iter_rows(named=True):
-        own = row["fit_over"] == "model"
-        y = places[row["metric"]] + (0.0 if row["fit_over"] is None else 0.17 if own else -0.17)
-        if row[statistic] is None:
-            axes.annotate("nothing left", (0, y), va="center", fontsize=5.5, color=style.GREY)
-            continue
-        low, high = row[f"random_{statistic}_low"], row[f"random_{statistic}_high"]
-        axes.plot([low, high], [y, y], color=style.PALE, linewidth=3.5, solid_capstyle="butt")
-        axes.plot(row[f"random_{statistic}"], y, marker="|", color=style.GREY, markersize=5)
-        if row.get(f"{statistic}_ceiling") is not None:
-            axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=style.INK, markersize=7, markeredgewidth=1.2)
-        colour = style.MODEL_COLOURS[1] if row["metric"] == "refusal_index" else style.INK
-        axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
-    axes.grid(visible=False, axis="y")
+def _draw_statistic(axes: Axes, place: int, row: dict[str, Any], statistic: str) -> None:
+    own = row["fit_over"] == "model"
+    y = place + (0.0 if row["fit_over"] is None else 0.17 if own else -0.17)
+    if row[statistic] is None:
+        axes.annotate("nothing left", (0, y), va="center", fontsize=5.5, color=style.GREY)
+        return
+    xs = style.ends(row, f"random_{statistic}")
+    axes.plot(xs, [y, y], color=style.PALE, linewidth=3.5, solid_capstyle="butt")
+    axes.plot(row[f"random_{statistic}"], y, marker="|", color=style.GREY, markersize=5)
+    if row.get(f"{statistic}_ceiling") is not None:
+        axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=style.INK, markersize=7, markeredgewidth=1.2)
+    colour = style.MODEL_COLOURS[1] if row["metric"] == "refusal_index" else style.INK
+    axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
 
 
 MOST_PAIRS = 15
@@ -326,9 +325,7 @@ PRINTED_TIES: Mapping[str, str | style.Cell] = {
 
 def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw for each dataset the models with their letters, and their differences with simultaneous intervals."""
-    parts = [
-        frame.filter(pl.col("dataset").eq_missing(dataset)) for dataset in frame["dataset"].unique(maintain_order=True)
-    ]
+    parts = frame.partition_by("dataset", maintain_order=True)
     heights = [
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
@@ -337,10 +334,7 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
     for (left, right), part in zip(axes, parts, strict=True):
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
         _draw_models(left, models)
-        if pairs.height:
-            _draw_pairs(right, pairs)
-        else:
-            right.set_axis_off()
+        _draw_pairs(right, pairs)
         several = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
         left.set_title(f"Refusal Index{several}")
         right.set_title("Differences")
@@ -366,13 +360,15 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
 
 
 def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
+    if not pairs.height:
+        axes.set_axis_off()
+        return
     axes.axvline(0, color=style.GREY, linewidth=0.8)
+    names, labels = style.short_names([*pairs["model"], *pairs["other_model"]], 18), []
     for y, row in enumerate(pairs.iter_rows(named=True)):
         tied = row["low"] <= 0 <= row["high"]
         _draw_interval(axes, y, row, style.GREY if tied else style.INK)
-    compared = zip(pairs["model"], pairs["other_model"], strict=True)
-    names = style.short_names([*pairs["model"], *pairs["other_model"]], 18)
-    labels = [f"{names[one]} \u2212 {names[other]}" for one, other in compared]
+        labels.append(f"{names[row['model']]} \u2212 {names[row['other_model']]}")
     style.name_rows(axes, labels)
     axes.tick_params(axis="y", labelsize=6.5)
 

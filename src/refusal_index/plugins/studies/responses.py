@@ -195,9 +195,9 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     datasets = style.short_names([inputs.dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
     colours = method_colours(methods)
-    for place, (model, dataset) in enumerate(keys.iter_rows()):
+    for place, part in enumerate(frame.partition_by("model", "dataset", maintain_order=True)):
         band, column = divmod(place, columns)
-        part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
+        model, dataset = keys.row(place)
         above, below = axes[2 * band, column], axes[2 * band + 1, column]
         stated = part.filter(part="target")
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")

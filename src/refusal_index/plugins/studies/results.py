@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
@@ -60,25 +59,37 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     places, headings = _places(lines)
     figure.set_size_inches(7.0, 0.9 + 0.17 * (len(lines) + len(headings)))
     panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)
+    colours = style.variant_colours(frame["variant"].to_list())
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
-            _draw_estimate(axes, places[row["model"], row["variant"], row["source"]], row)
+            place, joint = places[row["model"], row["variant"], row["source"]], row["variant"] == JOINT
+            if row["estimate"] is None:
+                across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
+                axes.text(0.5, place, "undefined", fontsize=6, color=style.GREY, **across)
+                continue
+            colour = style.PALE if row["source"] == inputs.PAPER else style.INK if joint else colours[row["variant"]]
+            face, marker = None if row["status"] == "ok" else style.PAPER, "D" if joint else "o"
+            style.mark(axes, row["estimate"], place, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
-    _name_lines(panels[0], places, headings)
+    first, names = panels[0], style.short_names(list(headings), 36)
+    first.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
+    look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
+    for heading, place in headings.items():
+        at: dict[str, Any] = {"xy": (0, place), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
+        first.annotate(names[heading], **at, fontsize=7.5, **look)
+    first.set_ylim(max(places.values()) + 0.7, -0.7)
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
     """Lay the table out as the paper does: one row a run and variant, one column a metric."""
     cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
-    named = frame.with_columns(
-        pl.Series("cell", cells),
-        pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()}).alias("heading"),
-    )
+    headings = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
+    named = frame.with_columns(pl.Series("cell", cells), heading=headings)
     wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
 
@@ -123,27 +134,6 @@ def _places(
         places[model, variant, source] = below
         below += 1
     return places, headings
-
-
-def _draw_estimate(axes: Axes, place: float, row: dict[str, Any]) -> None:
-    colour = style.PALE if row["source"] == inputs.PAPER else style.variant_colours([row["variant"]])[row["variant"]]
-    if row["estimate"] is None:
-        across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
-        axes.text(0.5, place, "undefined", fontsize=6, color=style.GREY, **across)
-        return
-    colour, marker = (style.INK, "D") if row["variant"] == JOINT else (colour, "o")
-    face = None if row["status"] == "ok" else style.PAPER
-    style.mark(axes, row["estimate"], place, colour, marker, xs=style.ends(row), face=face)
-
-
-def _name_lines(axes: Axes, places: dict[tuple[str, str | None, str], float], headings: dict[str, float]) -> None:
-    axes.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
-    names = style.short_names(list(headings), 36)
-    look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
-    for heading, place in headings.items():
-        at: dict[str, Any] = {"xy": (0, place), "xytext": (-4, 0), "xycoords": axes.get_yaxis_transform()}
-        axes.annotate(names[heading], **at, fontsize=7.5, **look)
-    axes.set_ylim(max(places.values()) + 0.7, -0.7)
 
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
