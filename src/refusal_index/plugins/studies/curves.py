@@ -67,31 +67,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
 
+from refusal_index.stats import baseline, intervals
 from refusal_index.stats.arguments import FloatArray, checked_matrices
-from refusal_index.stats.baseline import (
-    DEFAULT_PAYOFFS,
-    checked_penalty,
-    checked_range,
-    checked_rho_and_error_rate,
-    correct_rate_at,
-    penalty_from_confidence,
-    rate_or_score,
-    utility,
-)
 from refusal_index.stats.calibration import checked_scores
 from refusal_index.stats.comparison import compare_metrics
 from refusal_index.stats.contingency import ContingencyTable, cell_codes, row_tables
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Result, Status, square_and_add
 from refusal_index.stats.estimator import tetrachoric, upper_orthant
-from refusal_index.stats.intervals import (
-    JEFFREYS_DRAWS,
-    Seed,
-    central_quantiles,
-    checked_resamples,
-    normal_quantile,
-    proportion,
-    refusal_index,
-)
 from refusal_index.stats.joint import joint_refusal_index
 from refusal_index.stats.selective import expected_counts
 
@@ -130,7 +112,7 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     >>> round(float(accuracy_refusal_area(0.5, 0.92)), 5)
     0.0605
     """
-    correlation, mu = checked_rho_and_error_rate(rho, error_rate)
+    correlation, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
     return np.asarray(0.5 - mu + upper_orthant(0.0, -ndtri(mu), correlation * math.sqrt(0.5)))[()]
 
 
@@ -164,7 +146,7 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     >>> latent_aurc([0.5, 0.0], 0.92).round(5).tolist()
     [0.83667, 0.92]
     """
-    correlation, mu = checked_rho_and_error_rate(rho, error_rate)
+    correlation, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
     steep = np.abs(correlation) > STEEP
     k, spread = -ndtri(mu), np.sqrt((1 - correlation) * (1 + correlation))
     gentle, given = np.where(steep, 0.0, correlation), np.where(steep, 1.0, spread)
@@ -201,7 +183,7 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     >>> round(float(latent_excess_aurc(0.5, 0.92)), 5)
     0.11872
     """
-    _, mu = checked_rho_and_error_rate(rho, error_rate)
+    _, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
     return np.asarray(latent_aurc(rho, mu) - mu - xlog1py(1 - mu, -mu))[()]
 
 
@@ -250,14 +232,14 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     over_refusal         0.375 [0.277, 0.485]
     recoverable_accuracy 0.041 [0.029, 0.057]
     """
-    quantile = normal_quantile(confidence_level)
+    quantile = intervals.normal_quantile(confidence_level)
     both, needless, missed, _ = table.counts
     precision, recall, over_refusal = (
-        rate_or_score(name, table, DEFAULT_PAYOFFS, confidence_level)
+        baseline.rate_or_score(name, table, baseline.DEFAULT_PAYOFFS, confidence_level)
         for name in ("refusal_precision", "refusal_recall", "over_refusal")
     )
     undefined = precision.reason or recall.reason
-    f1 = proportion("abstention_f1", both, both + needless + missed, quantile, undefined)
+    f1 = intervals.proportion("abstention_f1", both, both + needless + missed, quantile, undefined)
     if f1.estimate is not None and f1.low is not None and f1.high is not None:
         estimate, low, high = (2 * share / (1 + share) for share in (f1.estimate, f1.low, f1.high))
         f1 = replace(f1, estimate=estimate, low=low, high=high)
@@ -266,7 +248,7 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
         recall,
         f1,
         over_refusal,
-        proportion("recoverable_accuracy", needless, both + needless, quantile, precision.reason),
+        intervals.proportion("recoverable_accuracy", needless, both + needless, quantile, precision.reason),
     )
 
 
@@ -303,8 +285,8 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
     >>> iso_score([0.0, 0.5, 0.9], "f_score", 0.4).round(4).tolist()
     [0.4, 0.3, nan]
     """
-    r, score = np.broadcast_arrays(checked_range("refusal_rate", refusal_rate, 0), np.asarray(value, float))
-    cost = checked_penalty(penalty)
+    r, score = np.broadcast_arrays(baseline.checked_range("refusal_rate", refusal_rate, 0), np.asarray(value, float))
+    cost = baseline.checked_penalty(penalty)
     if metric not in get_args(ScoreName):
         raise ValueError(f"metric must be one of {', '.join(get_args(ScoreName))}, got {metric!r}")
     lines = {
@@ -347,7 +329,7 @@ class OperatingPoint:
     table: ContingencyTable
 
     def confidence_interval(
-        self, confidence_level: float = 0.95, *, n_resamples: int = JEFFREYS_DRAWS, rng: Seed = None
+        self, confidence_level: float = 0.95, *, n_resamples: int = intervals.JEFFREYS_DRAWS, rng: intervals.Seed = None
     ) -> ConfidenceInterval:
         """Confidence interval of the regret: posterior quantiles of its signed root, squared.
 
@@ -370,14 +352,14 @@ class OperatingPoint:
         >>> round(low, 3), round(high, 3)
         (0.002, 0.016)
         """
-        normal_quantile(confidence_level)
-        checked_resamples(n_resamples)
+        intervals.normal_quantile(confidence_level)
+        intervals.checked_resamples(n_resamples)
         if self.regret is None:
             return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)
-        low, high = central_quantiles(roots, confidence_level)
+        low, high = intervals.central_quantiles(roots, confidence_level)
         nearest = 0.0 if low <= 0 <= high else min(low * low, high * high)
         return ConfidenceInterval(nearest, max(low * low, high * high))
 
@@ -411,8 +393,8 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
     >>> utility_at([0, 0.5, 1], rho=0.5, error_rate=0.6, penalty=1).round(4).tolist()
     [-0.2, 0.0609, 0.0]
     """
-    price, answered = checked_penalty(penalty), 1 - np.asarray(refusal_rate, float)
-    return np.asarray((1 + price) * correct_rate_at(refusal_rate, rho, error_rate) - price * answered)[()]
+    price, answered = baseline.checked_penalty(penalty), 1 - np.asarray(refusal_rate, float)
+    return np.asarray((1 + price) * baseline.correct_rate_at(refusal_rate, rho, error_rate) - price * answered)[()]
 
 
 def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
@@ -446,8 +428,8 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     >>> best_refusal_rate([0.5, 0.5, 1.0, 0.0], [0.6, 0.2, 0.6, 0.6], penalty=1).round(4).tolist()
     [0.6938, 0.0462, 0.6, 1.0]
     """
-    correlation, mu = checked_rho_and_error_rate(rho, error_rate)
-    price = checked_penalty(penalty)
+    correlation, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
+    price = baseline.checked_penalty(penalty)
     worth_answering = 1 - mu >= price * mu
     ranks = (correlation > 0) & (mu > 0) & (mu < 1) & (price > 0)
     slope, k = np.where(ranks, correlation, 1.0), -ndtri(np.where(ranks, mu, 0.5))
@@ -487,7 +469,7 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     >>> round(point.refusal_rate, 3), round(point.utility, 3), round(point.utility_today, 3), round(point.regret, 4)
     (0.5, 0.208, 0.2, 0.0077)
     """
-    price, result = checked_penalty(penalty), refusal_index(table)
+    price, result = baseline.checked_penalty(penalty), intervals.refusal_index(table)
     if result.rho is None:
         return OperatingPoint(None, None, None, None, "undefined", result.reason, price, table)
     best = float(best_refusal_rate(result.rho, table.error_rate, price))
@@ -529,7 +511,7 @@ class RemainingGap(Result):
     table: ContingencyTable
 
     def confidence_interval(
-        self, confidence_level: float = 0.95, *, n_resamples: int = JEFFREYS_DRAWS, rng: Seed = None
+        self, confidence_level: float = 0.95, *, n_resamples: int = intervals.JEFFREYS_DRAWS, rng: intervals.Seed = None
     ) -> ConfidenceInterval:
         """Confidence interval of `estimate`: posterior quantiles under Jeffreys' prior on the four cells.
 
@@ -550,15 +532,15 @@ class RemainingGap(Result):
         >>> round(low, 2), round(high, 2)
         (0.68, 0.84)
         """
-        normal_quantile(confidence_level)
-        checked_resamples(n_resamples)
+        intervals.normal_quantile(confidence_level)
+        intervals.checked_resamples(n_resamples)
         if self.estimate is None:
             return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         p11, p10, p01, p00 = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         error_rate = (p11 + p01) / (p11 + p10 + p01 + p00)
         gaps = gap_left(tetrachoric(p11, p10, p01, p00), error_rate)
-        return ConfidenceInterval(*central_quantiles(gaps, confidence_level))
+        return ConfidenceInterval(*intervals.central_quantiles(gaps, confidence_level))
 
 
 def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -585,7 +567,7 @@ def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     >>> gap_left([1.0, 0.5, 0.0], 0.5).round(4).tolist()
     [0.0, 0.6667, 1.0]
     """
-    correlation, mu = np.broadcast_arrays(*checked_rho_and_error_rate(rho, error_rate))
+    correlation, mu = np.broadcast_arrays(*baseline.checked_rho_and_error_rate(rho, error_rate))
     inside = (mu > 0) & (mu < 1)
     rate = np.where(inside, mu, 0.5)
     both = upper_orthant(-ndtri(rate), -ndtri(rate), correlation)
@@ -615,7 +597,7 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
     >>> round(found.estimate, 3), round(found.wrong_decisions, 3)
     (0.766, 0.113)
     """
-    result, mu = refusal_index(table), table.error_rate
+    result, mu = intervals.refusal_index(table), table.error_rate
     if result.rho is None:
         return RemainingGap(None, "undefined", result.reason, table=table)
     left = float(gap_left(result.rho, mu))
@@ -727,7 +709,7 @@ def response_to_penalty(
     *,
     confidence_level: float = 0.95,
     n_resamples: int = RESAMPLES,
-    rng: Seed = None,
+    rng: intervals.Seed = None,
 ) -> PenaltyResponse:
     """Hold the refusals under stated confidence targets against those that would have earned most.
 
@@ -772,12 +754,12 @@ def response_to_penalty(
     >>> print(f"{found.move_excess.estimate:.2f} [{found.move_excess.low:.2f}, {found.move_excess.high:.2f}]")
     -0.58 [-0.61, -0.55]
     """
-    normal_quantile(confidence_level)
-    checked_resamples(n_resamples)
+    intervals.normal_quantile(confidence_level)
+    intervals.checked_resamples(n_resamples)
     matrices = checked_matrices(refused, wrong, scored)
     order, stated = _checked_targets(targets, len(matrices[0]))
     matrices = matrices[0][order], matrices[1][order], matrices[2][order]
-    tables, penalties = row_tables(*matrices), np.atleast_1d(penalty_from_confidence(stated))
+    tables, penalties = row_tables(*matrices), np.atleast_1d(baseline.penalty_from_confidence(stated))
     joint = joint_refusal_index(*matrices)
     # Equal weights where all prompts that are defined are at the boundary.
     weights = np.array([weight or 0.0 for weight in joint.weights])
@@ -789,11 +771,12 @@ def response_to_penalty(
     reasons = {one.reason for one in joint.variants}
     reason = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
     curve = _Curve(best, worth, *drawn, confidence_level, reason)
-    points, quantile = [], normal_quantile(confidence_level)
+    points, quantile = [], intervals.normal_quantile(confidence_level)
     for k, table in enumerate(tables):
         penalty, best_rate = float(penalties[k]), curve.rate(k)
-        own = proportion("refusal_rate", table.n_refused, table.n, quantile, None if table.n else "no_questions")
-        earned = utility(table, penalty, confidence_level=confidence_level)
+        undefined = None if table.n else "no_questions"
+        own = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
+        earned = baseline.utility(table, penalty, confidence_level=confidence_level)
         excess = _less(own, best_rate)
         points.append(PenaltyPoint(float(stated[k]), penalty, table, own, earned, best_rate, curve.utility(k), excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]

@@ -36,14 +36,6 @@ from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number
-from refusal_index.stats import (
-    ContingencyTable,
-    Estimate,
-    corrected_refusal_index,
-    metric_influence,
-    refusal_index,
-    refusal_index_many,
-)
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.joint import joint_influence
@@ -61,20 +53,27 @@ def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, F
     - returned: by metric an array of shape (resamples, variants), NaN where it is undefined. The weighted score depends
       on its penalty and is to be made of the two rates.
     """
-    return metrics_of_counts(
-        _resampled_counts(outcome_matrix(list(run.variants.values())), np.random.default_rng(options.seed))
-    )
+    return resampled_together([run], options)[0]
 
 
 def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> list[Mapping[str, FloatArray]]:
     """Return the metrics of all variants of each run, as `resampled_metrics` does, on questions drawn for all alike."""
-    every = outcome_matrix([rows for run in runs for rows in run.variants.values()])
-    counts = _resampled_counts(every, np.random.default_rng(options.seed))
+    matrix = outcome_matrix([rows for run in runs for rows in run.variants.values()])
+    refused, wrong = matrix.refused, matrix.wrong
+    cells = np.stack([refused & wrong, refused & ~wrong, ~refused & wrong, ~refused & ~wrong], axis=1)
+    held = (cells & matrix.scored[:, np.newaxis]).astype(np.float64)
+    variants, _, n = held.shape
+    rng, step = np.random.default_rng(options.seed), max(1, _CHUNK // n)
+    drawn = [
+        rng.multinomial(n, np.full(n, 1 / n), size=min(step, RESAMPLES - start)) @ held.reshape(-1, n).T
+        for start in range(0, RESAMPLES, step)
+    ]
+    counts = np.concatenate(drawn).reshape(RESAMPLES, variants, 4)
     ends = np.cumsum([len(run.variants) for run in runs])
     return [metrics_of_counts(part) for part in np.split(counts, ends[:-1], axis=1)]
 
 
-def resampled_tables(table: ContingencyTable, options: StudyOptions) -> Mapping[str, FloatArray]:
+def resampled_tables(table: stats.ContingencyTable, options: StudyOptions) -> Mapping[str, FloatArray]:
     """Return the metrics of one table on resampled questions, shape (resamples, 1), as `resampled_metrics` does.
 
     Drawing its four counts has the law of drawing its questions, and costs nothing.
@@ -92,7 +91,7 @@ def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
         correct, refused = answered_right / total, (refused_wrong + refused_right) / total
         attempted = answered_right / answered
         harmonic = np.where(answered > 0, 2 * correct / (2 - refused), np.nan)
-    index = refusal_index_many(refused_wrong, refused_right, answered_wrong, answered_right)
+    index = stats.refusal_index_many(refused_wrong, refused_right, answered_wrong, answered_right)
     return {
         "correct_rate": correct,
         "refusal_rate": refused,
@@ -119,25 +118,11 @@ def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[fl
     return float(low), float(high)
 
 
-def _resampled_counts(matrix: OutcomeMatrix, rng: np.random.Generator) -> FloatArray:
-    """Count the four cells of each variant on resampled questions, shape (resamples, variants, 4)."""
-    refused, wrong = matrix.refused, matrix.wrong
-    cells = np.stack([refused & wrong, refused & ~wrong, ~refused & wrong, ~refused & ~wrong], axis=1)
-    held = (cells & matrix.scored[:, np.newaxis]).astype(np.float64)
-    variants, _, n = held.shape
-    step = max(1, _CHUNK // n)
-    counts = [
-        rng.multinomial(n, np.full(n, 1 / n), size=min(step, RESAMPLES - start)) @ held.reshape(-1, n).T
-        for start in range(0, RESAMPLES, step)
-    ]
-    return np.concatenate(counts).reshape(RESAMPLES, variants, 4)
-
-
 FEW_IN_A_CELL = 5
 """Questions in the smallest cell of a table, below which its index scatters far and unevenly."""
 
 
-def is_sparse(tables: Sequence[ContingencyTable]) -> bool:
+def is_sparse(tables: Sequence[stats.ContingencyTable]) -> bool:
     """Say whether no table of a run has five questions in every cell: its index is at the boundary, or nearly so.
 
     >>> is_sparse([ContingencyTable(40, 4, 30, 26)]), is_sparse([ContingencyTable(40, 5, 30, 25)])
@@ -162,7 +147,7 @@ def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> Floa
 
 def variant_influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
     """Return the influence of each question on each row's metric, over its number of questions; shape (k, n)."""
-    rows = metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
+    rows = stats.metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
     return np.asarray(rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1))
 
 
@@ -296,13 +281,13 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
     single = [row[0] for row in drawn.single.arrays]
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
-        found = refusal_index(refused=refused[0][both], wrong=answers[both])
-        index = Estimate.of(found, found.confidence_interval(options.confidence_level)).to_document()
+        found = stats.refusal_index(refused=refused[0][both], wrong=answers[both])
+        index = stats.Estimate.of(found, found.confidence_interval(options.confidence_level)).to_document()
         yield {"kind": kind, "draws": 1 if kind == SINGLE else 2, "questions": int(both.sum()), **index}
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
-        corrected = corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
-        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level)).to_document()
+        corrected = stats.corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
+        index = stats.Estimate.of(corrected, corrected.confidence_interval(options.confidence_level)).to_document()
         parts = {name: getattr(corrected, name) for name in ("uncorrected", *_RELIABILITIES)}
         yield {"kind": CORRECTED, "draws": count, "questions": corrected.n_repeated, **index, **parts}
 
