@@ -356,12 +356,18 @@ class OperatingPoint:
         intervals.checked_resamples(n_resamples)
         if self.regret is None:
             return NO_INTERVAL
-        shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
-        cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
-        roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)
+        cells = _posterior_cells(self.table, n_resamples, rng)
+        roots = _signed_root_regret(cells, self.penalty)
         low, high = intervals.central_quantiles(roots, confidence_level)
         nearest = 0.0 if low <= 0 <= high else min(low * low, high * high)
         return ConfidenceInterval(nearest, max(low * low, high * high))
+
+
+def _posterior_cells(table: ContingencyTable, n_resamples: int, rng: intervals.Seed) -> FloatArray:
+    """Draw cell probabilities, shape (4, n_resamples), from the posterior under Jeffreys' prior."""
+    shapes = np.array(table.counts)[:, np.newaxis] + 0.5
+    cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
+    return np.asarray(cells / cells.sum(axis=0))
 
 
 def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
@@ -536,10 +542,8 @@ class RemainingGap(Result):
         intervals.checked_resamples(n_resamples)
         if self.estimate is None:
             return NO_INTERVAL
-        shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
-        p11, p10, p01, p00 = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
-        error_rate = (p11 + p01) / (p11 + p10 + p01 + p00)
-        gaps = gap_left(tetrachoric(p11, p10, p01, p00), error_rate)
+        p11, p10, p01, p00 = _posterior_cells(self.table, n_resamples, rng)
+        gaps = gap_left(tetrachoric(p11, p10, p01, p00), p11 + p01)
         return ConfidenceInterval(*intervals.central_quantiles(gaps, confidence_level))
 
 
@@ -766,56 +770,37 @@ def response_to_penalty(
     weights = weights if weights.any() else np.array([float(one.rho is not None) for one in joint.variants])
     counts = np.array([table.counts for table in tables], float)
     best, worth = _best(counts, weights, penalties)
-    drawn = _resampled(cell_codes(*matrices), weights, penalties, n_resamples, np.random.default_rng(rng))
-    # The reason that all prompts share, else that of the joint estimate.
+    codes = cell_codes(*matrices)
+    best_drawn, worth_drawn = _resampled(codes, weights, penalties, n_resamples, np.random.default_rng(rng))
+    # Where there is no curve: the reason that all prompts share, else that of the joint estimate.
     reasons = {one.reason for one in joint.variants}
-    reason = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
-    curve = _Curve(best, worth, *drawn, confidence_level, reason)
+    why = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
+
+    def of_curve(value: float, draws: FloatArray) -> Estimate:
+        if math.isnan(value):
+            return Estimate(None, status="undefined", reason=why)
+        low, high = np.nanquantile(draws, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
+        return Estimate(float(value), float(low), float(high))
+
     points, quantile = [], intervals.normal_quantile(confidence_level)
     for k, table in enumerate(tables):
-        penalty, best_rate = float(penalties[k]), curve.rate(k)
-        undefined = None if table.n else "no_questions"
+        penalty, undefined = float(penalties[k]), None if table.n else "no_questions"
         own = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
         earned = baseline.utility(table, penalty, confidence_level=confidence_level)
+        best_rate, best_worth = of_curve(best[k], best_drawn[:, k]), of_curve(worth[k], worth_drawn[:, k])
         excess = _less(own, best_rate)
-        points.append(PenaltyPoint(float(stated[k]), penalty, table, own, earned, best_rate, curve.utility(k), excess))
+        points.append(PenaltyPoint(float(stated[k]), penalty, table, own, earned, best_rate, best_worth, excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
-    move, best_move = Estimate.of(ends, ends.confidence_interval(confidence_level)), curve.move()
+    move = Estimate.of(ends, ends.confidence_interval(confidence_level))
+    best_move = of_curve(best[-1] - best[0], best_drawn[:, -1] - best_drawn[:, 0])
     return PenaltyResponse(
         tuple(points),
         move,
         best_move,
         _less(move, best_move),
-        None if curve.reason else math.tanh(float(_joint_z(counts, weights))),
-        None if curve.reason else float(_error_rate(counts)),
+        None if why else math.tanh(float(_joint_z(counts, weights))),
+        None if why else float(_error_rate(counts)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """The best points of a curve, one a target, and those of resampled questions."""
-
-    best: FloatArray
-    worth: FloatArray
-    best_drawn: FloatArray
-    worth_drawn: FloatArray
-    confidence_level: float
-    reason: str | None  # why there is no curve
-
-    def rate(self, k: int) -> Estimate:
-        return self._estimate(self.best[k], self.best_drawn[:, k])
-
-    def utility(self, k: int) -> Estimate:
-        return self._estimate(self.worth[k], self.worth_drawn[:, k])
-
-    def move(self) -> Estimate:
-        return self._estimate(self.best[-1] - self.best[0], self.best_drawn[:, -1] - self.best_drawn[:, 0])
-
-    def _estimate(self, value: float, draws: FloatArray) -> Estimate:
-        if math.isnan(value):
-            return Estimate(None, status="undefined", reason=self.reason)
-        low, high = np.nanquantile(draws, [(1 - self.confidence_level) / 2, (1 + self.confidence_level) / 2])
-        return Estimate(float(value), float(low), float(high))
 
 
 def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp], FloatArray]:
