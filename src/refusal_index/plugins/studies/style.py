@@ -552,7 +552,7 @@ def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.Dat
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
-LONGEST = 60
+MOST_ROWS = 60
 """Rows; of a longer frame the rest is left to the CSV file, which is said in a comment."""
 
 _ESCAPES = {
@@ -591,7 +591,7 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
 
     - `groups`: by column the heading above it; columns side by side share one.
     """
-    shown = table.head(LONGEST)
+    shown = table.head(MOST_ROWS)
     texts = {name for name, kind in shown.schema.items() if kind == pl.String}
     words = {name for name in texts if not shown[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
     right = [kind.is_numeric() or name not in words for name, kind in shown.schema.items()]
@@ -612,8 +612,8 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
         "\\end{tabular}}",
         "\\end{table}",
     ]
-    if table.height > LONGEST:
-        lines.append(f"% {table.height - LONGEST:,} further rows are in {label}.csv.")
+    if table.height > MOST_ROWS:
+        lines.append(f"% {table.height - MOST_ROWS:,} further rows are in {label}.csv.")
     return "\n".join(lines) + "\n"
 
 
