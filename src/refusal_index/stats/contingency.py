@@ -109,7 +109,8 @@ class Cells(Generic[Count]):
         return self._share(self.answered_right)
 
     def _share(self, count: float) -> float:
-        return count / self.n if self.n else math.nan
+        n = self.n
+        return count / n if n else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -369,9 +369,11 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
     interior = abs(rho) < 1
     if isinstance(table, SampledTable) and table.degrees_of_freedom < FEWEST_DEGREES:
         return ConfidenceInterval(-1.0, 1.0)
-    counts: Counts = table.counts
+    cells: Counts = table.counts
     if isinstance(table, SampledTable):
-        counts = table.effective_counts(cell_influence(table, rho) if interior else None)
+        cells = table.effective_counts(cell_influence(table, rho) if interior else None)
+    n11, n10, n01, n00 = map(float, cells)
+    counts = n11, n10, n01, n00
     if interior:
         try:
             return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
@@ -680,8 +682,9 @@ def refusal_index(
 
 
 def _estimate(table: AnyTable) -> RefusalIndexResult:
-    undefined = empty_margin(*table.margins) if table.n else "no_questions"
-    if undefined:
+    margins = table.margins
+    if 0 in margins:
+        undefined = empty_margin(*margins) if table.n else "no_questions"
         return RefusalIndexResult(None, "undefined", undefined, table=table)
     if 0 in table.counts:
         empty = f"zero_cell:{cell_names(count == 0 for count in table.counts)}"
