@@ -20,10 +20,9 @@ from refusal_index import stats
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.folder import ComparedRun, compared_runs
 from refusal_index.data.outcome_table import ConfidenceError, Identification, outcome_table
-from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy
-from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import summarise

@@ -20,7 +20,7 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from refusal_index.findings.gate_guards import index_interval
+from refusal_index.findings.gate_policy import index_interval
 from refusal_index.stats import (
     CorrectedRefusalIndexResult,
     corrected_refusal_index,

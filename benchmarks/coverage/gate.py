@@ -24,8 +24,7 @@ from scipy.special import ndtri
 from refusal_index.data.folder import Match
 from refusal_index.data.rates import OutcomeMatrix
 from refusal_index.findings.comparison import VariantComparison
-from refusal_index.findings.gate_guards import margin_guards
-from refusal_index.findings.gate_policy import MARGINS, Policy
+from refusal_index.findings.gate_policy import MARGINS, Policy, margin_guards
 from refusal_index.findings.metrics import CORRECTED, INDEX
 from refusal_index.stats import (
     AtLook,

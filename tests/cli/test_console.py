@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refusal_index.cli import console
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
-from refusal_index.render.blocks import OBEYED, Table, escape
+from refusal_index.render.format import OBEYED, Table, escape
 from tests.tiers import one_fast
 
 MARKUP = ("[/a]", "x[/y]", "[bold]loud[/bold]", ":boom: [link=https://a.b]c[/link]")

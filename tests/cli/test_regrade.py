@@ -15,7 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.render.blocks import escape
+from refusal_index.render.format import escape
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 

@@ -12,12 +12,11 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import read_runs
 from refusal_index.data.outcome_table import Sampling, read_outcomes, read_tables, write_outcomes
 from refusal_index.data.rates import outcome_matrix
-from refusal_index.findings.comparison import compare_pair
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.summary import summarise
-from refusal_index.render.blocks import to_text
 from refusal_index.render.comparison import pair_blocks
+from refusal_index.render.format import to_text
 from refusal_index.render.summary import summary_blocks, summary_document
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from refusal_index import entry_points
 from refusal_index.cli import app
 from refusal_index.findings.summary import summarise
-from refusal_index.render.blocks import to_text
+from refusal_index.render.format import to_text
 from refusal_index.render.report import write_report
 from refusal_index.render.sections import report_sections, with_sections
 from refusal_index.render.summary import summary_blocks, summary_document

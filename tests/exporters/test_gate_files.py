@@ -16,9 +16,9 @@ from refusal_index.data.folder import ComparedRun, compared_runs
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
-from refusal_index.findings.statement import Statement
-from refusal_index.render.blocks import OBEYED
-from refusal_index.render.gate_files import escaped, line, to_junit, to_markdown
+from refusal_index.findings.metrics import Statement
+from refusal_index.render.format import OBEYED
+from refusal_index.render.gate import escaped, line, to_junit, to_markdown
 from refusal_index.render.sentences import sentence
 
 HOSTILE = (

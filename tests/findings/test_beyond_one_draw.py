@@ -15,8 +15,9 @@ from refusal_index.findings.conclusions import indices
 from refusal_index.findings.draws import corrected_indices, draws_summary
 from refusal_index.findings.sensitivity import outcome_counts, sensitivity
 from refusal_index.findings.summary import Summary, summarise
-from refusal_index.render.blocks import to_text
-from refusal_index.render.summary import summary_blocks, summary_to_json
+from refusal_index.render.format import to_text
+from refusal_index.render.summary import summary_blocks, summary_document
+from refusal_index.runs.writing import as_json
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
@@ -257,7 +258,7 @@ def test_one_draw_has_nothing_to_correct():
 
 def test_the_same_outcomes_give_the_same_summary():
     *_, table = repeated(2)
-    assert summary_to_json(summarise(table)) == summary_to_json(summarise(table))
+    assert as_json(summary_document(summarise(table))) == as_json(summary_document(summarise(table)))
 
 
 CASES = {
@@ -326,7 +327,9 @@ def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
 
 def test_json_holds_all_of_it():
     *_, table = repeated(2)
-    document = json.loads(summary_to_json(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
+    document = json.loads(
+        as_json(summary_document(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
+    )
     (pooled,), variant = document["pooled"], document["variants"][0]
     assert pooled["homogeneity"]["reason"] == "variants_repeat_each_other"
     assert pooled["refusal_index"]["standard_error"] > 0

@@ -17,9 +17,8 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
-from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
-from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.planning import (
     PlanOptions,
     plan_apart,
@@ -29,8 +28,8 @@ from refusal_index.findings.planning import (
     slopes_shown,
 )
 from refusal_index.findings.ranking import rank
-from refusal_index.render.blocks import to_text
 from refusal_index.render.comparison import pair_screen, ranking_screen
+from refusal_index.render.format import to_text
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,

@@ -29,7 +29,7 @@ from refusal_index.plugins.confidence.summary import (
     summarise_confidence,
     summarise_outcomes,
 )
-from refusal_index.render.blocks import to_text
+from refusal_index.render.format import to_text
 from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document

@@ -21,13 +21,16 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import Asked, ComparedRun, compared_runs
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
 from refusal_index.findings.gate import GateResult, decide
-from refusal_index.findings.gate_guards import (
+from refusal_index.findings.gate_policy import (
+    MARGINS,
+    Policy,
+    PolicyError,
     change_limit,
     most_changed,
     permutation_pvalue,
     questions_for_margins,
+    read_policy,
 )
-from refusal_index.findings.gate_policy import MARGINS, Policy, PolicyError, read_policy
 from refusal_index.findings.summary import summarise
 from refusal_index.render.gate import guard_table
 from refusal_index.stats import (

@@ -32,7 +32,8 @@ from refusal_index.findings.conclusions import lacking
 from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.findings.summary import VariantSummary, is_complete, summarise
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_table, summary_to_json
+from refusal_index.render.summary import summary_document, summary_table
+from refusal_index.runs.writing import as_json
 from refusal_index.stats import ContingencyTable, missing_bounds
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
@@ -77,7 +78,7 @@ def test_with_nothing_missing_there_is_no_range_and_no_column() -> None:
     summary = summarise(table_of({REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}))
     assert summary.variants[0].missing is None
     assert "range of the missing" not in summary_table(summary).columns
-    assert json.loads(summary_to_json(summary))["variants"][0]["missing"] is None
+    assert json.loads(as_json(summary_document(summary)))["variants"][0]["missing"] is None
 
 
 def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_document() -> None:
@@ -87,7 +88,7 @@ def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_docum
     assert table.rows[0][table.columns.index("range of the missing")] == f"{bounds.low:.3f} to {bounds.high:.3f}"
     assert (variant.status, table.rows[0][table.columns.index("status")]) == ("ok", "ok")
     assert is_complete(summary)
-    (document,) = json.loads(summary_to_json(summary))["variants"]
+    (document,) = json.loads(as_json(summary_document(summary)))["variants"]
     expected = {"low": bounds.low, "high": bounds.high, "status": "ok", "reason": None}
     assert document["missing"] == {**expected, "refused": 0, "answered": 0, "unknown": 10}
 
@@ -95,7 +96,7 @@ def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_docum
 @pytest.mark.parametrize("cells", [{REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}, {RIGHT: 100}, {}])
 def test_a_variant_that_lacks_a_third_is_incomplete_whatever_its_index_is(cells) -> None:
     summary = summarise(table_of({**cells, UNSCORED: 50}))
-    table, document = summary_table(summary), json.loads(summary_to_json(summary))
+    table, document = summary_table(summary), json.loads(as_json(summary_document(summary)))
     assert table.rows[0][table.columns.index("status")] == "incomplete"
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
     scored = sum(cells.values())
@@ -122,7 +123,7 @@ def drawn_again(scored: int, unscored: int, variant: str = "normal", reason: str
 @pytest.mark.parametrize(("unscored", "complete"), [(0, True), (1, True), (2, False), (50, False)])
 def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(unscored: int, complete: bool) -> None:
     summary = summarise(drawn_again(50 - unscored, unscored))
-    (variant,), document = summary.variants, json.loads(summary_to_json(summary))
+    (variant,), document = summary.variants, json.loads(as_json(summary_document(summary)))
     assert variant.completeness.unscored == 0
     assert document["variants"][0]["further_draws"] == {
         "asked": 50,
@@ -150,7 +151,7 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
 def test_where_every_question_is_drawn_once_there_are_no_further_draws() -> None:
     summary = summarise(table_of({RIGHT: 60, WRONG: 40}))
     assert summary.variants[0].further_draws is None
-    assert json.loads(summary_to_json(summary))["variants"][0]["further_draws"] is None
+    assert json.loads(as_json(summary_document(summary)))["variants"][0]["further_draws"] is None
 
 
 def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:

@@ -17,7 +17,8 @@ from refusal_index.findings.conclusions import doubts, joint
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_to_json
+from refusal_index.render.summary import summary_document
+from refusal_index.runs.writing import as_json
 from refusal_index.stats import Estimate, HomogeneityTest, joint_refusal_index
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)
@@ -81,7 +82,7 @@ def test_spread_and_new_prompt_are_those_of_stats() -> None:
 
 
 def test_json_holds_the_spread_and_the_interval_of_a_new_prompt() -> None:
-    (document,) = json.loads(summary_to_json(summary_of((0.7, 0.5, 0.3))))["pooled"]
+    (document,) = json.loads(as_json(summary_document(summary_of((0.7, 0.5, 0.3)))))["pooled"]
     assert document["between_prompts"]["estimate"] > 0.1
     mean, new = document["refusal_index"], document["new_prompt"]
     assert new["low"] < mean["low"] < mean["high"] < new["high"]

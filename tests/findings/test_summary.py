@@ -12,11 +12,11 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import BY_ANSWERABLE, MISSING_LIMIT
 from refusal_index.data.run_json import Price, Prices
-from refusal_index.findings.cautions import FORCED_REFUSAL_LIMIT
-from refusal_index.findings.statement import Statement
-from refusal_index.findings.summary import Summary, Usage, VariantSummary, summarise
+from refusal_index.findings.metrics import Statement
+from refusal_index.findings.summary import FORCED_REFUSAL_LIMIT, Summary, Usage, VariantSummary, summarise
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_to_json
+from refusal_index.render.summary import summary_document
+from refusal_index.runs.writing import as_json
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)
@@ -194,7 +194,7 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
     prices = Prices(grader=Price(0.15, 0.6))
     cells = {REFUSED_WRONG: 37, REFUSED_RIGHT: 7, WRONG: 20, RIGHT: 30, UNSCORED: 3}
     summary = summarise(table_of(cells), usage=usage, prices=prices)
-    document = json.loads(summary_to_json(summary))
+    document = json.loads(as_json(summary_document(summary)))
     assert (document["price"], document["grader_price"]) == (None, {"input": 0.15, "output": 0.6})
     (variant,) = document["variants"]
     assert list(variant["metrics"]) == [*METRIC_NAMES, *BY_ANSWERABLE, "corrected_refusal_index"]
@@ -212,7 +212,7 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
 
 
 def test_json_of_an_undefined_estimate_is_null_with_its_reason():
-    document = json.loads(summary_to_json(summarise(table_of({RIGHT: 3, WRONG: 2}, variant=None))))
+    document = json.loads(as_json(summary_document(summarise(table_of({RIGHT: 3, WRONG: 2}, variant=None)))))
     index = document["variants"][0]["metrics"]["refusal_index"]
     assert index["estimate"] is index["low"] is index["high"] is None
     assert (index["status"], index["reason"]) == ("undefined", "nobody_refused")

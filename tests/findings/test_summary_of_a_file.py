@@ -16,7 +16,8 @@ from refusal_index.data.rates import each_group, variant_groups
 from refusal_index.findings.labels import grade_changes
 from refusal_index.findings.summary import summarise
 from refusal_index.render.sections import with_sections
-from refusal_index.render.summary import summary_to_json
+from refusal_index.render.summary import summary_document
+from refusal_index.runs.writing import as_json
 
 NUMBER = pl.col("question_id").str.slice(1).cast(pl.Int64)
 
@@ -60,7 +61,7 @@ TABLES = {
 def test_a_table_in_a_file_gives_the_same_summary(table, tmp_path):
     table.write_parquet(tmp_path / "table.parquet", row_group_size=37)
     tables = table, pl.scan_parquet(tmp_path / "table.parquet")
-    in_memory, in_file = (summary_to_json(with_sections(summarise(one, penalty=0.3), one)) for one in tables)
+    in_memory, in_file = (as_json(summary_document(with_sections(summarise(one, penalty=0.3), one))) for one in tables)
     assert in_memory == in_file
 
 

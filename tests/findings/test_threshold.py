@@ -23,8 +23,7 @@ from refusal_index.data.outcome_table import (
     read_outcomes,
     write_outcomes,
 )
-from refusal_index.findings.comparison import compare_pair
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.plugins.confidence.threshold import (
     BOUND_LEVEL,
@@ -35,7 +34,7 @@ from refusal_index.plugins.confidence.threshold import (
     halves_of,
     threshold_blocks,
 )
-from refusal_index.render.blocks import to_text
+from refusal_index.render.format import to_text
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,

@@ -12,15 +12,13 @@ from refusal_index.data.imports import ReadOptions, SourceFile, read_first_passe
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE
-from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.gate import decide as gate
 from refusal_index.findings.gate_policy import Policy
-from refusal_index.findings.matching import CompareOptions
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import Summary, VariantSummary, summarise
-from refusal_index.render.blocks import to_text
-from refusal_index.render.first_screen import first_screen
-from refusal_index.render.summary import summary_blocks, summary_table
+from refusal_index.render.format import to_text
+from refusal_index.render.summary import first_screen, summary_blocks, summary_table
 from refusal_index.stats.intervals import normal_quantile, proportion
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)

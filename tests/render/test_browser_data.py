@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.render.report.browser import Cut, embed_questions, payload, questions_of, safe_json
-from refusal_index.render.report.runs import sampled
+from refusal_index.render.report.runs import Cut, embed_questions, payload, questions_of, safe_json, sampled
 from refusal_index.stats import CELL_NAMES
 from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows
 

@@ -23,7 +23,7 @@ from refusal_index.plugins.confidence.section import MOST_POINTS, SECTION, roc_p
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.figures import number
+from refusal_index.render.report.page import number
 from refusal_index.render.sections import RunOnPage
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import auroc

@@ -6,7 +6,7 @@ import pytest
 from refusal_index.cli import console
 from refusal_index.data.outcome_table import Identification
 from refusal_index.findings.summary import summarise
-from refusal_index.render.first_screen import first_screen, scale
+from refusal_index.render.summary import first_screen, scale
 from refusal_index.stats import Estimate
 from tests.cli.test_show import summary, table
 

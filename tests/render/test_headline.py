@@ -11,11 +11,10 @@ import pytest
 from scipy import stats as scipy_stats
 
 from refusal_index.findings.conclusions import Headline, headline, pairs, verdict
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.figures import sensitivity_rows
-from refusal_index.render.report.page import overview, run_view
+from refusal_index.render.report.page import overview, run_view, sensitivity_rows
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.render.making import counts_table, report_run, rows

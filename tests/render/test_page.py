@@ -18,9 +18,9 @@ from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
 from refusal_index.data.tables import write_table
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
-from refusal_index.render.report.figures import metric_rows, plane, sensitivity_rows, tiles
-from refusal_index.render.report.page import _asset
-from refusal_index.render.summary import summary_to_json
+from refusal_index.render.report.page import _asset, metric_rows, plane, sensitivity_rows, tiles
+from refusal_index.render.summary import summary_document
+from refusal_index.runs.writing import as_json
 from refusal_index.stats import METRIC_NAMES, accuracy_refusal_curve
 from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows
 
@@ -145,7 +145,7 @@ def test_nothing_scored_makes_a_page_too(tmp_path: Path) -> None:
 
 def test_metrics_are_those_of_the_summary() -> None:
     run = report_run(rows(300))
-    held = metric_rows(run)
+    held = tuple(metric_rows(run))
     assert len(held) == len(METRIC_NAMES)
     names = ("refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
     for row, name in zip(held, names, strict=True):
@@ -229,7 +229,7 @@ def test_a_folder_gives_settings_prompts_with_hashes_and_cost(tmp_path: Path) ->
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
     usage = {name: Usage(1000, 20, 50, 0.5) for name in VARIANTS}
-    folder.write_summary(summary_to_json(summarise(table, usage=usage)))
+    folder.write_summary(as_json(summary_document(summarise(table, usage=usage))))
     found = read_report_runs([folder.path])
     assert found.runs[0].summary.penalty == 0.2
     page = write_report(found.runs, folder.report).path.read_text(encoding="utf-8")
@@ -244,7 +244,7 @@ def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
     summary = summarise(table, penalty=0.2)
-    folder.write_summary(summary_to_json(summary))
+    folder.write_summary(as_json(summary_document(summary)))
     at_hand = write_report(folder_runs(folder, table.lazy(), summary), tmp_path / "a.html").path.read_bytes()
     read = write_report(read_report_runs([folder.path]).runs, tmp_path / "b.html").path.read_bytes()
     assert at_hand == read

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions
 from refusal_index.plugins.training.section import (
     SECTION,
     TESTED,

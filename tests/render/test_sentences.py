@@ -12,8 +12,7 @@ import pytest
 
 import refusal_index
 from refusal_index.data.rates import BY_ANSWERABLE
-from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import METRICS, Statement
 from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import description, fill, sentence, sentences
 from refusal_index.stats import METRIC_NAMES
@@ -63,7 +62,7 @@ def test_every_statement_has_a_sentence_and_every_sentence_a_statement():
 
 
 def test_every_statement_of_a_comparison_or_a_ranking_has_its_place_where_it_is_shown():
-    made = emitted(PACKAGE / "findings" / f"{name}.py" for name in ("comparison", "matching", "ranking"))
+    made = emitted(PACKAGE / "findings" / f"{name}.py" for name in ("comparison", "ranking"))
     texts = [PACKAGE / "render" / name for name in ("comparison.py", "report/page.py")]
     literals = {
         node.value

@@ -9,8 +9,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.render.blocks import Table
-from refusal_index.render.format import interval, listed, number, percent, typeset
+from refusal_index.render.format import Table, interval, listed, number, percent, typeset
 from refusal_index.render.report.page import plain, visible
 
 _KEPT = "\n\t\u200c\u200d"

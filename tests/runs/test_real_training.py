@@ -12,7 +12,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.folder import read_runs, set_members
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions
 from refusal_index.plugins.training.section import panels_of, steps_of_trainings
 from refusal_index.plugins.training.watch import CheckpointResult, execute_watch, prepare_watch
 from refusal_index.render.report import read_report_runs, write_report

@@ -16,7 +16,8 @@ from refusal_index.plugins.studies.regression import index_and_accuracy, index_a
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
 from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.render.report import read_report_runs
-from refusal_index.render.summary import summary_to_json
+from refusal_index.render.summary import summary_document
+from refusal_index.runs.writing import as_json
 
 OPTIONS = StudyOptions()
 
@@ -70,7 +71,7 @@ def test_what_a_run_took_is_found_under_any_name(tmp_path, name):
     write_summary(tmp_path, {"one": (name, "Ours")})
     usage = {variant: Usage(100, 7, 5, None) for variant in ("low", "normal", "high", "highest")}
     (found,) = read_report_runs([tmp_path]).runs
-    folder.write_summary(summary_to_json(summarise(found.shown, usage=usage)))
+    folder.write_summary(as_json(summary_document(summarise(found.shown, usage=usage))))
     (found,) = read_report_runs([tmp_path]).runs
     assert found.run.label == name
     assert [variant.usage for variant in found.variants] == list(usage.values())

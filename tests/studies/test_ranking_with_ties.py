@@ -9,7 +9,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, OPTIONS, THRESHOLDS, check_files, make_run, run_of, table_rows
 
 from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.ranking import rank
 from refusal_index.plugins.studies.inputs import chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.rankings import MOST_PAIRS, ranking_with_ties

@@ -20,8 +20,8 @@ import typer
 from refusal_index.data.errors import NotWrittenError, suggestion
 from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.render.blocks import TEXT_WIDTH, Block, escape
-from refusal_index.render.blocks import Table as PlainTable
+from refusal_index.render.format import TEXT_WIDTH, Block, escape
+from refusal_index.render.format import Table as PlainTable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -191,7 +191,7 @@ def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path])
     from refusal_index.runs.gate import write_verdict
 
     if place := os.environ.get(STEP_SUMMARY):
-        from refusal_index.render.gate_files import to_markdown
+        from refusal_index.render.gate import to_markdown
 
         try:
             with Path(place).open("a", encoding="utf-8") as summary:

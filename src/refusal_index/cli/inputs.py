@@ -52,7 +52,7 @@ def import_(
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
-    from refusal_index.findings.tally import tallies, tally_document
+    from refusal_index.findings.conclusions import tallies, tally_document
     from refusal_index.render.summary import tally_blocks
     from refusal_index.runs.reuse import import_file, joined
 

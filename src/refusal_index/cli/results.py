@@ -56,8 +56,7 @@ def score(
     """
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete
-    from refusal_index.render.first_screen import first_screen
-    from refusal_index.render.summary import summary_document
+    from refusal_index.render.summary import first_screen, summary_document
 
     payoffs = payoffs_of(penalty, truthfulness_weights)
     if rates is not None:
@@ -96,9 +95,8 @@ def score(
 def _score_rates(path: Path, payoffs: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
     from refusal_index.data.rates import read_rates
     from refusal_index.findings.summary import summarise_rates
-    from refusal_index.render.first_screen import first_screen
     from refusal_index.render.format import span
-    from refusal_index.render.summary import summary_document
+    from refusal_index.render.summary import first_screen, summary_document
 
     rows = read_rates(path)
     summary = summarise_rates(rows, **payoffs, confidence_level=confidence_level)
@@ -155,8 +153,7 @@ def show(
     - `confidence_level`: Confidence level of every interval. [default: 0.95]
     """
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.render.display import run_blocks
-    from refusal_index.render.summary import summary_blocks
+    from refusal_index.render.summary import run_blocks, summary_blocks
     from refusal_index.runs.writing import open_run
 
     folder = only_folder("show", files)
@@ -277,8 +274,7 @@ def compare(
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.data.run_json import TruthfulnessWeights
-    from refusal_index.findings.comparison import compare_pair
-    from refusal_index.findings.matching import CompareOptions
+    from refusal_index.findings.comparison import CompareOptions, compare_pair
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen

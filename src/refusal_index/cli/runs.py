@@ -20,8 +20,8 @@ from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
-from refusal_index.render.display import run_blocks
 from refusal_index.render.gate import baseline_blocks
+from refusal_index.render.summary import run_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import RunEstimate, dry_run_blocks, dry_run_document, estimate_run
 from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError

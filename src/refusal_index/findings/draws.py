@@ -236,15 +236,13 @@ def pool(
     - `groups`: with the columns `POOLED` at least; those of a model and dataset follow each other.
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     """
-    for source, members in groupby(groups, key=lambda group: (group.model, group.dataset)):
-        pooled = _pooled(*source, list(members), confidence_level, is_deterministic)
+    for _, members in groupby(groups, key=lambda group: (group.model, group.dataset)):
+        pooled = _pooled(list(members), confidence_level, is_deterministic)
         if pooled is not None:
             yield pooled
 
 
-def _pooled(
-    model: str | None, dataset: str | None, groups: list[VariantGroup], level: float, is_deterministic: bool
-) -> PooledSummary | None:
+def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) -> PooledSummary | None:
     """Return the joint estimate of some variants; None for fewer than two. Only this holds the tables of all."""
     tables = [group.outcomes for group in groups]
     joint = joint_index(tables, level)
@@ -258,8 +256,8 @@ def _pooled(
     new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
     names = tuple(str(group.variant) for group in groups)
     return PooledSummary(
-        model,
-        dataset,
+        groups[0].model,
+        groups[0].dataset,
         variants=names,
         refusal_index=joint.index,
         standard_error=result.standard_error,

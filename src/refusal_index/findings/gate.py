@@ -22,25 +22,24 @@ from refusal_index.data.folder import RUN_ID, Asked, ComparedRun, Match, differi
 from refusal_index.data.outcome_table import OWN_COLUMNS
 from refusal_index.data.rates import BY_ANSWERABLE, describe, design_of, first_draws, never_forced
 from refusal_index.data.run_json import Stop, is_deterministic
-from refusal_index.findings.comparison import PairComparison
+from refusal_index.findings.comparison import CompareOptions, PairComparison, settings_statements
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
-from refusal_index.findings.gate_guards import (
+from refusal_index.findings.gate_policy import (
     ChangedQuestion,
     NamedGuard,
+    Policy,
+    PolicyError,
     bound_guards,
     change_limit,
     check_reachable,
+    look_of,
     margin_guards,
     most_changed,
     payoffs_of,
     split_by_answerable,
 )
-from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
-from refusal_index.findings.matching import CompareOptions, settings_statements
-from refusal_index.findings.metrics import CORRECTED
-from refusal_index.findings.shown import Shown
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import CORRECTED, Shown, Statement
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import (
@@ -348,11 +347,12 @@ def decide(
     tests = judge_guards([named.guard for named in guards], policy.alpha, look) if guards else ()
     if obstacle is not None:
         tests = tuple(replace(test, verdict="inconclusive") for test in tests)
+    judged = zip(guards, tests, strict=True)
     result = GateResult(
         verdict=verdict_of(tests),
         candidate=candidate,
         baseline=baseline,
-        guards=() if within_look else tuple(map(_with_test, guards, tests)),
+        guards=() if within_look else tuple(GuardResult(**vars(guard), test=test) for guard, test in judged),
         policy=policy,
         variant=name if any(variants.values()) else None,
         missing=missing,
@@ -373,10 +373,6 @@ def decide(
         no_changes=change_limit(*both),
         sampling=describe(matrix.design, OWN_COLUMNS),
     )
-
-
-def _with_test(guard: NamedGuard, test: GuardTest) -> GuardResult:
-    return GuardResult(**vars(guard), test=test)
 
 
 def _obstacle(
@@ -459,7 +455,12 @@ def _absent_shares(
     of the smaller. A bare table records no sample: beside a run, the run's questions count, and of two tables every
     question in either. Samples of different datasets or seeds overlap by chance, so nothing is expected of them.
     """
-    samples = {key: one for key, run in runs.items() if (one := _sample_of(run)) is not None}
+    # what identifies the sample of questions of each run, where that is recorded
+    samples = {
+        key: (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed"))
+        for key, run in runs.items()
+        if isinstance(dataset := run.settings.get("dataset"), Mapping)
+    }
     if len(runs) < 2 or len(set(samples.values())) > 1:
         return {}
     ids = {key: set(table["question_id"]) for key, table in rows.items()}
@@ -474,11 +475,3 @@ def _absent_shares(
         lacks[owner] += asked[owner].questions - number
         number = asked[owner].questions
     return {key: count / number for key, count in lacks.items()} if number else {}
-
-
-def _sample_of(run: ComparedRun) -> tuple[Any, ...] | None:
-    """Identify the dataset and seed of a run's sample of questions; None where it is not recorded."""
-    dataset = run.settings.get("dataset")
-    return (
-        (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed")) if isinstance(dataset, Mapping) else None
-    )

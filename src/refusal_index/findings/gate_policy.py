@@ -1,22 +1,49 @@
-"""What a release gate demands: margins, bounds and significance level, and the look that is judged."""
+"""What a release gate demands (margins, bounds, significance level, looks), its guards, and which questions changed."""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from refusal_index.data.errors import RunFolderError, listed, shortened, suggestion
+import numpy as np
+import polars as pl
+
+from refusal_index import stats
+from refusal_index.data.errors import OutcomeTableError, RunFolderError, listed, shortened, suggestion
 from refusal_index.data.files import read_plain
-from refusal_index.data.rates import MISSING_LIMIT
-from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop
+from refusal_index.data.folder import ComparedRun, Match
+from refusal_index.data.rates import (
+    ANSWERABLE_NOT_RECORDED,
+    BY_ANSWERABLE,
+    MISSING_LIMIT,
+    BoolMatrix,
+    by_answerable,
+    contingency_table,
+    design_of,
+    first_draws,
+    outcome_matrix,
+    sampled_table,
+)
+from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop, is_deterministic
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.metrics import METRICS
+from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
+from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.summary import VariantSummary
 from refusal_index.stats import AtLook, GroupSequential
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
+from refusal_index.stats.contingency import AnyTable, effective_number
+from refusal_index.stats.corrected import influence_range
+from refusal_index.stats.estimate import NO_INTERVAL
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none, questions_if_equal
 
 MARGINS: Mapping[str, float] = MappingProxyType(
     {"refusal_index": 0.1, "correct_rate": 0.05, "correct_given_attempted": 0.05, "refusal_rate": 0.1}
@@ -211,3 +238,315 @@ def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
 def _sizes(questions: int, looks: int) -> tuple[int, ...]:
     """Return after how many questions each look is; none where nobody can have planned so many."""
     return GroupSequential.planned(questions, looks).sizes if looks <= MOST_LOOKS else ()
+
+
+Interval = Callable[[float], stats.ConfidenceInterval]
+
+NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
+"""Why a candidate has no index, though the fault is its own."""
+
+CONSTANT = "constant_difference"
+"""Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
+
+WEIGHED = (
+    ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
+    ("truthfulness_score", "truthfulness_weights", DEFAULT_PAYOFFS.truthfulness),
+)
+"""The scores that are told what answers are worth: where a run's folder says it, and what it is unless it does."""
+
+
+@dataclass(frozen=True)
+class NamedGuard:
+    """A guard, and where its number comes from."""
+
+    guard: Guard
+    against_baseline: bool
+    # first, second: the candidate's number and the baseline's; the last is None for a fixed bound
+    candidate: float | None
+    baseline: float | None
+    reason: str | None  # why the number is undefined or at its boundary
+
+
+def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | None:
+    """Compare the refusals of a candidate and a baseline by whether a question has a right answer; None where unknown.
+
+    - `tables`: the outcomes of either run, of one variant.
+    """
+    split = [by_answerable(first_draws(rows)) for rows in tables]
+    if any(rows is None for rows in split):
+        return None
+    matrix = outcome_matrix([rows for rows in split if rows is not None])
+    matrix = matrix.of_questions(matrix.shared)
+    compared = stats.compare_metrics(*matrix.arrays, **matrix.design)
+    return VariantComparison("", Match(matrix, paired=True, left_out=(0, 0)), compared, None)
+
+
+def margin_guards(
+    compared: VariantComparison, policy: Policy, split: VariantComparison | None = None
+) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline.
+
+    - `split`: that by whether a question has a right answer, for margins of `BY_ANSWERABLE`.
+    """
+    matrix = compared.match.matrix
+    refused = matrix.refused[0][matrix.scored[0]]
+    for name, margin in policy.margins.items():
+        higher = not METRICS[name].lower_is_better
+        limit = -margin if higher else margin
+        source, like = (split, BY_ANSWERABLE[name]) if name in BY_ANSWERABLE else (compared, name)
+        difference = None if source is None else source.differences().get(like)
+        if source is None or difference is None:  # the corrected index of runs that were sampled once
+            why = ANSWERABLE_NOT_RECORDED if name in BY_ANSWERABLE else NO_REPEATED_QUESTIONS
+            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, why)
+            continue
+        estimate = difference.estimate
+        pvalue, reason = _missing_index(name, estimate, difference.reason, refused, matrix.design)
+        is_constant = difference.reason == CONSTANT
+        guard = Guard(name, estimate, limit, higher, _interval(like, difference, source.match), pvalue, is_constant)
+        yield NamedGuard(guard, True, *both_numbers(difference), reason)
+
+
+def questions_for_margins(variant: VariantSummary, level: float, policy: Policy) -> int | None:
+    """Return with how many questions at most a candidate that equals this baseline passes with a chance of 80 %.
+
+    Its answers are taken to differ from the baseline's as those of other questions would: where they repeat, fewer are
+    enough. None where a number has no interval, or no margin.
+
+    - `variant`: of the baseline, whose intervals have the confidence level `level`.
+    """
+    deviations = []
+    for name, margin in policy.margins.items():
+        found = variant.metric(name)
+        if found.low is None or found.high is None or not margin:
+            return None
+        error = (found.high - found.low) / (2 * normal_quantile(level))
+        deviations.append(math.sqrt(2 * variant.table.n) * error / margin)
+    return math.ceil(questions_if_equal(deviations, policy.alpha))
+
+
+def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
+    """Yield a guard for each fixed bound, of one variant of the candidate."""
+    single = first_draws(rows)
+    table = sampled_table(single) or contingency_table(single)
+    scored = single.drop_nulls(["refused", "wrong"])
+    refused, design = scored["refused"].to_numpy(), design_of(scored)
+    for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
+        for name, bound in bounds.items():
+            estimate, why, interval = _own_number(name, run, rows, table, payoffs)
+            pvalue, reason = _missing_index(name, estimate, why, refused, design)
+            yield NamedGuard(Guard(name, estimate, bound, higher, interval, pvalue), False, estimate, None, reason)
+
+
+def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Payoffs:
+    """Return what answers are worth in the scores of some runs, as their folders say it; those of the first that does.
+
+    Raises OutcomeTableError if a score is to be compared and the runs disagree.
+
+    - `compared`: the metrics that are compared.
+    """
+    payoffs: list[Any] = []
+    for metric, key, default in WEIGHED:
+        stated = [run.about[key] for run in runs if key in run.about]
+        if metric in compared and any(value != stated[0] for value in stated):
+            raise OutcomeTableError(
+                f"{key}: expected the same in both runs to compare {metric}, got {' and '.join(map(str, stated))}; "
+                "leave its margin out, or run both with the same one"
+            )
+        payoffs.append(stated[0] if stated else default)
+    return checked_payoffs(*payoffs)
+
+
+def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
+    """Raise PolicyError for a limit that a score cannot have, whatever the answers are."""
+    for metric, key, _ in WEIGHED:
+        low, high = METRICS[metric].range(payoffs)
+        ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
+        for name, (least, most) in ranges.items():
+            limit = getattr(policy, name).get(metric)
+            if limit is not None and not least <= limit <= most:
+                raise PolicyError(
+                    f"{name}, {metric}: expected a number from {least:g} to {most:g}, which is what it can be with the "
+                    f"run's {key}, got {limit:g}; is it a percentage?"
+                )
+
+
+def _interval(name: str, difference: Difference, match: Match) -> Interval:
+    """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
+    if difference.reason != CONSTANT or difference.estimate is None:
+        return difference.confidence_interval
+    if isinstance(difference, stats.CorrectedDifference):
+        widest, n = influence_range(difference.first), difference.n_shared
+    else:
+        influence = stats.metric_influence(
+            *(array[:1] for array in match.matrix.arrays), metric=INDEX if name == CORRECTED else name
+        )
+        widest, n = float(np.ptp(influence)), len(match.matrix.question_ids)
+    units, estimate = _independent(match.matrix.design, n), difference.estimate
+    return lambda level: constant_interval(estimate, widest, units, level)
+
+
+def _independent(design: Mapping[str, Any], n: int) -> int:
+    """Return how many independent questions n of some with this design are worth at most."""
+    cluster, weight = design.get("cluster"), design.get("weight")
+    clusters = n if cluster is None else len(set(cluster.tolist()))
+    return min(n, clusters, n if weight is None else int(effective_number(weight)))
+
+
+def _missing_index(
+    name: str, estimate: float | None, reason: str | None, refused: BoolMatrix, design: Mapping[str, Any]
+) -> tuple[float | None, str | None]:
+    """Return how unlikely it is that an acceptable model refuses nothing, or everything, and the reason for no number.
+
+    Of a number that exists, or that has another reason, there is no such p-value.
+    """
+    is_sampled = reason != NO_REPEATED_QUESTIONS
+    if name in INDICES and estimate is None and is_sampled and refused.size and refused.any() == refused.all():
+        return pvalue_of_none(_independent(design, refused.size)), ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+    return None, reason
+
+
+def _own_number(
+    name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
+) -> tuple[float | None, str | None, Interval]:
+    """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
+    if name in INDICES:
+        same = [is_deterministic(run.settings)]
+        index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
+        return index.estimate, index.reason, index_interval(index)
+
+    if name in BY_ANSWERABLE:
+        split = by_answerable(first_draws(rows))
+        if split is None:
+            return None, ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
+        name, table = BY_ANSWERABLE[name], sampled_table(split) or contingency_table(split)
+
+    def interval(level: float) -> stats.ConfidenceInterval:
+        at_level = rate_or_score(name, table, payoffs, level)
+        return stats.ConfidenceInterval(*(math.nan if end is None else end for end in (at_level.low, at_level.high)))
+
+    rate = rate_or_score(name, table, payoffs, 0.9)
+    return rate.estimate, rate.reason, interval
+
+
+def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndexResult) -> Interval:
+    """Return the interval of an index by the error of both its ends.
+
+    At the boundary one end may be 1 or -1, and the other then has all of the error.
+    """
+    if index.status == "ok":
+        return index.confidence_interval
+    return lambda level: index.confidence_interval((1 + level) / 2)
+
+
+SHOWN = 10
+"""How many questions are shown."""
+
+FALSE_DISCOVERIES = 0.05
+"""Share of the listed questions that may be listed by chance."""
+
+WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
+"""What each of the four outcomes counts, by which a change is measured."""
+
+
+@dataclass(frozen=True)
+class ChangedQuestion:
+    """A question with which two models did different things."""
+
+    question_id: str
+    question: str | None
+    # baseline, candidate: the cell that most of its draws fall into, such as "answered_right"
+    baseline: str
+    candidate: str
+    # draws_baseline, draws_candidate: how many of the draws that both runs have a grade for do, "3 of 5"
+    draws_baseline: str
+    draws_candidate: str
+    # from -2, always right before and always wrong now, to 2; 0 where refusals alone changed in kind
+    change: float
+
+
+def most_changed(
+    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
+) -> tuple[ChangedQuestion, ...]:
+    """Find the questions that changed beyond sampling noise, the largest changes first, losses before gains.
+
+    The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
+    differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
+    share of questions listed by chance at `FALSE_DISCOVERIES`.
+
+    - `candidate`, `baseline`: rows of one variant each, all draws.
+    - `shared`: ids of the questions to compare.
+    - `exact`: whether both models are deterministic, so that every change is beyond sampling noise.
+    """
+    both = _matched(candidate, baseline, shared)
+    if not exact:
+        from scipy.stats import false_discovery_control  # noqa: PLC0415 - takes half a second to import
+
+        pvalues = [
+            permutation_pvalue(tuple(now), tuple(before))
+            for now, before in both.select("worths", "worths_before").iter_rows()
+        ]
+        adjusted = false_discovery_control(pvalues) if pvalues else []
+        both = both.filter(pl.Series(list(adjusted), dtype=pl.Float64) <= FALSE_DISCOVERIES)
+    changed = both.filter(pl.col("change") != 0).sort(
+        pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
+    )
+    columns = ("question_id", "question", "cell_before", "cell", "draws_before", "draws", "change")
+    return tuple(ChangedQuestion(*row) for row in changed.select(columns).head(most).iter_rows())
+
+
+def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
+    """Return why a single question cannot be shown to have changed, as a code; None where one could be."""
+    both = _matched(candidate, baseline, shared)
+    samples = 0 if exact else max(map(len, both["worths"]), default=0)
+    if samples < 2:
+        return "single_responses" if samples else None
+    # A question that went from always right to always wrong has the smallest p-value there is.
+    smallest = both.height * 2 / math.comb(2 * samples, samples)
+    return "too_few_samples" if smallest > FALSE_DISCOVERIES else None
+
+
+@cache
+def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    """Return the share of all exchanges of two samples that move their means at least as far apart as they are.
+
+    >>> permutation_pvalue((1.0,) * 5, (-1.0,) * 5), permutation_pvalue((1.0, 1.0), (-1.0, -1.0))
+    (0.007936507936507936, 0.3333333333333333)
+    """
+    values, m = first + second, len(first)
+    total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
+    ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
+    for value in values:
+        ways += Counter({(size + 1, worth + value): count for (size, worth), count in ways.items() if size < m})
+    apart = {worth: abs(worth / m - (total - worth) / len(second)) for size, worth in ways if size == m}
+    return sum(ways[m, worth] for worth, far in apart.items() if far >= seen - 1e-9) / math.comb(len(values), m)
+
+
+def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
+    """Put the draws that both runs have a grade for side by side, a row a question."""
+    ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
+    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
+    drawn = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
+    return now.join(before, on="question_id", suffix="_before").with_columns(
+        change=(pl.col("worth") - pl.col("worth_before")).round(9)
+    )
+
+
+def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
+    """Sum up the graded draws of each question: mean worth, the most frequent cell, and how many fall into it."""
+    cell = pl.concat_str(
+        pl.when("refused").then(pl.lit("refused_")).otherwise(pl.lit("answered_")),
+        pl.when("wrong").then(pl.lit("wrong")).otherwise(pl.lit("right")),
+    )
+    counted = graded.with_columns(cell=cell).with_columns(
+        worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64)
+    )
+    most = pl.col("cell").mode().sort().first()
+    return counted.group_by("question_id").agg(
+        pl.col("worth").mean(),
+        pl.col("question").drop_nulls().first(),
+        worths=pl.col("worth").sort(),
+        cell=most,
+        draws=pl.format("{} of {}", (pl.col("cell") == most).sum(), pl.len()),
+    )

@@ -23,7 +23,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, first_draws, variant_groups
 from refusal_index.data.tables import Kind, TextTable, csv_text, read_text, undo_safe
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
@@ -180,7 +180,11 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)
-    answers = _graded_answers(outcomes)
+    graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
+    answers = {
+        (tuple(asked), question): (refused, wrong)
+        for *asked, question, refused, wrong in graded.select(*GROUP, "question_id", "refused", "wrong").iter_rows()
+    }
     of_all = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
@@ -221,16 +225,11 @@ def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
             raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
 
 
-Asked = tuple[str | None, str | None, str | None]
-
-
-def _graded_answers(outcomes: pl.DataFrame) -> Mapping[tuple[Asked, str], tuple[bool, bool]]:
-    rows = first_draws(outcomes).drop_nulls(["refused", "wrong"]).select(*GROUP, "question_id", "refused", "wrong")
-    return {(tuple(asked), question): (refused, wrong) for *asked, question, refused, wrong in rows.iter_rows()}
-
-
 def _answer(
-    place: str, row: Mapping[str, str | None], asked: Asked, answers: Mapping[tuple[Asked, str], tuple[bool, bool]]
+    place: str,
+    row: Mapping[str, str | None],
+    asked: tuple[str | None, ...],
+    answers: Mapping[tuple[tuple[str | None, ...], str], tuple[bool, bool]],
 ) -> tuple[bool, bool]:
     """Return whether the answer that a row is about was refused at first, and is graded wrong."""
     question = row["question_id"] or ""

@@ -1,11 +1,15 @@
-"""The table of metrics: what each is called, which values it can have, and which end of them is better."""
+"""What findings are made of: metrics, statements, and results that show themselves.
+
+`METRICS` is the table of metrics: what each is called, which values it can have, and which end of them is better.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from textwrap import shorten
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from refusal_index.stats.baseline import Payoffs, ratio_weights
 
@@ -83,3 +87,34 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
     }
 )
 """Every metric by its name, in the order in which tables show them."""
+
+
+Severity = Literal["conclusion", "scope", "note", "grave"]
+"""A conclusion; what a result applies to; something worth knowing; a reason to doubt the result."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One thing to say about a result."""
+
+    code: str  # stays the same over releases
+    severity: Severity = "note"
+    values: Mapping[str, Any] = field(default_factory=dict)  # all that its sentence needs: raw numbers and names
+
+
+class Shown:
+    """A result that shows itself: as text where it is printed, as tables in a notebook."""
+
+    # set by `render.format.shows`: a result as text and as HTML
+    _text: ClassVar[Callable[[Any], str]] = object.__repr__
+    _html: ClassVar[Callable[[Any], str | None]] = lambda _: None
+
+    def __str__(self) -> str:
+        return type(self)._text(self)
+
+    def __repr__(self) -> str:
+        first_line = shorten(str(self).splitlines()[0], 100, placeholder="...")
+        return f"<{type(self).__name__}: {first_line}>"
+
+    def _repr_html_(self) -> str | None:
+        return type(self)._html(self)

@@ -10,9 +10,9 @@ from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match, chosen_variant
 from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
+from refusal_index.findings.comparison import matched_variants
 from refusal_index.findings.draws import corrected_indices
-from refusal_index.findings.matching import matched_variants
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
@@ -113,11 +113,10 @@ def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stat
 def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> RunPlan:
     """Plan a run of one model."""
     plan, index, level = RunPlan(scenario, _sizes(scenario, options)), scenario.refusal_index, options.confidence_level
-    n, half_width = plan.sizes[-1].n, plan.sizes[0].half_width
-    if half_width is None:
+    if plan.sizes[0].half_width is None:
         return plan
-    others = {} if n is None else dict(_other_metrics(scenario, n, level))
-    plan = replace(plan, other_metrics=others)
+    if (most := plan.sizes[-1].n) is not None:
+        plan = replace(plan, other_metrics=dict(_other_metrics(scenario, most, level)))
     if index is None or options.difference is None or index - options.difference < -1:
         return plan
     lower = replace(scenario, refusal_index=index - options.difference)
@@ -229,11 +228,11 @@ def _plan_pair(match: Match, options: PlanOptions) -> PairPlan:
     return PairPlan(needed, chance, seen, *over)
 
 
-Shown = tuple[float, float, float | None]
+PilotSlopes = tuple[float, float, float | None]
 """What a pilot's repeated draws show: probit slopes of refusals and of errors, and the corrected index."""
 
 
-def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Shown]:
+def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, PilotSlopes]:
     """Return what the repeated draws of a run show, by variant if they show slopes."""
     names = [chosen_variant([run], variant)] if variant else list(run.variants)
     slopes_by_variant = {}
@@ -241,14 +240,11 @@ def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Show
         draws = draw_matrix(run.variants[name])
         if len(draws.refused) > 1:
             result = stats.corrected_refusal_index(*draws.arrays)
-            slopes = [_slope(reliability) for reliability in (result.refusal_reliability, result.error_reliability)]
-            if slopes[0] is not None and slopes[1] is not None:
+            refusals, errors = map(_slope, (result.refusal_reliability, result.error_reliability))
+            if refusals is not None and errors is not None:
                 (index,) = corrected_indices([run.variants[name]])
-                slopes_by_variant[str(name or "all")] = (
-                    slopes[0],
-                    slopes[1],
-                    index.estimate if index.status == "ok" else None,
-                )
+                estimate = index.estimate if index.status == "ok" else None
+                slopes_by_variant[str(name or "all")] = refusals, errors, estimate
     return slopes_by_variant
 
 
@@ -260,7 +256,7 @@ def _slope(reliability: float | None) -> float | None:
 
 
 def plan_corrected(
-    scenario: stats.PlanningScenario, options: PlanOptions, pilot: Shown | None = None, *, from_run: bool
+    scenario: stats.PlanningScenario, options: PlanOptions, pilot: PilotSlopes | None = None, *, from_run: bool
 ) -> RunPlan:
     """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
@@ -285,11 +281,7 @@ def plan_corrected(
         most = stats.rho_from_refusal_index(highest)
         index = math.asin(float(seen / most) / 2) / math.asin(0.5)
     expected = replace(scenario, refusal_index=index)
-    known: dict[str, float] = {
-        "refusal_slope": slopes[0],
-        "error_slope": slopes[1],
-        "confidence_level": options.confidence_level,
-    }
+    known = {"refusal_slope": first, "error_slope": second, "confidence_level": options.confidence_level}
     if options.budget is not None:
         plans = [stats.split_budget(expected, options.budget, most_questions=options.questions, **known)]
     else:

@@ -12,9 +12,8 @@ import polars as pl
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.run_json import is_deterministic
-from refusal_index.findings.comparison import JOINTLY
-from refusal_index.findings.draws import corrected_indices, is_defined
-from refusal_index.findings.matching import (
+from refusal_index.findings.comparison import (
+    JOINTLY,
     CompareOptions,
     MatchedRuns,
     joint_corrected_indices,
@@ -22,8 +21,8 @@ from refusal_index.findings.matching import (
     settings_statements,
     stacked,
 )
-from refusal_index.findings.metrics import CORRECTED, INDEX
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.draws import corrected_indices, is_defined
+from refusal_index.findings.metrics import CORRECTED, INDEX, Statement
 from refusal_index.stats import Ranking, rank_corrected, rank_joint, rank_runs
 
 

@@ -15,7 +15,7 @@ from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import VariantGroup, contingency_table, first_draws, variant_groups, variant_metrics
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.estimate import Status
 
@@ -178,6 +178,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
     worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
+    labels = None if options.labels is None else options.labels.get((group.model, group.dataset), UNLABELLED)
     return Decisions(
         model=group.model,
         dataset=group.dataset,
@@ -187,36 +188,31 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         missing=stats.missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
-        corrections=dict(_corrections(table, group, options)),
+        corrections=dict(_corrections(table, labels, options.choices)),
         misgrading=stats.misgrading_range(table, (0.0, right), (0.0, wrong)),
         missing_grades=rows.height - table.n,
         misgrading_same_rates=stats.misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
-        powered=_powered(rows, group, options),
+        powered={} if labels is None else _powered(rows, labels, group.variant, worth),
         draws=draws_summary(group.outcomes, options.confidence_level),
     )
 
 
-def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, stats.PredictionPowered]:
-    if options.labels is None:
-        return {}
-    labels = options.labels.get((group.model, group.dataset), UNLABELLED)
-    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
-    refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    metrics = stats.prediction_powered(
-        refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
-    )
+def _powered(
+    rows: pl.DataFrame, labels: Labels, variant: str | None, worth: Payoffs
+) -> dict[str, stats.PredictionPowered]:
+    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, variant)
+    metrics = stats.prediction_powered(**arrays, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
     return {metric.name: metric for metric in metrics}
 
 
 def _corrections(
-    table: stats.ContingencyTable, group: VariantGroup, options: DecisionOptions
+    table: stats.ContingencyTable, labels: Labels | None, choices: int | None
 ) -> Iterator[tuple[str, stats.MisgradingResult]]:
-    if options.labels is not None:
-        labels = options.labels.get((group.model, group.dataset), UNLABELLED)
+    if labels is not None:
         corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
         yield f"corrected by {labels.total:,} labels", corrected
-    if options.choices is not None and stats.refusal_index(table).status != "undefined":
-        yield f"corrected for guessing among {options.choices}", stats.correct_guessing(table, options.choices)
+    if choices is not None and stats.refusal_index(table).status != "undefined":
+        yield f"corrected for guessing among {choices}", stats.correct_guessing(table, choices)
 
 
 FEWEST_FAILURES = 5

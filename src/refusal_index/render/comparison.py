@@ -6,16 +6,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.comparison import Difference, PairComparison, both_numbers
-from refusal_index.findings.matching import missing_statements
-from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.comparison import Difference, PairComparison, both_numbers, missing_statements
+from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.ranking import RunRanking
-from refusal_index.findings.statement import Statement
-from refusal_index.render.blocks import Block, Table, shows
-from refusal_index.render.first_screen import marks, scale_start
-from refusal_index.render.format import abbreviated, count, interval, interval_of, number, percent, pvalue
+from refusal_index.render.format import (
+    Block,
+    Table,
+    abbreviated,
+    count,
+    interval,
+    interval_of,
+    number,
+    percent,
+    pvalue,
+    shows,
+)
 from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import selected, sentence
+from refusal_index.render.summary import marks, scale_start
 
 MISSING = ("never_forced", "missing_grades")
 MATCHES, SAMPLING = ("matched", "partly_shared", "unpaired"), ("clusters", "weights")

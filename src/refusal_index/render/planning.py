@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.planning import (
     HALF_WIDTHS,
     PairPlan,
@@ -15,12 +15,12 @@ from refusal_index.findings.planning import (
     plan_answers,
 )
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
-from refusal_index.findings.statement import Statement
-from refusal_index.render.blocks import Block, Table
 from refusal_index.render.comparison import LONGEST_NAME
 from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
+    Block,
+    Table,
     abbreviated,
     count,
     interval,
@@ -31,14 +31,14 @@ from refusal_index.render.format import (
     span,
     title,
 )
-from refusal_index.render.sentences import phrase, sentence
-from refusal_index.stats import MisgradingRange, RepeatPlan, SamplePlan
+from refusal_index.render.sentences import cautioned, phrase, sentence
+from refusal_index.stats import Estimate, MisgradingRange, RepeatPlan, SamplePlan
 
 
 def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
     """Yield how many questions it takes and what they cost, and a row for each prompt."""
     for answer in plan_answers(plans, options):
-        yield f"{'Caution: ' if answer.severity == 'grave' else ''}{sentence(answer)}"
+        yield cautioned(answer)
     by_width = any(len(plan.sizes) > 1 for plan in plans.values())
     widths = [f"+-{width:.2f}" for width in HALF_WIDTHS] if by_width else ["questions", "+-", "requests"]
     slopes = list(dict.fromkeys(plan.slopes for plan in plans.values() if plan.slopes))
@@ -155,12 +155,10 @@ def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
     for ends in variant.scoring.ranges:
         row = METRICS[ends.name].column, number(variant.as_scored[ends.name].estimate), span(ends.low, ends.high)
         powered = variant.powered.get(ends.name)
-        by_labels = (
-            ()
-            if powered is None
-            else (number(powered.estimate), interval(*powered.confidence_interval(level).or_none()))
-        )
-        yield (*row, *by_labels)
+        if powered is None:
+            yield row
+        else:
+            yield (*row, number(powered.estimate), interval(*powered.confidence_interval(level).or_none()))
 
 
 def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
@@ -168,33 +166,28 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     level, missing, same = options.confidence_level, variant.missing, variant.misgrading_same_rates
     yield from _scoring_rows(variant)
     if (draws := variant.draws) is not None:
-        for name, value in (
-            ("every answer is a forced one", draws.forced_for_all),
-            ("  of another draw", draws.uncorrected),
-        ):
+        steps = {"every answer is a forced one": draws.forced_for_all, "  of another draw": draws.uncorrected}
+        for name, value in steps.items():
             yield name, number(value), "", UNDEFINED if value is None else "ok"
-        index = draws.corrected_refusal_index
-        yield (
-            "  without sampling noise: corrected RI",
-            number(index.estimate),
-            interval_of(index),
-            _status(index.reason),
-        )
+        yield _estimate_row("  without sampling noise: corrected RI", draws.corrected_refusal_index)
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
     yield "missing answers (any grade)", ends, ends_interval, _status(missing.reason)
     if (topics := variant.scoring.topics) is not None:
-        within, informative = topics.within, f"{topics.informative} of {topics.topics} topics say something"
-        yield "within topics", number(within.estimate), interval_of(within), _status(within.reason, informative)
+        informative = f"{topics.informative} of {topics.topics} topics say something"
+        yield _estimate_row("within topics", topics.within, informative)
         for topic in topics.each[:MOST_TOPICS]:
-            index, status = topic.refusal_index, f"{topic.questions:,} questions"
-            yield f"  within {topic.topic}", number(index.estimate), interval_of(index), _status(index.reason, status)
+            yield _estimate_row(f"  within {topic.topic}", topic.refusal_index, f"{topic.questions:,} questions")
     for name, corrected in variant.corrections.items():
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
         yield name, number(corrected.estimate), spread, _status(corrected.reason)
     right, wrong = (percent(rate) for rate in options.errors)
     yield f"misgraded: {right} of right, {wrong} of wrong", *_range_cells(variant.misgrading)
     yield "  the same if refused or answered", *_range_cells(same)
+
+
+def _estimate_row(name: str, index: Estimate, otherwise: str = "ok") -> Row:
+    return name, number(index.estimate), interval_of(index), _status(index.reason, otherwise)
 
 
 def _scoring_rows(variant: Decisions) -> Iterator[Row]:

@@ -13,10 +13,9 @@ import polars as pl
 
 from refusal_index import entry_points
 from refusal_index.data.folder import ComparedRun, RunFolder
-from refusal_index.findings.comparison import PairComparison
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions, PairComparison
 from refusal_index.findings.summary import Summary
-from refusal_index.render.blocks import Block
+from refusal_index.render.format import Block
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
-from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import METRICS, Statement
 from refusal_index.render import format as formats
 from refusal_index.stats.baseline import Payoffs
 
@@ -31,6 +30,11 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
     sections = sentences()
     section = audience if audience != "page" or statement.code in sections["page"] else "text"
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
+
+
+def cautioned(statement: Statement) -> str:
+    """Return the sentence of a statement, marked as a caution if it is grave."""
+    return f"{'Caution: ' if statement.severity == 'grave' else ''}{sentence(statement)}"
 
 
 def description(metric: str, payoffs: Payoffs) -> str:

@@ -1,25 +1,60 @@
-"""A summary as JSON, as numbers by name, and as text: one row a variant, then the caveats."""
+"""A summary as JSON, as numbers by name, and as text: a first screen of 80 columns, and every metric and caveat.
+
+The first screen has RI on a scale, the rates people act on, and reasons for caution. In a notebook a run shows all, as
+a table beside the plane of refusals and right answers.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
 
 from refusal_index.data.files import plain
-from refusal_index.findings.conclusions import indices, joint, lacking, remarks
+from refusal_index.data.outcome import FORCED_NOT_ASKED
+from refusal_index.data.run_json import Stop
+from refusal_index.findings.conclusions import (
+    COUNTS,
+    FIRST_PASS_METRICS,
+    Tally,
+    doubts,
+    indices,
+    joint,
+    lacking,
+    remarks,
+    stopped,
+    usage,
+    verdict,
+)
 from refusal_index.findings.draws import DrawsSummary, PooledSummary
 from refusal_index.findings.labels import GradeAgreement, GradeChanges
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric, Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
-from refusal_index.findings.tally import COUNTS, FIRST_PASS_METRICS, Tally
-from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import NOT_KNOWN, UNDEFINED, count, interval_of, number, percent, span, title
+from refusal_index.render.format import (
+    NOT_KNOWN,
+    UNDEFINED,
+    Block,
+    Table,
+    abbreviated,
+    count,
+    escape,
+    interval_of,
+    number,
+    percent,
+    span,
+    title,
+    to_html,
+    to_text,
+    with_interval,
+)
 from refusal_index.render.sections import report_sections
-from refusal_index.render.sentences import sentence
+from refusal_index.render.sentences import cautioned, sentence
+from refusal_index.stats import Estimate, RankedRun
 
 SUMMARY_VERSION = 3
 """Version of the JSON document."""
@@ -38,11 +73,6 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
         **{name: plain(found) for name, found in summary.sections.items()},
     }
-
-
-def summary_to_json(summary: Summary) -> str:
-    """Write the summary as JSON text."""
-    return json.dumps(summary_document(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
@@ -300,3 +330,191 @@ def _tally_row(tally: Tally) -> Iterator[str]:
     yield from map(count, (tally.rows, *(getattr(tally, name) for name in COUNTS)))
     yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
     yield count(tally.to_force)
+
+
+SCALE_WIDTH = 29
+"""Characters of the scale."""
+LONGEST_NAME = 16
+"""Characters of a prompt variant's name, so that its row fits into 80 columns."""
+
+
+def first_screen(summary: Summary) -> Iterator[Block]:
+    """Yield what is missing, the result of one model on one dataset, a row for each prompt, and serious caveats."""
+    if (lacks := lacking(summary)) is not None:
+        yield from (sentence(lacks), "")
+    if summary.index is not None:
+        yield from (_screen_title(summary), "")
+        index = summary.index
+        shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
+        yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
+        yield from (sentence(verdict(index)), "")
+    yield from (_screen_table(summary), "", sentence(Statement("rates_explained", "scope")))
+    for doubt in doubts(summary):
+        if doubt.severity == "grave" or doubt.code == "sampling":  # intervals depend on how questions were sampled
+            yield from ("", cautioned(doubt))
+
+
+def _screen_title(summary: Summary) -> str:
+    first = summary.variants[0]
+    source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
+    prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
+    asked = max(variant.completeness.asked for variant in summary.variants)
+    return f"{source}: {count(asked, 'question')}{prompts}"
+
+
+def scale(index: Estimate) -> str:
+    """Draw an index with its interval from chance level to 1, or from -1 where the interval reaches below chance.
+
+    >>> scale(Estimate(0.5, 0.25, 0.75))
+    '0 chance |-------[======O======]-------| 1 perfect'
+    >>> scale(Estimate(-0.5, -0.75, -0.25))
+    '-1 |----[==O==]---0--------------| 1 (0: chance)'
+    """
+    if index.low is None:
+        return ""
+    start = scale_start(index.low)
+    left, right = ("-1", "1 (0: chance)") if start < 0 else ("0 chance", "1 perfect")
+    return f"{left} |{marks(index, start)}| {right}"
+
+
+def scale_start(low: float | None) -> int:
+    """Return where the scale of an interval begins: at chance level, or at -1 if the interval reaches below it."""
+    return -1 if low is not None and low < 0 else 0
+
+
+def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> str:
+    """Draw an interval as ``[==O==]`` on a scale to 1; nothing without one."""
+    if index.estimate is None or index.low is None or index.high is None:
+        return ""
+    low, middle, high, chance = (
+        round((value - start) / (1 - start) * (width - 1)) for value in (index.low, index.estimate, index.high, 0)
+    )
+    drawn = ["-"] * width
+    drawn[low : high + 1] = "=" * (high + 1 - low)
+    if start < 0:
+        drawn[chance] = "0"
+    drawn[low], drawn[high], drawn[middle] = "[", "]", "O"
+    return "".join(drawn)
+
+
+def _screen_table(summary: Summary) -> Table:
+    heading = "prompt" if summary.has_one_source else "model, dataset, prompt"
+    level = f"{percent(summary.confidence_level)} interval"
+    has_missing = any(variant.completeness.unscored for variant in summary.variants)
+    columns = (
+        *(heading, METRICS[INDEX].column, level, "refused", "precision", "error", "over-refusal"),
+        *(["unscored"] if has_missing else []),
+    )
+    rows = (_screen_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
+    return Table.of(columns, rows, left=(heading,))
+
+
+def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
+    label, right = summary.label(variant), variant.metric("correct_given_attempted").estimate
+    yield abbreviated(label, LONGEST_NAME) if summary.has_one_source else label
+    yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
+    yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
+    yield percent(None if right is None else 1 - right, 0)
+    yield percent(variant.metric("over_refusal").estimate, 0)
+    if has_missing:
+        yield f"{count(variant.completeness.unscored)} ({percent(variant.completeness.missing_share, 1)})"
+
+
+PLANE_INCHES = (2.3, 2.1)
+SMALL = 8  # points
+TICKS = (0, 0.5, 1)
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
+
+
+class Results(Protocol):
+    """What is shown of a run; its members are those of `Run`."""
+
+    @property
+    def path(self) -> Path: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def outcomes(self) -> pl.DataFrame: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def summary(self) -> Summary: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def document(self) -> Mapping[str, Any] | None: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def disagreements(self) -> int: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def changes(self) -> GradeChanges | None: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def stopped(self) -> Stop | None: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def unmet_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def met_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
+
+
+def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
+    """Yield the results of a run, and what happened to it; with everything, all its metrics."""
+    yield from (summary_blocks if everything else first_screen)(run.summary)
+    if run.stopped is not None:
+        yield from ("", sentence(stopped(run.stopped)))
+    for goal in (run.unmet_goal, run.met_goal):
+        if goal is not None:
+            yield from ("", goal)
+    if run.changes is not None and run.document is not None:
+        yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
+        not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
+        if not_forced:
+            values = {"replies": not_forced, "folder": str(run.path)}
+            yield from ("", sentence(Statement("not_forced", "grave", values)))
+    if run.disagreements:
+        yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
+    yield from used_blocks(run.summary)
+
+
+def used_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield what all variants took together, where it is known."""
+    used = usage(summary)
+    if used is not None:
+        yield from ("", sentence(used))
+
+
+def as_text(run: Results) -> str:
+    """Return the first screen of a run as plain text."""
+    return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run, everything=False))}"
+
+
+def as_html(run: Results) -> str:
+    """Return a run as HTML: the table with intervals, beside it the small plane of refusals and right answers."""
+    blocks = list(run_blocks(run))
+    first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
+    beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{_plane(run.summary)}</div>'
+    return f"{beside}\n{to_html(blocks[first:])}"
+
+
+def _plane(summary: Summary) -> str:
+    """Draw every variant by its refusal rate and its correct rate, as an image within the page."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - drawn in a notebook only
+
+    figure = Figure(figsize=PLANE_INCHES, layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [1, 0], color="0.8", linewidth=1)
+    axes.tick_params(labelsize=SMALL)
+    for variant in summary.variants:
+        refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
+        if refused is not None and correct is not None:
+            axes.plot(refused, correct, "o", color="#1f5fa8")
+            name = variant.name.replace("$", r"\$")
+            axes.annotate(name, (refused, correct), (4, 3), textcoords="offset points", fontsize=SMALL)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xticks=TICKS, yticks=TICKS, aspect="equal")
+    axes.set_xlabel("refused", fontsize=SMALL)
+    axes.set_ylabel("correct", fontsize=SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
+    drawn = BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    svg = drawn.getvalue().decode()
+    return svg[svg.index("<svg") :]

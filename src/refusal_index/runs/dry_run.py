@@ -36,8 +36,7 @@ from refusal_index.protocol.cost import (
     by_itself,
     estimate,
 )
-from refusal_index.render.blocks import Block, Table, escape
-from refusal_index.render.format import UNDEFINED
+from refusal_index.render.format import UNDEFINED, Block, Table, escape
 from refusal_index.runs.engine import BATCH, DIRECT, IN_PROCESS_CONCURRENCY
 from refusal_index.runs.plan import Plan, open_store
 from refusal_index.runs.store import ReplyStore

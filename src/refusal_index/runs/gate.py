@@ -13,16 +13,13 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import ComparedRun, RunFolder, asked_under, read_runs, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
 from refusal_index.findings import ranking
-from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
-from refusal_index.findings.gate_guards import check_reachable, payoffs_of
-from refusal_index.findings.gate_policy import Policy, PolicyError, read_policy
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, payoffs_of, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.models.settings import SettingError
 from refusal_index.redaction import redacted_in
-from refusal_index.render.gate import gate_document
-from refusal_index.render.gate_files import to_junit, to_markdown
+from refusal_index.render.gate import gate_document, to_junit, to_markdown
 from refusal_index.render.sections import compared_sections
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
@@ -42,7 +39,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     first, second
         Runs, their folders, or outcome tables.
     options
-        As `refusal_index.findings.matching.CompareOptions` takes them.
+        As `refusal_index.findings.comparison.CompareOptions` takes them.
 
     Raises
     ------

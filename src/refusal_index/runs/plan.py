@@ -17,7 +17,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.data.text import PatternError
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.models.functions import (
     PREFIX,
     FunctionError,

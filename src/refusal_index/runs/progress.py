@@ -11,7 +11,7 @@ from rich.text import Text
 
 from refusal_index.data.run_json import Prices
 from refusal_index.protocol import Completion
-from refusal_index.render.blocks import escape
+from refusal_index.render.format import escape
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
 

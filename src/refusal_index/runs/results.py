@@ -26,7 +26,7 @@ from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outc
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.run_json import UNPRICED, Prices, refusal_setting
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import Usage
 from refusal_index.protocol import (
     FORCED,

@@ -26,16 +26,24 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.conclusions import doubts
-from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
-from refusal_index.render.blocks import Block, Table
-from refusal_index.render.display import used_blocks
-from refusal_index.render.format import UNDEFINED, abbreviated, count, interval, number, percent, reason_text
+from refusal_index.render.format import (
+    UNDEFINED,
+    Block,
+    Table,
+    abbreviated,
+    count,
+    interval,
+    number,
+    percent,
+    reason_text,
+)
 from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import used_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import FILES, RAY, Progress, Underway, WaitingError, engine_of
 from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding

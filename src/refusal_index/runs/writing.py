@@ -36,12 +36,11 @@ from refusal_index.findings.summary import (
     is_complete,
     summarise,
 )
-from refusal_index.render.blocks import escape
-from refusal_index.render.display import as_html, as_text
+from refusal_index.render.format import escape
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_document
+from refusal_index.render.summary import as_html, as_text, summary_document
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
 from refusal_index.runs.store import ReplyStore, StoreError

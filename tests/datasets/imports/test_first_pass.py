@@ -18,7 +18,7 @@ from refusal_index.data.first_pass import (
 )
 from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
-from refusal_index.findings.tally import tallies
+from refusal_index.findings.conclusions import tallies
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

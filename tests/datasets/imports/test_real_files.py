@@ -12,7 +12,7 @@ import pytest
 
 from refusal_index.data.first_pass import FirstPass, to_outcomes
 from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
-from refusal_index.findings.tally import tallies
+from refusal_index.findings.conclusions import tallies
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 MODELS = (

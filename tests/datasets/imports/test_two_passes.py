@@ -15,7 +15,7 @@ from refusal_index.data.first_pass import FirstPass, to_outcomes
 from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.data.rates import contingency_table
-from refusal_index.findings.tally import tallies
+from refusal_index.findings.conclusions import tallies
 from refusal_index.render.summary import tally_blocks
 from refusal_index.runs.reuse import import_file, joined
 from refusal_index.stats import ContingencyTable

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.findings.gate_guards import index_interval
+from refusal_index.findings.gate_policy import index_interval
 from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
 from refusal_index.stats.corrected import (
     attenuated_refusal_index,

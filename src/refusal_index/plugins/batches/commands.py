@@ -48,7 +48,7 @@ def requests(
 
 
 def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
-    from refusal_index.render.blocks import Table
+    from refusal_index.render.format import Table
 
     files = written.files
     for name, count in written.functions.items():

@@ -12,8 +12,8 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
-from refusal_index.findings.statement import Statement
-from refusal_index.render.blocks import Block, Table
+from refusal_index.findings.metrics import Statement
+from refusal_index.render.format import Block, Table
 
 if TYPE_CHECKING:
     from refusal_index.data.run_json import Prices

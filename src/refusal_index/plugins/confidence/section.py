@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome_table import scores_by_method
-from refusal_index.findings.comparison import PairComparison
-from refusal_index.findings.matching import CompareOptions
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.comparison import CompareOptions, PairComparison
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.confidence.summary import (
     NAME,
@@ -35,10 +34,19 @@ from refusal_index.plugins.confidence.summary import (
     shared_remarks,
     summarise_outcomes,
 )
-from refusal_index.render.blocks import Block, Table
-from refusal_index.render.format import abbreviated, abridged, count, interval_of, listed, number, percent, title
-from refusal_index.render.report.figures import BOX, UNIT, MetricRow, Scale
-from refusal_index.render.report.page import environment
+from refusal_index.render.format import (
+    Block,
+    Table,
+    abbreviated,
+    abridged,
+    count,
+    interval_of,
+    listed,
+    number,
+    percent,
+    title,
+)
+from refusal_index.render.report.page import BOX, UNIT, MetricRow, Scale, environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import add_sentences, phrase, sentence
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table

@@ -20,7 +20,7 @@ from refusal_index import stats
 from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import GROUP, OPTIONAL, is_trained, scores_by_method, scores_of_outcomes
 from refusal_index.data.rates import first_draws, too_many_missing, variant_groups
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.metrics import Statement
 from refusal_index.stats import Estimate
 from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.comparison import difference_error

@@ -21,9 +21,8 @@ from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
-from refusal_index.findings.matching import CompareOptions
-from refusal_index.findings.shown import Shown
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.metrics import Shown, Statement
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
@@ -32,8 +31,7 @@ from refusal_index.plugins.confidence.scored_answers import (
     scored_answers,
     virtual_run,
 )
-from refusal_index.render.blocks import Block, Table, shows
-from refusal_index.render.format import abbreviated, estimate, interval_of, number, percent
+from refusal_index.render.format import Block, Table, abbreviated, estimate, interval_of, number, percent, shows
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.runs.gate import compared_runs
 from refusal_index.runs.writing import Run

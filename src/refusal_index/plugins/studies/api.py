@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions
 from refusal_index.models.settings import unknown
 from refusal_index.plugins.studies.study import STUDY_NAMES, Study, StudyOptions, study_names, study_spec
 from refusal_index.runs.gate import compared_runs

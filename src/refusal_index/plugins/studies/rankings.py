@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, shared_variants
-from refusal_index.findings.matching import CompareOptions
+from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank
 from refusal_index.plugins.studies import inputs, precision, stability, style

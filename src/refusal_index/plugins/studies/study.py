@@ -30,8 +30,7 @@ from refusal_index.data.rates import Completeness, completeness, first_draws, fu
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
-from refusal_index.render.blocks import escape
-from refusal_index.render.format import abridged
+from refusal_index.render.format import abridged, escape
 from refusal_index.render.sentences import fill
 
 

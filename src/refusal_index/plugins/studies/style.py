@@ -38,8 +38,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from refusal_index.render.blocks import OBEYED, escape
-from refusal_index.render.format import UNDEFINED, count, number, with_interval
+from refusal_index.render.format import OBEYED, UNDEFINED, count, escape, number, with_interval
 
 FloatArray = NDArray[np.float64]
 Ends = tuple[Any, Any]

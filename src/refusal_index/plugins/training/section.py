@@ -16,14 +16,12 @@ from typing import Any
 
 from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match
-from refusal_index.findings.matching import CompareOptions, matched_variants
-from refusal_index.findings.metrics import METRICS
-from refusal_index.findings.statement import Statement
+from refusal_index.findings.comparison import CompareOptions, matched_variants
+from refusal_index.findings.metrics import METRICS, Statement
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.render.format import reason_text
-from refusal_index.render.report.figures import BOX, Scale
-from refusal_index.render.report.page import environment
+from refusal_index.render.report.page import BOX, Scale, environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import add_sentences, description
 from refusal_index.stats import METRIC_NAMES, Estimate, holm

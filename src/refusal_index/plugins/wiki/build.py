@@ -37,7 +37,7 @@ from refusal_index.plugins.wiki.questions import (
     draw_order,
     read_pages,
 )
-from refusal_index.render.blocks import escape
+from refusal_index.render.format import escape
 from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends, note_on
 from refusal_index.runs.execute import outstanding
 from refusal_index.runs.plan import versions
