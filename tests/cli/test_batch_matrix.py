@@ -1,4 +1,4 @@
-"""A matrix in batches: the first waves of all runs are in flight at once; and what batches cost."""
+"""A matrix in batches: the first rounds of all runs are in flight at once; and what batches cost."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_dry_run_prices_batches_by_their_rate_and_says_so(folder, command):
     assert costs["no rate"][0] == costs["single"][0]
     assert "batches are priced at 50% of what is given" in costs["batch"][1]
     assert "--batch-rate says what share of it they cost" in costs["no rate"][1]
-    assert "there are 2 waves of batches, and each may take 24 hours" in costs["batch"][1]
+    assert "there are 2 rounds of batches, and each may take 24 hours" in costs["batch"][1]
     assert "s a request" in command(*shared).output
     assert "s a request" not in command(*shared, "--engine", "batch").output
     assert costs["single"][1] is None

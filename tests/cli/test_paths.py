@@ -108,9 +108,9 @@ def test_the_page_of_a_run_is_written_by_report_alone(ran, command):
 
 
 def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
-    """``run --engine command`` has it write below ``waves/``."""
+    """``run --engine command`` has it write below ``rounds/``."""
     Path("requests.jsonl").write_text("")
-    done = command("run-batch", "-i", "requests.jsonl", "-o", "r/waves/replies.jsonl", "--model", "almanac/base")
+    done = command("run-batch", "-i", "requests.jsonl", "-o", "r/rounds/replies.jsonl", "--model", "almanac/base")
     assert "lies in the folder of a run" not in done.output
 
 

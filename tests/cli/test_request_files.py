@@ -569,7 +569,7 @@ def test_what_a_provider_takes_no_word_of_is_said(wide):
 
 def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
     assert wide(*SMALL, *BY_HAND, "--out", "r").exit_code == 1
-    left = Path("r/waves/abc.replies.jsonl")
+    left = Path("r/rounds/abc.replies.jsonl")
     left.parent.mkdir()
     left.write_text("{}\n")
     for command in (("requests", "r", "--out", "w.jsonl"), (*SMALL, "--out", "r")):

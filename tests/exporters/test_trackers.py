@@ -30,12 +30,12 @@ def test_only_plain_files_of_a_folder_are_handed_on(run, tmp_path):
     secret.write_text("of somebody else")
     (folder / "stolen").symlink_to(secret)
     (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
-    (folder / "waves").mkdir(exist_ok=True)
-    (folder / "waves" / "output.txt").write_text("log")
+    (folder / "rounds").mkdir(exist_ok=True)
+    (folder / "rounds" / "output.txt").write_text("log")
     os.mkfifo(folder / "pipe")
     (found,) = read_exported([folder])
     names = {name for _, name in files_of(found)}
-    assert {"report.html", "summary.json", "outcomes.parquet", "run.json", "waves/output.txt"} <= names
+    assert {"report.html", "summary.json", "outcomes.parquet", "run.json", "rounds/output.txt"} <= names
     assert not {"stolen", "linked/secret", "pipe", ".lock"} & names
 
 

@@ -259,11 +259,15 @@ def summary_of(
     if files[0].is_dir():
         if columns:
             raise OptionError(f"--column: names columns of outcome tables, and {files[0]} is a folder; leave it out")
-        table, about = read_outcomes_of(files[0], sampling), RunFolder(files[0]).read_about()
+        folder = RunFolder(files[0])
+        table, about = read_outcomes_of(files[0], sampling), folder.read_about()
+        answered_only = bool(folder.read_settings().get("answered_only"))
         payoffs = {name: about[name] for name in ("penalty", "truthfulness_weights") if name in about} | dict(payoffs)
     else:
-        table = read_tables(files, sampling, columns or {})
-    summary = summarise(table, **payoffs, confidence_level=confidence_level, sampling=sampling)
+        table, answered_only = read_tables(files, sampling, columns or {}), False
+    summary = summarise(
+        table, **payoffs, confidence_level=confidence_level, answered_only=answered_only, sampling=sampling
+    )
     return with_sections(summary, table, files[0])
 
 

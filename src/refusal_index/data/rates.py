@@ -307,9 +307,14 @@ def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
     return ContingencyTable.from_arrays(scored["refused"].to_numpy(), scored["wrong"].to_numpy())
 
 
-def completeness(outcomes: pl.DataFrame) -> Completeness:
-    """Count what is missing, and why."""
+def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Completeness:
+    """Count what is missing, and why.
+
+    - `answered_only`: whether only the first pass was planned, so that no forced answer is missing.
+    """
     missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
+    if answered_only:
+        missing = missing.filter(missing != FORCED_NOT_ASKED)
     counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
     asked, unscored = outcomes.height, missing.len()
     share = unscored / asked if asked else None

@@ -401,6 +401,7 @@ def summarise(
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     is_deterministic: bool = False,
+    answered_only: bool = False,
     sampling: Sampling = OWN_COLUMNS,
 ) -> Summary:
     """Compute every metric of every variant.
@@ -413,6 +414,7 @@ def summarise(
     - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
     - `confidence_level`: of every interval.
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
+    - `answered_only`: whether only the first pass was planned: then a run without RI is complete.
     - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.data import Outcome, Question
@@ -433,6 +435,7 @@ def summarise(
             confidence_level,
             sampling,
             is_deterministic=is_deterministic,
+            answered_only=answered_only,
         )
         for group in each_group(table, columns)
     )
@@ -479,11 +482,13 @@ def _variant_summary(
     sampling: Sampling,
     *,
     is_deterministic: bool,
+    answered_only: bool,
 ) -> VariantSummary:
     rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
-    further = completeness(again) if again.height else None
-    table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
-    missing = missing_range(rows)
+    further = completeness(again, answered_only=answered_only) if again.height else None
+    table, forced = contingency_table(rows), forced_refusals(rows)
+    complete = completeness(rows, answered_only=answered_only)
+    missing = None if answered_only else missing_range(rows)
     estimates = variant_metrics(rows, worth, level)
     index, draws = _by_name(estimates, INDEX), draws_summary(group.outcomes, level, is_deterministic=is_deterministic)
     sampling_found = sampling_summary(rows, sampled_table(rows), sampling)

@@ -180,15 +180,15 @@ def _connections(plan: Plan) -> int:
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
-    """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
+    """Return how long requests take; in batches each round of them may take as long as a provider has for one."""
     if plan.settings.sending.engine == BATCH:
-        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in WAVES[len(plan.graders)])
+        usual, most = (WINDOW * rounds if requests.most else 0.0 for rounds in ROUNDS[len(plan.graders)])
         return Range(0, usual, most)
     return requests * (plan.settings.forecast.seconds_per_request / connections)
 
 
-WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
-"""By how many models grade: waves where each verdict can be read at once, and most, with every second attempt."""
+ROUNDS = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
+"""By how many models grade: rounds where each verdict can be read at once, and most, with every second attempt."""
 
 
 def _remarks(plan: Plan) -> Iterator[str]:
@@ -201,9 +201,9 @@ def _remarks(plan: Plan) -> Iterator[str]:
         else:
             yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
     if settings.sending.engine == BATCH:
-        usual, most = WAVES[len(plan.graders)]
+        usual, most = ROUNDS[len(plan.graders)]
         more = f", {most} at most" if most > usual else ""
-        yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
+        yield f"there are {usual} rounds of batches{more}, and each may take 24 hours, which the time assumes"
 
     if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
         yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"

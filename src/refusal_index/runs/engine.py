@@ -204,7 +204,7 @@ class Engine(Protocol):
     Attributes
     ----------
     together
-        Whether it takes all variants at once, so that all pending requests go out in one wave.
+        Whether it takes all variants at once, so that all pending requests go out in one round.
     """
 
     together: bool
@@ -422,11 +422,11 @@ ONLY_OF = {"detach": (BATCH,), "command": (COMMAND,), "ray_address": (RAY,), "en
 """Settings that some engines alone know: with another one they would be passed over in silence."""
 
 TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
-"""Engines that ask no grader about a plain case first, which would take a wave of its own."""
+"""Engines that ask no grader about a plain case first, which would take a round of its own."""
 
 UNTRIED = (
     "note: this engine does not try the grader on a plain case first, as --engine direct does: what a wrong one says "
-    "is seen once its first wave is back"
+    "is seen once its first round is back"
 )
 
 

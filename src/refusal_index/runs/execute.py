@@ -42,7 +42,7 @@ from refusal_index.runs.store import ReplyStore, StoreError
 from refusal_index.runs.writing import Run, write_results
 from refusal_index.stats import GroupSequential
 
-Wave = tuple[str, Sequence[Conversation]]
+Round = tuple[str, Sequence[Conversation]]
 """Conversations that an engine executes together, and their name."""
 
 Decide = Callable[[Run, int], str | None]
@@ -214,9 +214,9 @@ class OpenRun:
         RefusalIndexError
             If a model cannot be asked, or a part could not be completed: replies are kept.
         """
-        waves = (wave for part in parts for wave in self._waves(part))
+        rounds = (each for part in parts for each in self._rounds(part))
         if self.engine is None:
-            for _ in waves:
+            for _ in rounds:
                 pass
             return None
         # Requests in flight are collected whatever is left of the budget.
@@ -225,9 +225,9 @@ class OpenRun:
             return ended
         plan = self.plan
         context = (plan.settings, plan.folder, self.engine, self.store, self.progress, self.budget, plan.dataset.name)
-        return await ask_waves(waves, *context)
+        return await execute_rounds(rounds, *context)
 
-    def _waves(self, part: Plan) -> Iterator[Wave]:
+    def _rounds(self, part: Plan) -> Iterator[Round]:
         """Yield the pending conversations of a part, once the store holds its questions."""
         for variant in part.procedures:
             self.store.require(variant, part.draws[variant])
@@ -269,8 +269,8 @@ class OpenRun:
         return replace(run, ended=ended)
 
 
-async def ask_waves(
-    waves: Iterable[Wave],
+async def execute_rounds(
+    rounds: Iterable[Round],
     settings: Settings,
     folder: RunFolder,
     engine: Engine,
@@ -279,11 +279,11 @@ async def ask_waves(
     budget: Budget,
     dataset: str = "",
 ) -> str | None:
-    """Execute one wave after the other, each made when those before it are complete.
+    """Execute one round after the other, each made when those before it are complete.
 
     Parameters
     ----------
-    waves
+    rounds
         What to ask.
     settings, folder, engine, store, dataset
         What sends the requests, where replies and other files go, and the name of the questions.
@@ -298,7 +298,7 @@ async def ask_waves(
     Raises
     ------
     RunFailedError
-        If a wave could not be completed.
+        If a round could not be completed.
     """
     breaker = CircuitBreaker()
     budget.on_end = partial(breaker.open, planned=True)
@@ -314,7 +314,7 @@ async def ask_waves(
                 breaker.open("the progress callback failed")
 
     async with engine.open(store):
-        for name, conversations in waves:
+        for name, conversations in rounds:
             if not conversations:
                 continue
             watch(Begun(name))

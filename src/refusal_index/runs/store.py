@@ -243,7 +243,7 @@ def _copied(path: Path) -> sqlite3.Connection:
     return memory
 
 
-STORE_VERSION = 5
+STORE_VERSION = 6
 """Version of the tables; a store with another one is refused."""
 
 OF_REPLIES = "replies", "retired"

@@ -427,7 +427,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
 async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
 
-    Runs in batches are begun one after the other, so that the first waves of all are in flight together; whichever
+    Runs in batches are begun one after the other, so that the first rounds of all are in flight together; whichever
     has something to collect goes on, until all have come to their end or are to be detached.
 
     Parameters

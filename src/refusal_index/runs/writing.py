@@ -354,6 +354,7 @@ def write_results(
                 truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
                 confidence_level=confidence_level,
                 is_deterministic=is_deterministic(settings),
+                answered_only=bool(settings.get("answered_only")),
             )
             outdated = _refresh_scores(folder, store, settings, derived.outcomes)
             summary = with_sections(_with_mixture(summary, settings), derived.outcomes, folder.path)

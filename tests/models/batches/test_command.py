@@ -91,7 +91,7 @@ def test_a_wave_is_one_call_without_a_shell_and_with_the_models_own_name():
     assert words[1].endswith(".replies.jsonl; touch pwned")
     assert not Path("pwned").exists()
     assert len(list(store.replies())) == 6
-    assert [one.suffix for one in Path("waves").iterdir()] == [".log"], "what is in the store lies nowhere else"
+    assert [one.suffix for one in Path("rounds").iterdir()] == [".log"], "what is in the store lies nowhere else"
 
 
 def test_a_placeholder_in_a_models_name_is_not_replaced():
@@ -108,7 +108,7 @@ def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_ag
     settings, conversations = program(), talks(3, GraderKind.EXACT)
     with store_of(conversations) as empty:
         pending = pending_of(question_states(conversations, empty, settings, NAMES))
-    folder = Path("waves")
+    folder = Path("rounds")
     folder.mkdir()
     body = {"choices": [{"message": {"content": "<answer>7</answer>"}}]}
     lines = [json.dumps({"custom_id": one.custom_id, "response": {"body": body}}) for one in pending[:4]]
@@ -134,7 +134,7 @@ def test_the_last_lines_of_a_program_that_fails_are_told_and_no_secret_is_writte
     said = str(error.value)
     assert "vllm/org/model: the command ended with status 1 and wrote no replies: loading" in said
     assert "no memory, [key] (see " in said
-    (log,) = Path("waves").glob("*.log")
+    (log,) = Path("rounds").glob("*.log")
     assert log.read_text() == "loading ['--api-key', '[key]', '--key=[key]']\nno memory, [key]"
     assert "hush" not in said
 
@@ -143,7 +143,7 @@ def test_of_long_output_the_last_whole_lines_are_kept():
     before = "print('x' * 100); print('y' * 2**18 + ' hush'); print('10 %', end='\\r'); sys.exit('the end')"
     with pytest.raises(RunFailedError, match="wrote no replies: 10 % / the end "):
         carry(program(before))
-    (log,) = Path("waves").glob("*.log")
+    (log,) = Path("rounds").glob("*.log")
     assert log.read_text() == "10 %\nthe end"
 
 
@@ -238,7 +238,7 @@ def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused
 
 def test_a_folder_that_leads_elsewhere_is_refused():
     Path("elsewhere").mkdir()
-    Path("waves").symlink_to("elsewhere")
+    Path("rounds").symlink_to("elsewhere")
     with pytest.raises(ModelError, match="expected a folder for requests and replies"):
         carry(program())
 
@@ -280,11 +280,11 @@ def test_the_embedded_model_gives_the_same_table_as_the_local_engine(tmp_path):
 @pytest.mark.slow
 def test_a_run_that_is_killed_while_the_program_works_ends_complete(tmp_path):
     settings = {"model": "almanac/base", "engine": "command", "command": OURS, "variants": "low,high", "limit": 60}
-    out, waves = tmp_path / "run", tmp_path / "run" / "waves"
+    out, rounds = tmp_path / "run", tmp_path / "run" / "rounds"
     process = start(json.dumps(settings), out, {})
-    assert kill_once(process, lambda: bool(list(waves.glob("*.jsonl"))))
+    assert kill_once(process, lambda: bool(list(rounds.glob("*.jsonl"))))
     finished = ri.evaluate(out=out, **settings)
     whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "engine": "direct", "command": None})
     assert finished.outcomes.rows() == whole.outcomes.rows()
     assert RunFolder(out).read_settings() == whole.folder.read_settings()
-    assert not list(waves.glob("*.jsonl"))
+    assert not list(rounds.glob("*.jsonl"))

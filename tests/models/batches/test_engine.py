@@ -1,4 +1,4 @@
-"""The engine of waves over an executor in memory: what is sent again, what ends it, what is told, what may be used."""
+"""The engine of rounds over an executor in memory: what is sent again, what ends it, what is told, what may be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
-from refusal_index.runs.execute import ask_waves
+from refusal_index.runs.execute import execute_rounds
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from tests.models.batches.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks
@@ -337,8 +337,8 @@ def test_an_interruption_ends_it_in_order_with_what_came():
     executor = InMemory(Script(1), at_once=3)
     executor.after = lambda: budget.end("interrupted")
     store, engine = store_of(conversations), BatchEngine(SETTINGS, NAMES, {}, executor)
-    waves = [("", conversations)]
-    ended = asyncio.run(ask_waves(waves, SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, budget))
+    rounds = [("", conversations)]
+    ended = asyncio.run(execute_rounds(rounds, SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, budget))
     assert ended == "interrupted"
     assert len(kept(store)) == 3
     assert len(executor.rounds) == 1
@@ -347,7 +347,7 @@ def test_an_interruption_ends_it_in_order_with_what_came():
 def test_what_lasts_fails_the_run():
     executor = InMemory(Script(1), lambda _one, _time: LASTING)
     store, engine = store_of(talks(25)), BatchEngine(SETTINGS, NAMES, {}, executor)
-    asked = ask_waves(
+    asked = execute_rounds(
         [("", talks(25))], SETTINGS, RunFolder(Path("run")), engine, store, lambda _: None, Budget(Limits())
     )
     with pytest.raises(RunFailedError, match="no credit"):

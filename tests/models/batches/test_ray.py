@@ -65,7 +65,7 @@ def ray_plan(plan_for):
 
 
 def shards(out: Path) -> list[str]:
-    return sorted(one.name for one in (out / "waves" / "shards").glob("*.jsonl"))
+    return sorted(one.name for one in (out / "rounds" / "shards").glob("*.jsonl"))
 
 
 @pytest.mark.slow
@@ -162,13 +162,13 @@ def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked
     assert len(kept) == 2
     assert len(asked) == len(bodies) - 2
     assert not set(kept.values()) & set(asked)
-    assert [one.name for one in (again.folder.path / "waves").iterdir()] == ["storage"]
+    assert [one.name for one in (again.folder.path / "rounds").iterdir()] == ["storage"]
     assert len(list((tmp_path / "far").iterdir())) == 2, "each run has a folder of its own, whatever its is called"
     assert list(far.read()) == []
 
 
 def ids_of(plan) -> dict[str, str]:
-    """Return the ids of the first wave of a plan, and what each asks."""
+    """Return the ids of the first round of a plan, and what each asks."""
     with ReplyStore(None) as store:
         conversations = [
             Conversation(question, variant, plan.procedures[variant], draws)
@@ -223,7 +223,7 @@ def replies(folder: RunFolder) -> int:
 
 def leftover(out: Path) -> int:
     """Count the results in shards that are not in the store."""
-    folder = out / "waves" / "shards"
+    folder = out / "rounds" / "shards"
     files = Shards(str(folder)).read() if folder.exists() else ()
     ids = {one.custom_id for _, lines in files for one in read_lines(lines) if one.response is not None}
     with ReplyStore(out / "replies.sqlite") as store:
@@ -326,21 +326,21 @@ def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
     folders = [tmp_path / one / "run" for one in ("a", "b")]
     for one in folders:
         one.mkdir(parents=True)
-    first, second = (own_name(one / "waves") for one in folders)
+    first, second = (own_name(one / "rounds") for one in folders)
     assert first != second
     moved = folders[0].rename(tmp_path / "moved")
-    assert own_name(moved / "waves") == first
+    assert own_name(moved / "rounds") == first
 
 
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
-    (tmp_path / "waves").mkdir()
-    (tmp_path / "waves" / "storage").write_text("../another")
+    (tmp_path / "rounds").mkdir()
+    (tmp_path / "rounds" / "storage").write_text("../another")
     with pytest.raises(ModelError, match=r"storage: expected the name of this run's shards, got '\.\./another'"):
-        own_name(tmp_path / "waves")
-    (tmp_path / "waves" / "storage").unlink()
-    (tmp_path / "waves" / "storage").symlink_to(tmp_path / "secret")
+        own_name(tmp_path / "rounds")
+    (tmp_path / "rounds" / "storage").unlink()
+    (tmp_path / "rounds" / "storage").symlink_to(tmp_path / "secret")
     with pytest.raises(ModelError, match="cannot be kept"):
-        own_name(tmp_path / "waves")
+        own_name(tmp_path / "rounds")
 
 
 @pytest.mark.nightly

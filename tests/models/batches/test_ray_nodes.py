@@ -69,7 +69,7 @@ def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight
     assert len(cells(derived)) == count
     whole = count + count // 2
     assert whole < sent <= whole + 4, "the shard of the lost node is asked again, and no other"
-    assert not list((plan.folder.path / "waves" / "shards").glob("*.jsonl"))
+    assert not list((plan.folder.path / "rounds" / "shards").glob("*.jsonl"))
 
 
 def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):

@@ -282,7 +282,7 @@ class FilesEngine:
         )
 
 
-FOLDER, REPLIES = "waves", ".replies.jsonl"
+FOLDER, REPLIES = "rounds", ".replies.jsonl"
 """The folder in a run's folder for results that are not in the store yet, and how files of `command` end there."""
 
 LEFT = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}

@@ -43,7 +43,7 @@ from refusal_index.protocol import (
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
-from refusal_index.runs.execute import Wave, ask_waves, outstanding
+from refusal_index.runs.execute import Round, execute_rounds, outstanding
 from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.results import total
 from refusal_index.runs.settings import Settings
@@ -230,8 +230,8 @@ class ConfidencePlan:
         """Return the replies in the run's store as answers."""
         return Replies(store, self.wording.grader)
 
-    def waves(self, replies: Replies) -> Iterator[Wave]:
-        """Yield what the methods ask, each wave once the replies to those before it are stored.
+    def rounds(self, replies: Replies) -> Iterator[Round]:
+        """Yield what the methods ask, each round once the replies to those before it are stored.
 
         Where log probabilities may not come, one question is asked first.
         """
@@ -399,7 +399,7 @@ class PendingRequests:
 
 
 def pending(plan: ConfidencePlan) -> list[PendingRequests]:
-    """Return what is still to be asked for a run, wave by wave; nothing is sent or written.
+    """Return what is still to be asked for a run, round by round; nothing is sent or written.
 
     Requests to a model that grades are not counted: each answer takes one, or two where its verdict cannot be read.
     """
@@ -450,8 +450,8 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
 
 async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
     """Ask what is missing, if anything is, and return why asking ended before that, as it was told to."""
-    waves = (wave for wave in map(partial(_set_aside, plan, store), plan.waves(plan.replies(store))) if wave[1])
-    first = next(waves, None)
+    rounds = (each for each in map(partial(_set_aside, plan, store), plan.rounds(plan.replies(store))) if each[1])
+    first = next(rounds, None)
     if first is None:
         return None
     run = plan.run
@@ -459,12 +459,12 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     outstanding().check(run, store)
     engine = engine_of(run.settings.sending.engine)(run.settings, run.names, run.objects)
     progress(Opened(0, note_on(run.settings.sending)))
-    return await ask_waves(chain([first], waves), run.settings, run.folder, engine, store, progress, budget)
+    return await execute_rounds(chain([first], rounds), run.settings, run.folder, engine, store, progress, budget)
 
 
-def _set_aside(plan: ConfidencePlan, store: ReplyStore, wave: Wave) -> Wave:
-    """Set aside the replies of a wave that are to other requests than it has now, and keep what is to be asked."""
-    name, conversations = wave
+def _set_aside(plan: ConfidencePlan, store: ReplyStore, pending: Round) -> Round:
+    """Set aside the replies of a round that are to other requests than it has now, and keep what is to be asked."""
+    name, conversations = pending
     for one in conversations:
         completions = store.completions(one.question.question_id, one.variant)
         if completions and not plan.current(one, store):

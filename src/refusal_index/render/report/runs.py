@@ -126,6 +126,7 @@ def read_report_runs(
             truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
             confidence_level=confidence_level,
             is_deterministic=is_deterministic(run.settings),
+            answered_only=bool(run.settings.get("answered_only")),
             sampling=sampling,
         )
         summary = with_sections(summary, outcomes, run.source)
