@@ -98,8 +98,11 @@ class BatchEngine:
         attempts, wait = Attempts(assignment, self._names), 0.0
         about: dict[str, list[Conversation]] = {}
         for conversation in assignment.conversations:
-            about.setdefault(conversation.question.question_id, []).append(conversation)
-        _report_finished(assignment)
+            question_id, variant = conversation.question.question_id, conversation.variant
+            about.setdefault(question_id, []).append(conversation)
+            if not next_requests(conversation, assignment.store.completions(question_id, variant)):
+                assignment.store.clear_failure(variant, question_id)
+                assignment.progress(Finished(variant, question_id))
         while assignment.breaker.reason is None:
             requests = self._affordable(self._next_round(assignment, attempts), assignment)
             if not requests:
@@ -175,15 +178,6 @@ class BatchEngine:
         except StoreError as error:
             assignment.breaker.open(f"{error}; no further request is sent; {RESUMES}")
             raise
-
-
-def _report_finished(assignment: Assignment) -> None:
-    """Report every question without a pending request from the start."""
-    for conversation in assignment.conversations:
-        question_id, variant = conversation.question.question_id, conversation.variant
-        if not next_requests(conversation, assignment.store.completions(question_id, variant)):
-            assignment.store.clear_failure(variant, question_id)
-            assignment.progress(Finished(variant, question_id))
 
 
 class Attempts:

@@ -251,7 +251,8 @@ class BatchExecutor:
                 breaker.open("; ".join(problems))  # after storing the results that came
             if ended:
                 return
-            await self._wait(wait, "; ".join(filter(None, (poller.describe_outages(), note))), assignment)
+            outages = (message for _, message in poller.outages.values())
+            await self._wait(wait, "; ".join((*outages, note)), assignment)
             wait = min(wait * SLOWER, self._options["poll"] * SLOWEST)
 
     async def _wait(self, seconds: float, note: str, assignment: Assignment) -> None:

@@ -680,10 +680,6 @@ class BatchPoller:
         """Return the state of each batch."""
         return list(zip(entries, await asyncio.gather(*map(self._state, entries)), strict=True))
 
-    def describe_outages(self) -> str:
-        """Say which providers cannot be reached; empty where all can."""
-        return "; ".join(message for _, message in self.outages.values())
-
     async def _state(self, entry: Entry) -> State:
         client, batch = self._clients[entry.model], entry.batch or ""
         try:
