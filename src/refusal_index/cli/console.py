@@ -70,13 +70,9 @@ def error(text: object) -> None:
 
 def prose(text: str, indent: str = "") -> None:
     """Print a paragraph, folded to the width of the terminal, at most 80 columns."""
-    from rich.text import Text
-
-    shown = _shown(text)
-    if indent:
-        typer.echo(fill(shown, TEXT_WIDTH, initial_indent=indent, subsequent_indent=indent))
-        return
-    terminal(width=min(TEXT_WIDTH, terminal().width)).print(Text(shown))
+    width = min(TEXT_WIDTH, terminal().width)
+    for line in _shown(text).split("\n"):
+        typer.echo(fill(line, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def show(blocks: Iterable[Block]) -> None:

@@ -33,7 +33,7 @@ def import_(
     penalty: Penalty = 1.0,
     json: bool = False,
 ) -> None:
-    """Import results of other evaluation tools.
+    """Import results from other evaluation tools.
 
     Writes an outcome table and prints the rates of the first pass; grades are not changed. Refused questions lack their
     forced answers unless the file holds both passes or --forced names a second file; 'refusal-index force' adds them.

@@ -307,6 +307,6 @@ def compare(
     else:
         console.show(blocks)
         if not full:
-            console.show(["", "All metrics, pairs and notes: add --full"])
+            console.show(["", "Add --full for all metrics, pairs and notes."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)

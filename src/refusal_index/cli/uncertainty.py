@@ -109,7 +109,7 @@ def plan(
         }
     console.show((plan_blocks if full else plan_screen)(plans, options))
     if not full:
-        console.show(["", "More sample sizes and other metrics: add --full"])
+        console.show(["", "Add --full for more sample sizes and other metrics."])
 
 
 def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:
@@ -184,7 +184,7 @@ def audit(
     grader_error: float = 0.03,
     seed: int = 0,
 ) -> None:
-    """Sample graded answers for a person to check.
+    """Sample graded answers for human review.
 
     Takes equal numbers from each model, dataset, pass and grade, as far as available, and records the probability with
     which each answer was sampled. Fill in the column human_grade (correct, incorrect or refused), then run

@@ -57,6 +57,10 @@ GATE_VERSION = 2
 """Version of the JSON document; in version 1 `refusal_index` was the corrected index of runs sampled repeatedly."""
 
 
+ROUNDING = 1e-12
+"""An estimate this close to its limit lies on it: differences of shares such as 24/60 - 18/60 are inexact."""
+
+
 @dataclass(frozen=True)
 class GuardResult(NamedGuard):
     """A guard and its test."""
@@ -81,7 +85,7 @@ class GuardResult(NamedGuard):
         if verdict == "fail":
             code = "guard_beyond"
         else:
-            code = "guard_looks_beyond" if self.guard.room(estimate) < 0 else "guard_may_be_beyond"
+            code = "guard_looks_beyond" if self.guard.room(estimate) < -ROUNDING else "guard_may_be_beyond"
         return Statement(code, "conclusion", {"metrics": [name]})
 
     def to_document(self) -> dict[str, Any]:

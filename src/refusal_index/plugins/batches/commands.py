@@ -76,7 +76,7 @@ def replies(
     /,
     prompts: str | None = None,
 ) -> None:
-    """Read batch results into their run.
+    """Load batch results into a run.
 
     Reads results of OpenAI, Anthropic or vLLM, in any order; reading a file twice does no harm. Failed requests stay
     pending for the next round. A result for a request of another run, or one that contradicts a stored reply, is

@@ -520,7 +520,7 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
     values = {"questions": found.sizes[1], "price": found.options.price, "level": found.options.interval_level}
     compared = any(point.difference is not None for point in found.points)
     yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
-    yield "All intervals and differences: add --full"
+    yield "Add --full for all intervals and differences."
 
 
 @shows(Threshold)

@@ -30,7 +30,7 @@ def study(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     models: Path | None = None,
 ) -> None:
-    """Make a table or figure of the paper, or all of them.
+    """Reproduce the paper's tables and figures.
 
     Writes the data as CSV, the table as LaTeX and the figure. Without a name, lists all studies and what each needs.
     With --all, makes every study that the runs allow, and a page (README.md) that shows them; studies that need other

@@ -12,12 +12,12 @@ from refusal_index.cli import GroupedCommand, console, new_group
 from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
-app = new_group(help="Build a question set with the help of models.", no_args_is_help=True)
+app = new_group(help="Build a question set using models.", no_args_is_help=True)
 
 
 @app.callback()
 def _build() -> None:
-    """Build a question set with the help of models."""
+    """Build a question set using models."""
 
 
 @app.command("precise-wiki", cls=GroupedCommand)

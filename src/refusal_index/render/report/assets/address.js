@@ -14,7 +14,7 @@ function choices(data) {
     forced: same(GRADES),
     topic: same(data.topics),
     draw: { ...same(["first"]), words: ["the first only"], shown: data.rows.draw.some((draw) => draw !== data.rows.draw[0]) },
-    order: { ...same(["file"]), words: ["as in the file"], any: "suspicious first", shown: true },
+    order: { ...same(["file"]), words: ["as in the file"], any: "most notable first", shown: true },
   };
 }
 
