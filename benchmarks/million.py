@@ -198,7 +198,7 @@ STAGES: dict[str, Callable[[Place, int], int]] = {
     "second wave taken in, results written": lambda place, _: collect(place, 2),
     "outcomes derived": derived,
     "results turned into Parquet by Polars": lambda place, _: tabled(place),
-    "scored anew": lambda place, _: scored(place),
+    "scored again": lambda place, _: scored(place),
 }
 """In their order."""
 

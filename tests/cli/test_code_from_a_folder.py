@@ -161,7 +161,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def write_code(mark: Path, place: Path) -> None:
-    """Write the stranger's code, which leaves a mark; made anew, it is imported anew."""
+    """Write the stranger's code, which leaves a mark; made again, it is imported again."""
     forget()
     (place / "gift").mkdir(exist_ok=True)
     (place / "gift/x.py").write_text(CODE.format(mark=str(mark)))
@@ -177,13 +177,13 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """Have the stranger's code imported anew where it is imported."""
+    """Have the stranger's code imported again where it is imported."""
     for name in [one for one in sys.modules if one.partition(".")[0] == "gift"]:
         del sys.modules[name]
 
 
 def lay_out(made: Path, mark: Path) -> None:
-    """Put the runs into the working directory anew, with more of the stranger's names in them."""
+    """Put the runs into the working directory again, with more of the stranger's names in them."""
     for place in (*FOLDERS, "made", "runs"):
         shutil.rmtree(place, ignore_errors=True)
     for one in (mark, *Path().glob("made.*")):

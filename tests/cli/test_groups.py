@@ -99,18 +99,16 @@ def test_a_name_that_is_none_gets_the_nearest():
 
 
 SCRIPT = f"""
-import sys, time
+import sys
 from refusal_index.cli import app
 app(["--help"], standalone_mode=False)
-print("--help", time.process_time(), file=sys.stderr)
 for name in {sorted(NAMES)!r}:
     app([name, "--help"], standalone_mode=False)
     print(name, *(one for one in {HEAVY!r} if one in sys.modules), file=sys.stderr)
 """
 
 
-def test_help_takes_less_than_half_a_second_and_loads_nothing_heavy_of_any_command():
+def test_help_of_no_command_loads_anything_heavy():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    first, *others = (line.split() for line in done.stderr.splitlines())
-    assert float(first[1]) < 0.5
-    assert others == [[name] for name in sorted(NAMES)], "the first that has more brought it in"
+    loaded = [line.split() for line in done.stderr.splitlines()]
+    assert loaded == [[name] for name in sorted(NAMES)], "the first that has more brought it in"

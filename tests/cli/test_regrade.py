@@ -88,7 +88,7 @@ def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
-    """Return the folder that holds both runs, graded anew by a model in `model`, and what was said."""
+    """Return the folder that holds both runs, regraded by a model in `model`, and what was said."""
     with FakeApi(said) as api:
         return graded_by_rule, in_folder(
             graded_by_rule, api, "regrade", "exact", *MODEL, "--grader-price", "10,0", *options("regrade")
@@ -119,7 +119,7 @@ def exact(graded_by_rule: Path, ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(graded_by_model: tuple[Path, Result], exact, tmp_path: Path) -> Result:
-    """Put the same run graded anew beside it, as `model`, and return what was said of it."""
+    """Put the same run regraded beside it, as `model`, and return what was said of it."""
     shutil.copytree(graded_by_model[0] / "model", tmp_path / "model")
     return graded_by_model[1]
 
@@ -260,7 +260,7 @@ def test_what_was_not_answered_before_stays_so_and_a_failing_grade_is_asked_for_
         mended = ask(api, *grade)
     assert outcomes("model").filter(question_id="q2")["wrong"].to_list() == [False] * 2
     assert outcomes("model").filter(question_id="q5")["unscored_reason"].to_list() == ["request_failed"] * 2
-    assert "low q5: not answered in the run that is graded anew: BadRequestError" in mended.stdout
+    assert "low q5: not answered in the run that is regraded: BadRequestError" in mended.stdout
 
 
 @pytest.mark.parametrize(
@@ -349,12 +349,12 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
     pipeline.__init__()
     result = command("regrade", "exact", "--grader", "exact", "--out", "again")
     assert result.exit_code == 1, result.stderr
-    # the forced answer of a draw that stands alone is not needed, and not graded anew; why others are missing is the
+    # the forced answer of a draw that stands alone is not needed, and not regraded; why others are missing is the
     # matter of the run that asked for them
     known = ("forced_grade", "forced_reply", "unscored_reason")
     one, other = (outcomes(name).drop(known) for name in ("again", "exact"))
     assert one.equals(other)
-    assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
+    assert "low q11: not answered in the run that is regraded: python:tests.cli" in result.stdout
 
 
 @pytest.mark.parametrize("sent", [30, 31])

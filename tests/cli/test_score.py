@@ -1,4 +1,4 @@
-"""`score`: the table from outcomes alone, and a run's derived files made anew."""
+"""`score`: the table from outcomes alone, and a run's derived files made again."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_set_of_another_version_says_what_makes_it_anew_and_hides_no_run(made,
     assert str(caught.value).endswith("use the release that wrote it, or watch into another folder")
     summary = made / "summary.json"
     summary.write_text(json.dumps(json.loads(summary.read_text()) | {"config": {"source": "models.toml"}}))
-    with pytest.raises(RunFolderError, match="repeat 'refusal-index run --config', which writes it anew"):
+    with pytest.raises(RunFolderError, match="repeat 'refusal-index run --config', which writes it again"):
         read_runs([made])
     assert len(str(caught.value).splitlines()) == 1
     assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]

@@ -83,7 +83,7 @@ def completion(*choices: tuple[str | None, str]) -> dict[str, Any]:
 class FakeApi:
     """The server, in a thread of its own, for the length of a ``with`` block.
 
-    It gives as many choices as a request asks for, up to `max_choices`, and asks the script anew for each.
+    It gives as many choices as a request asks for, up to `max_choices`, and asks the script again for each.
     """
 
     def __init__(self, answer: Answer, fault: Fault | None = None, *, max_choices: int = 1) -> None:

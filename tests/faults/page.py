@@ -42,7 +42,7 @@ def _escaped(text: str) -> str:
 
 
 def page(document: str, scenarios: Sequence[Scenario], rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
-    """Return the page anew: a section a group, and a line a fault, whatever the pass and the engine."""
+    """Return the page again: a section a group, and a line a fault, whatever the pass and the engine."""
     parts = [document.partition(BELOW)[0] + BELOW, ""]
     for group in dict.fromkeys(one.group for one in scenarios):
         names = dict.fromkeys(one.name for one in scenarios if one.group == group)

@@ -41,7 +41,7 @@ class Surroundings:
     environment
         Variables beside those of this process; None takes one away.
     fresh
-        Whether in an interpreter of its own, which reads its surroundings anew, and not in a fork.
+        Whether in an interpreter of its own, which reads its surroundings again, and not in a fork.
     terminal, closed
         Whether its output goes to a terminal, or into a pipe that nobody reads any more.
     clock

@@ -70,7 +70,7 @@ def test_a_share_is_that_share_and_the_same_each_time():
     assert some == happens(Fault(kinds.SERVER_ERROR, share=0.2), messages)
     assert some != happens(Fault(kinds.SERVER_ERROR, share=0.2, seed=1), messages)
     plan = Plan([Fault(kinds.SERVER_ERROR, share=0.2)])
-    assert 0 < sum(plan(first(0), before) is not None for before in range(50)) < 25, "each sending is drawn anew"
+    assert 0 < sum(plan(first(0), before) is not None for before in range(50)) < 25, "each sending is drawn again"
 
 
 def test_from_when_to_when_by_the_clock():

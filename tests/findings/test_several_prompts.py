@@ -1,4 +1,4 @@
-"""What several prompts say together: how far they lie apart, and when that is grave."""
+"""What several prompts say together: how far they lie apart, and when that is serious."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_prompts_that_cannot_be_compared_do_not_disagree() -> None:
 @pytest.mark.parametrize(
     ("spread", "high", "test", "weight", "title"),
     [
-        (0.15, 0.3, BEYOND_CHANCE, "grave", "Prompts disagree"),
+        (0.15, 0.3, BEYOND_CHANCE, "serious", "Prompts disagree"),
         (0.05, 0.08, BEYOND_CHANCE, "note", "Prompts differ"),
         (0.05, 0.2, CHANCE, "note", "Prompts may differ"),
         (0.0, 0.08, CHANCE, None, None),

@@ -67,7 +67,7 @@ def test_where_every_answer_has_a_grade_its_rates_are_exact_and_nothing_warns_of
 
 
 def test_one_forced_answer_makes_it_a_run_of_two_passes() -> None:
-    """As after grading anew, where a reply that was right is a refusal now: the rest of the run keeps its index."""
+    """As after regrading, where a reply that was right is a refusal now: the rest of the run keeps its index."""
     forced = Outcome(True, False, Grade.REFUSED, Grade.CORRECT, first_reply="?", forced_reply="x")
     variant = variant_of({forced: 5, SETTLED: 20, UNASKED: 1, WRONG: 20, RIGHT: 20}, gold="x")
     assert variant.index.status == "ok"

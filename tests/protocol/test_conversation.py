@@ -256,7 +256,7 @@ def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, 
 
 
 def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
-    """It had the later one graded anew, and a question that was scored left open."""
+    """It had the later one regraded, and a question that was scored left open."""
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
     same = [Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, "It is Lima.")) for draw in range(2)]
     forced = [Completion("q", "", draw, Reply(Pass.FORCED, Role.MODEL, "UNSURE")) for draw in range(2)]

@@ -1,4 +1,4 @@
-"""Grading anew: whoever grades, what they grade is what was said, and the model is asked no more."""
+"""Regrading: whoever grades, what they grade is what was said, and the model is asked no more."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ FORCED_GRADE = Request(Pass.FORCED, Role.GRADER, (), attempt=1)
     ],
 )
 def test_seeds_are_those_of_earlier_runs(parts, seed):
-    """Changed seeds would ask and pay for everything anew in folders that are resumed.
+    """Changed seeds would ask and pay for everything again in folders that are resumed.
 
     Each value is the first 31 bits of what the shell says to, for instance,
     ``printf '0\\x1fq1\\x1f0\\x1flow\\x1ffirst\\x1fmodel\\x1f0' | sha256sum``.

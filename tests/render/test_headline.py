@@ -21,7 +21,7 @@ from tests.render.making import counts_table, report_run, rows
 
 
 def drawn_twice(n: int) -> pl.DataFrame:
-    """Make outcomes sampled twice, the second time anew for every third question."""
+    """Make outcomes sampled twice, the second time again for every third question."""
     one, other = rows(n, variants=("normal",)), rows(n, variants=("normal",), seed=1)
     second = pl.concat([one.filter(pl.int_range(pl.len()) % 3 != 0), other.filter(pl.int_range(pl.len()) % 3 == 0)])
     return pl.concat([one, second.with_columns(draw=pl.lit(1, pl.Int64))])
@@ -158,9 +158,9 @@ def test_best_and_worst_prompt_are_named() -> None:
 )
 def test_cautions_are_grave_and_come_first(counts: tuple[int, int, int, int], title: str) -> None:
     run = report_run(counts_table(*counts))
-    assert by_title(run)[title].severity == "grave"
+    assert by_title(run)[title].severity == "serious"
     severities = [one.severity for one in first_screen(run).doubts]
-    assert severities == sorted(severities, key=["grave", "note"].index)
+    assert severities == sorted(severities, key=["serious", "note"].index)
 
 
 def test_missing_answers_are_said_however_few() -> None:
@@ -207,7 +207,7 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
     )
     doubts = first_screen(report_run(refused_again)).doubts
     (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced")
-    assert found.severity == "grave"
+    assert found.severity == "serious"
     assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
     assert "The same holds for normal, high and highest." in sentence(found, "page")
 
@@ -235,9 +235,9 @@ def missing_of(kind: str, count: int) -> pl.DataFrame:
     ("kind", "title", "count", "weight"),
     [
         ("again", "Refused when forced", 1, "note"),
-        ("again", "Refused when forced", 8, "grave"),
+        ("again", "Refused when forced", 8, "serious"),
         ("missing", "Unscored", 1, "note"),
-        ("missing", "Unscored", 12, "grave"),
+        ("missing", "Unscored", 12, "serious"),
     ],
 )
 def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: str, count: int, weight: str) -> None:

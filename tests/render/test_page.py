@@ -210,7 +210,7 @@ def _luminance(colour: str) -> float:
 def test_text_stands_out_from_its_ground_against_wcag(theme: str) -> None:
     block = _asset("report.css").split('[data-theme="dark"] {' if theme == "dark" else ":root {")[1].split("}")[0]
     colours = dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", block))
-    for text in ("ink", "muted", "accent", "grave"):
+    for text in ("ink", "muted", "accent", "serious"):
         for ground in ("paper", "sheet", "wash"):
             one, other = sorted((_luminance(colours[text]), _luminance(colours[ground])))
             assert (other + 0.05) / (one + 0.05) >= 4.5, (text, ground)

@@ -1,4 +1,4 @@
-"""What a store of replies adds up to: nothing counts twice, what is missing is said, and grading anew keeps apart."""
+"""What a store of replies adds up to: nothing counts twice, what is missing is said, and regrading keeps apart."""
 
 from __future__ import annotations
 

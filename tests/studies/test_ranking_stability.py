@@ -1,4 +1,4 @@
-"""W and entropy recomputed from ranks, residuals by isotonic regression written anew, and what is left out."""
+"""W and entropy recomputed from ranks, residuals by isotonic regression written again, and what is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spread over subsets against subsets drawn anew, the closed form by the influence function, and what is left out."""
+"""Spread over subsets against subsets drawn again, the closed form by the influence function, and what is left out."""
 
 from __future__ import annotations
 

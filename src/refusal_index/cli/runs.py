@@ -158,7 +158,7 @@ def _advice(run: Run) -> Iterator[str]:
     if run.outdated:
         yield (
             f"scores of {', '.join(run.outdated)} rested on grades or draws that have changed, and were removed; "
-            f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' makes them anew"
+            f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' makes them again"
         )
     prompts = run.folder.read_settings().get("prompts") if run.folder.run_json.exists() else None
     targets = prompts.get("targets") if isinstance(prompts, dict) else None

@@ -123,7 +123,7 @@ class RunFolder:
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
-        """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
+        """Write other values of some settings, for a folder regraded by later rules; call it inside `lock`."""
         self._write_run_json({**self._read_run_json(), "settings": {**self.read_settings(), **as_json(changes)}})
 
     def change_about(self, changes: Mapping[str, Any]) -> None:
@@ -373,7 +373,7 @@ def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
     """Raise RunFolderError if the summary of a set in the folder `path` has another version."""
     version = document.get("set_version", SET_VERSION)
     if version != SET_VERSION:
-        anew = "repeat 'refusal-index run --config', which writes it anew and asks no question again"
+        anew = "repeat 'refusal-index run --config', which writes it again without repeating a request"
         elsewhere = "use the release that wrote it, or watch into another folder"
         raise RunFolderError(
             f"{path / SUMMARY}: expected set_version {SET_VERSION}, got {shortened(version)}; "

@@ -27,7 +27,7 @@ NOT_FINISHED = "not_finished"
 """Reason of a question that was asked for, and of which a reply is still to come: the run's own command asks for it."""
 
 FORCED_NOT_ASKED = "forced_not_asked"
-"""Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
+"""Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or regraded."""
 
 NO_SCORE = "no_score"
 """Reason of a question in a run that answers by a score, where the method gave none."""

@@ -129,7 +129,7 @@ class MatchedRuns(Shown):
         own = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
         shared = int(match.matrix.shared.sum())
         values = {"variant": variant, "shared": shared, "own": own}
-        return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "grave", values)
+        return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "serious", values)
 
     def sampling_statements(self, match: Match) -> Iterator[Statement]:
         """State which clusters and weights intervals and p-values allow for."""
@@ -137,7 +137,7 @@ class MatchedRuns(Shown):
         if sampling is not None and sampling["cluster"] is not None:
             few = sampling["clusters"] < FEW_CLUSTERS
             values = {"clusters": sampling["clusters"], "column": sampling["cluster"]}
-            yield Statement("clusters", "grave" if few else "scope", {**values, "limit": FEW_CLUSTERS, "few": few})
+            yield Statement("clusters", "serious" if few else "scope", {**values, "limit": FEW_CLUSTERS, "few": few})
         if sampling is not None and sampling["weight"] is not None:
             values = {"column": sampling["weight"], "worth": sampling["effective_by_weight"]}
             yield Statement("weights", "scope", values)
@@ -215,7 +215,7 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
     for run in runs:
         tables = {variant: first_draws(rows) for variant, rows in run.variants.items()}
         if any(map(never_forced, tables.values())):
-            yield Statement("never_forced", "grave", {"run": run.label})
+            yield Statement("never_forced", "serious", {"run": run.label})
         missing: list[dict[str, Any]] = [
             {
                 "variant": variant or "all",
@@ -229,13 +229,13 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
         many = any(too_many_missing(one["questions"], one["asked"]) for one in missing)
         if missing:
             values = {"run": run.label, "missing": missing, "many": many}
-            yield Statement("missing_grades", "grave" if many else "note", values)
+            yield Statement("missing_grades", "serious" if many else "note", values)
 
 
 def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
     """Say in which settings other than the model the runs differ."""
     if differing := differing_settings(runs):
-        yield Statement("settings_differ", "grave", {"settings": list(differing)})
+        yield Statement("settings_differ", "serious", {"settings": list(differing)})
 
 
 Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
@@ -466,7 +466,7 @@ class PairComparison(MatchedRuns):
                 {"run": {1: labels[0], -1: labels[1]}.get(ahead(one, alpha)), "pvalue": one.pvalue}
                 for one in (index, corrected)
             ]
-            yield Statement("indices_disagree", "grave", {"ri": leads[0], "corrected": leads[1]})
+            yield Statement("indices_disagree", "serious", {"ri": leads[0], "corrected": leads[1]})
         if corrected.reliability_pvalue is not None and corrected.reliability_pvalue < alpha:
             first, second = (one.reliability or 0.0 for one in (corrected.first, corrected.second))
             less, more = labels if first >= second else labels[::-1]
@@ -493,7 +493,7 @@ class PairComparison(MatchedRuns):
             values |= {"metrics": list(names), "reason": reason or ""}
             values |= {"power_divergence": without_error and INDEX in names}
             code = "difference_at_boundary" if status == "boundary" else "difference_undefined"
-            yield Statement(code, "grave", dict(values))
+            yield Statement(code, "serious", dict(values))
 
     def _place(self, over: Sequence[str]) -> str:
         """Name what a joint index rests on, where that is not all variants."""

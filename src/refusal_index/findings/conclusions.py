@@ -30,8 +30,8 @@ NAMED = 8
 MIX_SIGN = "+"
 """Joins the names of a mix's datasets."""
 
-GRAVE_PULL = 0.05
-"""By how much something may move the index before it is grave: about the half-width of an interval of 4,326 questions.
+SERIOUS_PULL = 0.05
+"""By how much something may move RI before it is serious: about the half-width of an interval of 4,326 questions.
 What pulls as far as the choice of questions does is no smaller matter than the interval."""
 
 SHOWN_PULL = 0.005
@@ -73,7 +73,9 @@ def lacking(summary: Summary) -> Statement | None:
             reasons.update(*(counts.reasons for _, counts in short))
     if not parts:
         return None
-    return Statement("lacking", "grave", {"parts": parts, "resumable": bool(reasons & {NOT_FINISHED, REQUEST_FAILED})})
+    return Statement(
+        "lacking", "serious", {"parts": parts, "resumable": bool(reasons & {NOT_FINISHED, REQUEST_FAILED})}
+    )
 
 
 def _name(summary: Summary, variant: VariantSummary) -> str:
@@ -126,7 +128,7 @@ def remarks(variant: VariantSummary) -> Iterator[Statement]:
     corrected = variant.corrected
     if corrected is not None and corrected.reason not in (None, index.reason):
         values = {"estimate": corrected.estimate, "status": corrected.status, "reason": corrected.reason}
-        yield Statement("corrected_status", "grave", values)
+        yield Statement("corrected_status", "serious", values)
     topics = variant.sensitivity.topics
     if topics is not None and MIX_SIGN in (variant.dataset or ""):
         each = {topic.topic: topic.refusal_index for topic in topics.each}
@@ -164,7 +166,7 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
     is_reached = whole and half_width is not None and half_width <= until.half_width
     asked = max((variant.completeness.asked for variant in summary.variants), default=0)
     values = {"goal": str(until), "half_width": half_width, "asked": asked, "is_complete": whole}
-    return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "grave", values)
+    return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "serious", values)
 
 
 def stopped(stop: Stop) -> Statement:
@@ -185,12 +187,12 @@ class Headline:
     indices: tuple[Statement, ...]
     certainty: tuple[Statement, ...]
     comparisons: tuple[Statement, ...]
-    doubts: tuple[Statement, ...]  # caveats, the grave ones first
+    doubts: tuple[Statement, ...]  # caveats, the serious ones first
 
     @property
     def caveats(self) -> list[Statement]:
         """The caveats that belong beside the number: serious ones, missing answers, and how questions were sampled."""
-        return [doubt for doubt in self.doubts if doubt.severity == "grave" or doubt.code in BESIDE_THE_NUMBER]
+        return [doubt for doubt in self.doubts if doubt.severity == "serious" or doubt.code in BESIDE_THE_NUMBER]
 
     @property
     def minor(self) -> list[Statement]:
@@ -214,7 +216,7 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
     example = by_refusals[(len(by_refusals) - 1) // 2]
     return Headline(
         index=index,
-        verdict=Statement("no_conclusion", "grave") if meaningless and index.estimate is not None else verdict(index),
+        verdict=Statement("no_conclusion", "serious") if meaningless and index.estimate is not None else verdict(index),
         example=example,
         observed=observed(example),
         pairs=None if meaningless else pairs(index, sum(rates) / len(rates) if rates else None),
@@ -283,7 +285,7 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
     is_joint = bool(summary.pooled)
     rests = {"questions": max(variant.table.n for variant in summary.variants), "prompts": len(summary.variants)}
     if index.low is None or index.high is None:
-        yield Statement("no_interval", "grave", rests)
+        yield Statement("no_interval", "serious", rests)
     else:
         ends = {"low": index.low, "high": index.high, "level": summary.confidence_level}
         yield Statement("lies_between", "conclusion", ends)
@@ -320,14 +322,14 @@ def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement
 
 
 def doubts(summary: Summary) -> tuple[Statement, ...]:
-    """Collect the reasons to believe a run's index less, the grave ones first."""
+    """Collect the reasons to believe a run's index less, the serious ones first."""
     doubts_found = (
         *_warnings(summary),
         *_pulls(summary.variants),
         *chain.from_iterable(_disagreement(pooled, summary.confidence_level) for pooled in summary.pooled),
         *islice(chain.from_iterable(map(sampling, summary.variants)), 1),
     )
-    return tuple(sorted(doubts_found, key=lambda doubt: doubt.severity != "grave"))
+    return tuple(sorted(doubts_found, key=lambda doubt: doubt.severity != "serious"))
 
 
 def _warnings(summary: Summary) -> Iterator[Statement]:
@@ -354,8 +356,8 @@ def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
 
 
 def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
-    """Return severity and values of what may move the index: grave where that is as far as an interval reaches."""
-    return "grave" if pull >= GRAVE_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
+    """Return severity and values of what may move the index: serious where that is as far as an interval reaches."""
+    return "serious" if pull >= SERIOUS_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
 
 
 def _moved_by_missing(variant: VariantSummary) -> float:
@@ -373,14 +375,14 @@ def _lowered_by_rules(variant: VariantSummary) -> float:
 
 
 def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:
-    """State how far the prompts lie apart: grave by the size of it, not by a p-value."""
+    """State how far the prompts lie apart: serious by the size of it, not by a p-value."""
     if pooled.left_out:
-        yield Statement("left_out", "grave", {"variants": pooled.left_out})
+        yield Statement("left_out", "serious", {"variants": pooled.left_out})
     between = pooled.between_prompts
     if between.estimate is None or between.high is None:
         return
     if pooled.disagree(level):
-        yield Statement("prompts_disagree", "grave", _spread(pooled))
+        yield Statement("prompts_disagree", "serious", _spread(pooled))
     elif not pooled.differ_by_chance(level):
         yield Statement("prompts_differ", "note", _spread(pooled))
     elif between.high > LARGE_SPREAD:
@@ -423,11 +425,11 @@ class Tally:
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
         each = (
             (self.unscored, Statement("unscored_questions", "note", unscored)),
-            (not self.metrics, Statement("too_many_unscored", "grave")),
+            (not self.metrics, Statement("too_many_unscored", "serious")),
             (self.forced, Statement("already_forced", "note", {"questions": self.forced})),
             (self.set_aside, Statement("refused_and_wrong", "note", {"questions": self.set_aside})),
             (settled, Statement("no_right_answer", "note", {"questions": settled})),
-            (not self.refused, Statement("none_refused", "grave")),
+            (not self.refused, Statement("none_refused", "serious")),
         )
         return tuple(statement for applies, statement in each if applies)
 

@@ -230,13 +230,13 @@ class GateResult(Shown):
 
     def _notes(self) -> Iterator[Statement]:
         if self.is_one_run:
-            yield Statement("one_run", "grave")
+            yield Statement("one_run", "serious")
         if self.look is not None:
             sizes, asked = self.look.design.sizes, self.look.n
             values = {"look": sizes.index(asked) + 1, "looks": len(sizes), "asked": asked, "questions": sizes[-1]}
             yield Statement("look", "scope", values)
         if self.baseline is None and not self.candidate.settings:
-            yield Statement("no_sample_recorded", "grave")
+            yield Statement("no_sample_recorded", "serious")
         stop = None if self.baseline is None else Stop.read(self.baseline.about)
         if stop is not None:
             yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
@@ -245,7 +245,7 @@ class GateResult(Shown):
             yield Statement("more_questions", "scope", needed)
         missing = [(name, share) for name, share in self.missing.items() if share]
         if missing and not self._was_not_looked_at:
-            yield Statement("missing", "grave", {"missing": missing})
+            yield Statement("missing", "serious", {"missing": missing})
         if self.baseline is not None and self.guards:
             yield from settings_statements((self.candidate, self.baseline))
         if self.no_changes is not None and self.guards and not self.changed:

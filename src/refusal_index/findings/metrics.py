@@ -89,7 +89,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 """Every metric by its name, in the order in which tables show them."""
 
 
-Severity = Literal["conclusion", "scope", "note", "grave"]
+Severity = Literal["conclusion", "scope", "note", "serious"]
 """A conclusion; what a result applies to; something worth knowing; a reason to doubt the result."""
 
 

@@ -88,11 +88,11 @@ class RunPlan:
         first = self.sizes[0]
         if first.half_width is None:
             status = first.status if isinstance(first, stats.SamplePlan) else None
-            yield Statement("no_plan", "grave", {"status": status, "reason": first.reason})
+            yield Statement("no_plan", "serious", {"status": status, "reason": first.reason})
         elif options.difference is not None and self.apart is None:
             yield Statement("no_lower_index", values={"difference": options.difference})
         elif self.apart is not None and self.apart.n is None:
-            yield Statement("no_plan", "grave", {"status": None, "reason": self.apart.reason})
+            yield Statement("no_plan", "serious", {"status": None, "reason": self.apart.reason})
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
@@ -164,7 +164,7 @@ def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator
     if chances:
         yield Statement("chance_with", values={"questions": options.questions, "power": min(chances)})
     if any(size.reason for size in sizes):
-        yield Statement("few_expected", "grave")
+        yield Statement("few_expected", "serious")
 
 
 def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statement | None:

@@ -105,7 +105,7 @@ class RunRanking(MatchedRuns):
             self.match_statement(self.match, self.variant),
             *self.sampling_statements(self.match),
             *self._unranked(),
-            *([] if len(ranking.runs) > 1 else [Statement("nothing_to_rank", "grave")]),
+            *([] if len(ranking.runs) > 1 else [Statement("nothing_to_rank", "serious")]),
             Statement("letters", "scope", {"adjustment": ranking.adjustment, "error": 1 - ranking.confidence_level}),
             *([Statement("corrected_ri", values={"each": ()})] if ranking.metric == CORRECTED else []),
             *settings_statements(self.runs),
@@ -123,9 +123,9 @@ class RunRanking(MatchedRuns):
     def _unranked(self) -> Iterator[Statement]:
         labels = self.labels
         if self.left_out:
-            yield Statement("variants_left_out", "grave", {"variants": list(self.left_out)})
+            yield Statement("variants_left_out", "serious", {"variants": list(self.left_out)})
         for run in self.ranking.unranked:
-            yield Statement("not_ranked", "grave", {**asdict(run), "run": labels[run.row]})
+            yield Statement("not_ranked", "serious", {**asdict(run), "run": labels[run.row]})
         if tested := self.ranking.boundary_pairs:
             pairs = [(labels[pair.first], labels[pair.second], pair.pvalue_holm) for pair in tested]
             yield Statement("boundary_tested", values={"pairs": pairs})

@@ -158,13 +158,13 @@ class Decisions:
         if self.missing_grades:
             yield Statement("missing_left_out")
         if not self.scoring.knows_refused_again:
-            yield Statement("refused_again_unknown", "grave")
+            yield Statement("refused_again_unknown", "serious")
         if self.powered:
             lacks = all((metric.reason or "").startswith(NO_LABELS) for metric in self.powered.values())
-            yield Statement("labels_lacking" if lacks else "by_labels", "grave" if lacks else "note")
+            yield Statement("labels_lacking" if lacks else "by_labels", "serious" if lacks else "note")
         for reason in (corrected.reason or "" for corrected in self.corrections.values()):
             if reason.startswith(NO_LABELS):
-                yield Statement("not_corrected", "grave", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
+                yield Statement("not_corrected", "serious", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:

@@ -85,7 +85,7 @@ def cautions(
     missing: MissingRange | None,
     forced: ForcedRefusals,
 ) -> Iterator[Statement]:
-    """Yield the cautions about one variant, the gravest first.
+    """Yield the cautions about one variant, the most serious first.
 
     - `table`: its counts.
     - `refusal_index`: the estimate made from them.
@@ -94,13 +94,13 @@ def cautions(
     only_first = refusal_index.reason == FORCED_NOT_ASKED
     if not_forced := completeness.reasons.get(FORCED_NOT_ASKED, 0):
         exact = completeness.unscored == not_forced and only_first
-        yield Statement(FORCED_NOT_ASKED, "grave", {"questions": not_forced, "others_are_exact": exact})
+        yield Statement(FORCED_NOT_ASKED, "serious", {"questions": not_forced, "others_are_exact": exact})
     if not only_first:
         yield from _estimate(table, refusal_index)
     yield from _incomplete(completeness, only_first=only_first)
     yield from _unscored_refusals(table, completeness, missing)
     if forced.share is not None and forced.share > FORCED_REFUSAL_LIMIT:
-        yield Statement("forced_refusals", "grave", {"refused": forced.refused, "asked": forced.asked})
+        yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
 
 
 def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Statement]:
@@ -109,9 +109,9 @@ def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Statement]:
         return
     values = {"clusters": sampling.clusters, "column": sampling.cluster, "limit": FEW_CLUSTERS}
     if sampling.clusters == 1:
-        yield Statement(ONE_CLUSTER, "grave", values)
+        yield Statement(ONE_CLUSTER, "serious", values)
     elif sampling.few:
-        yield Statement("few_clusters", "grave", values)
+        yield Statement("few_clusters", "serious", values)
 
 
 def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
@@ -132,7 +132,7 @@ def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> 
     most = same.sort("len", "key", descending=[True, False]).head(1)
     for _, count, quoted in most.iter_rows():
         if count >= FEWEST_REPEATED and count > REPEATED_LIMIT * wrong.height:
-            yield Statement("repeated_sentence", "grave", {"sentence": quoted, "count": count, "wrong": wrong.height})
+            yield Statement("repeated_sentence", "serious", {"sentence": quoted, "count": count, "wrong": wrong.height})
 
 
 def _first_sentence(reply: pl.Expr) -> pl.Expr:
@@ -146,14 +146,14 @@ def _first_sentence(reply: pl.Expr) -> pl.Expr:
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
     if estimate.status == "undefined":
-        yield Statement("undefined", "grave", {"reason": estimate.reason})
+        yield Statement("undefined", "serious", {"reason": estimate.reason})
     elif estimate.status == "boundary" and estimate.low is not None:
         cells = (estimate.reason or "").removeprefix("zero_cell:").split("+")
         ends = {"low": estimate.low, "high": estimate.high}
-        yield Statement("boundary", "grave", {"estimate": estimate.estimate, **ends, "cells": cells})
+        yield Statement("boundary", "serious", {"estimate": estimate.estimate, **ends, "cells": cells})
     if table.n > 0 and 1 - table.error_rate < KNOWLEDGE_LIMIT and estimate.reason != "all_wrong":
         right = table.refused_right + table.answered_right
-        yield Statement("next_to_no_knowledge", "grave", {"right": right, "n": table.n})
+        yield Statement("next_to_no_knowledge", "serious", {"right": right, "n": table.n})
     elif estimate.status == "ok":
         yield from _small_cells(table)
 
@@ -168,7 +168,7 @@ def _small_cells(table: ContingencyTable) -> Iterator[Statement]:
     right = table.refused_right + table.answered_right
     by_right = smallest in ("refused_right", "answered_right") and right <= table.n - right
     values = {"cell": smallest, "found": found[smallest], "expected": expected[smallest], "right": right}
-    yield Statement("few_right_answers" if by_right else "small_cell", "grave", values)
+    yield Statement("few_right_answers" if by_right else "small_cell", "serious", values)
 
 
 def expected_counts(table: ContingencyTable) -> dict[str, float]:
@@ -188,7 +188,7 @@ def _incomplete(completeness: Completeness, *, only_first: bool) -> Iterator[Sta
     missing, asked = sum(reasons.values()), completeness.asked
     if too_many_missing(missing, asked):
         values = {"missing": missing, "asked": asked, "reasons": reasons, "only_first": only_first}
-        yield Statement("incomplete", "grave", values)
+        yield Statement("incomplete", "serious", values)
 
 
 def _unscored_refusals(
@@ -202,7 +202,7 @@ def _unscored_refusals(
     if failures is not None:
         ends = missing_bounds(table, unknown_refused=failures.refused_failed)
         values = {**asdict(failures), "level": LEVEL, "low": ends.low, "high": ends.high}
-        yield Statement("unscored_refusals", "grave", values)
+        yield Statement("unscored_refusals", "serious", values)
 
 
 def draws_cautions(
@@ -213,13 +213,13 @@ def draws_cautions(
         return
     if not further.is_enough:
         values = {"missing": further.unscored, "asked": further.asked, "reasons": further.reasons}
-        yield Statement("incomplete_draws", "grave", values)
+        yield Statement("incomplete_draws", "serious", values)
     scored = outcomes.drop_nulls(["refused", "wrong"])
     repeated = scored.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
     if draws is None and repeated:
-        yield Statement("repeated_draws_unused", "grave", {"questions": repeated})
+        yield Statement("repeated_draws_unused", "serious", {"questions": repeated})
     elif draws is not None and draws.questions < FEW_REPEATED:
-        yield Statement("few_repeated", "grave", {"questions": draws.questions, "limit": FEW_REPEATED})
+        yield Statement("few_repeated", "serious", {"questions": draws.questions, "limit": FEW_REPEATED})
 
 
 Value = TypeVar("Value")
@@ -280,7 +280,7 @@ class VariantSummary:
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
     forced_refusals: ForcedRefusals
-    warnings: tuple[Statement, ...]  # what must be said beside the numbers, the gravest first
+    warnings: tuple[Statement, ...]  # what must be said beside the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known

@@ -10,7 +10,7 @@ A question without a gold answer has no right one: whatever it was answered is w
 its second pass, whose grade is ``incorrect``; a model that grades is asked only whether the first reply attempted an
 answer.
 
-Each `Procedure` (both passes, the forced pass alone, grading anew, a prompt of a confidence method) says what comes
+Each `Procedure` (both passes, the forced pass alone, regrading, a prompt of a confidence method) says what comes
 next. `next_requests` applies it to a `Conversation`, a question under one variant, in whatever order replies come and
 however often a run was interrupted; `outcomes` reads results from the same replies.
 """
@@ -545,7 +545,7 @@ def _without_forcing(step: Step | Outcome, replies: Sequence[Reply]) -> Step | O
 
 @dataclass(frozen=True)
 class Regrading(TwoPass):
-    """Grading anew what was replied before: graders are asked, the model under evaluation is not.
+    """Regrading what was replied before: graders are asked, the model under evaluation is not.
 
     A refusal whose forced answer nobody asked for is unscored, with the reason ``forced_not_asked``.
 

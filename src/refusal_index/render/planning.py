@@ -89,7 +89,7 @@ def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
         yield from (f"{size.repeated:,}", f"{size.requests:,.0f}", number(size.half_width))
     else:
         yield from (number(size.half_width), count(size.forced_requests), number(size.smallest_expected_cell, 1))
-        yield sentence(Statement("few_expected", "grave")) if size.reason else ""
+        yield sentence(Statement("few_expected", "serious")) if size.reason else ""
 
 
 def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
@@ -113,8 +113,8 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
     yield from (Table.of(columns, rows, left=("prompt",)), "")
     for name, plan in plans.items():
         if plan.needed.n is None:
-            yield f"{name}: {sentence(Statement('no_plan', 'grave', {'status': None, 'reason': plan.needed.reason}))}"
-    yield sentence(Statement("post_hoc_power", "grave"))
+            yield f"{name}: {sentence(Statement('no_plan', 'serious', {'status': None, 'reason': plan.needed.reason}))}"
+    yield sentence(Statement("post_hoc_power", "serious"))
 
 
 def _over_interval(plan: PairPlan) -> str:

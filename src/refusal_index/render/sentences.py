@@ -33,8 +33,8 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
 
 
 def cautioned(statement: Statement) -> str:
-    """Return the sentence of a statement, marked as a caution if it is grave."""
-    return f"{'Caution: ' if statement.severity == 'grave' else ''}{sentence(statement)}"
+    """Return the sentence of a statement, marked as a caution if it is serious."""
+    return f"{'Caution: ' if statement.severity == 'serious' else ''}{sentence(statement)}"
 
 
 def description(metric: str, payoffs: Payoffs) -> str:

@@ -350,7 +350,7 @@ def first_screen(summary: Summary) -> Iterator[Block]:
         yield from (sentence(verdict(index)), "")
     yield from (_screen_table(summary), "", sentence(Statement("rates_explained", "scope")))
     for doubt in doubts(summary):
-        if doubt.severity == "grave" or doubt.code == "sampling":  # intervals depend on how questions were sampled
+        if doubt.severity == "serious" or doubt.code == "sampling":  # intervals depend on how questions were sampled
             yield from ("", cautioned(doubt))
 
 
@@ -470,7 +470,7 @@ def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
         not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
         if not_forced:
             values = {"replies": not_forced, "folder": str(run.path)}
-            yield from ("", sentence(Statement("not_forced", "grave", values)))
+            yield from ("", sentence(Statement("not_forced", "serious", values)))
     if run.disagreements:
         yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
     yield from used_blocks(run.summary)

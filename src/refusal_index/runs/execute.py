@@ -149,7 +149,7 @@ class Outstanding(Protocol):
     """
 
     def check(self, plan: Plan, store: ReplyStore) -> None:
-        """Give up what is to be asked anew; raise SettingError where a run would pay again for what is outstanding."""
+        """Give up what is to be asked again; raise SettingError where a run would pay again for what is outstanding."""
 
     def refuse_in_flight(self, folder: RunFolder, store: ReplyStore) -> None:
         """Raise SettingError where another engine would pay again for what is in flight."""

@@ -234,7 +234,7 @@ def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
     """Return the caution that the two passes may be of two models, if they may."""
     if first is not None and is_same_model(first, forced):
         return ()
-    return (Statement("two_models", "grave", {"first": first, "forced": forced}),)
+    return (Statement("two_models", "serious", {"first": first, "forced": forced}),)
 
 
 FURTHER_DRAWS = "its further draws were not asked to their end"

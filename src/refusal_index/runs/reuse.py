@@ -1,6 +1,6 @@
-"""Runs that reuse replies: the forced pass of an imported first pass, and the replies of a run graded anew.
+"""Runs that reuse replies: the forced pass of an imported first pass, and the replies of a run regraded.
 
-A forced pass asks only what the imported first pass refused, and both passes are scored together. Grading anew asks
+A forced pass asks only what the imported first pass refused, and both passes are scored together. Regrading asks
 graders in a new folder, and the model not at all.
 """
 
@@ -266,7 +266,7 @@ def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
     return reading.refused or (detector is not None and detector(reading.answer, question))
 
 
-NOT_ANSWERED = "not answered in the run that is graded anew: "
+NOT_ANSWERED = "not answered in the run that is regraded: "
 
 
 @dataclass(frozen=True)

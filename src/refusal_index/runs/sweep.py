@@ -581,9 +581,9 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     columns = ("run", METRICS[INDEX].column, level, "refused %", "error %", "status")
     yield Table.of(columns, map(_result_row, results), left=("run", "status"))
     yield from ("", sentence(Statement("results_explained", "scope")))
-    grave = [one for one in known if any(doubt.severity == "grave" for doubt in doubts(one))]
-    if grave:
-        yield sentence(Statement("serious_caveats", "grave", {"runs": len(grave)}))
+    serious = [one for one in known if any(doubt.severity == "serious" for doubt in doubts(one))]
+    if serious:
+        yield sentence(Statement("serious_caveats", "serious", {"runs": len(serious)}))
     together = replace(known[0], variants=tuple(variant for summary in known for variant in summary.variants))
     yield from used_blocks(together)
 

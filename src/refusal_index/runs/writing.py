@@ -308,7 +308,7 @@ HELD = 200_000
 """Outcomes of a run that are held in memory once they are written: a table of more is read when it is asked for."""
 
 BEFORE = "before.parquet"
-"""In the folder of a run that was graded anew: the outcome table under the grader before."""
+"""In the folder of a run that was regraded: the outcome table under the grader before."""
 
 
 class ComparabilityError(RefusalIndexError, ValueError):
@@ -479,7 +479,7 @@ def rebuild(
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     regrade: bool = False,
 ) -> Run:
-    """Derive the results of a run's folder anew from its replies, without a request.
+    """Derive the results of a run's folder again from its replies, without a request.
 
     Parameters
     ----------
@@ -490,7 +490,7 @@ def rebuild(
     confidence_level
         Of every interval.
     regrade
-        Whether to grade anew by the rules of this release where the folder was made by others.
+        Whether to grade again by the rules of this release where the folder was made by others.
 
     Raises
     ------

@@ -154,7 +154,7 @@ def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked
         ]
         with again.folder.lock():
             again.folder.create_or_resume(again.identity, about=again.about)
-        far = Shards(f"file://{tmp_path}/far/{own_name(again.folder.path / 'waves')}")
+        far = Shards(f"file://{tmp_path}/far/{own_name(again.folder.path / 'rounds')}")
         far.make()
         far.write("left", "\n".join([*lines, lines[0][:40]]) + "\n")
         assert cells(run(again)) == cells(whole)

@@ -194,7 +194,7 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
     Raises DatasetError if it cannot be downloaded, or is not what was expected.
 
     - `address`: where it is published.
-    - `sha256`: what its checksum must be; a cached file with another one is fetched anew. None for an address of a
+    - `sha256`: what its checksum must be; a cached file with another one is fetched again. None for an address of a
       revision: the checksum of what comes first is kept beside it.
     - `timeout`: seconds without any answer after which the download is given up.
     """

@@ -440,7 +440,7 @@ class Reading:
     """Questions of a user's own, checked as they are read; nothing is held but what the whole of them can tell.
 
     - `source`: what they come from.
-    - `data`: opens the file anew, or gives the data frame or the dictionaries.
+    - `data`: opens the file again, or gives the data frame or the dictionaries.
     - `given`: column by role, as the user says.
 
     Iterating raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.

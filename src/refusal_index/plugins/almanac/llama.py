@@ -41,7 +41,7 @@ class Settings:
     top_p: float = 1.0  # sample from the fewest tokens whose probability reaches this share
     max_tokens: int | None = None  # longest reply in tokens; None fills the context
     stop: tuple[str, ...] = ()  # texts that end the reply, themselves left out
-    seed: int | None = None  # makes the reply reproducible; None draws anew each time
+    seed: int | None = None  # makes the reply reproducible; None draws again each time
     n: int = 1  # number of replies
     # number of likeliest tokens to report in each place, 0 for the chosen one only, None for no report
     top_logprobs: int | None = None

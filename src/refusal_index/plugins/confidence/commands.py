@@ -177,7 +177,7 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
 def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
     """Yield what was sent for the scores, why it ended early, and where they are."""
     if found.ended is not None:
-        yield from _said(Statement("scores_ended", "grave", {"ended": found.ended}))
+        yield from _said(Statement("scores_ended", "serious", {"ended": found.ended}))
     used = found.usage
     if used.requests:
         cost = "" if used.cost is None else f", ${used.cost:,.2f}"

@@ -220,7 +220,7 @@ class Confidence:
 
 
 async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Confidence:
-    """Ask what is missing, write the scores into the run's folder, and derive its results anew with them.
+    """Ask what is missing, write the scores into the run's folder, and derive its results again with them.
 
     Raises
     ------
@@ -328,7 +328,7 @@ def method_records(
 def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
     """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
 
-    A record that cannot be read gives way: methods measure anew whenever they score.
+    A record that cannot be read gives way: methods measure again whenever they score.
 
     Parameters
     ----------

@@ -101,7 +101,7 @@ class AgainstRefusals:
         reason = self.refusal_index.difference.reason or self.answered_error_rate.difference.reason or ""
         parts = [part.partition(":zero_cell:") for part in reason.split(";") if ":zero_cell:" in part]
         cells = [(who, cell) for who, _, each in parts for cell in each.split("+")]
-        return Statement("no_comparison", "grave", {"reason": reason, "cells": cells})
+        return Statement("no_comparison", "serious", {"reason": reason, "cells": cells})
 
     def in_full(self, method: str) -> Statement:
         """Say what was compared, and what came out."""
@@ -191,10 +191,10 @@ class MethodSummary:
             values = {"no_score": self.without_score, "replies": replies, "no_grade": self.without_grade}
             yield Statement("method_left_out", values=values)
         if self.questions and too_many_missing(self.asked - replies, self.asked):
-            yield Statement("scored_in_part", "grave", {"questions": self.questions, "asked": self.asked})
+            yield Statement("scored_in_part", "serious", {"questions": self.questions, "asked": self.asked})
         count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))
         if self.questions and count < FEW_OF_A_KIND:
-            yield Statement("few_of_a_kind", "grave", {"count": count, "kind": kind, "questions": self.questions})
+            yield Statement("few_of_a_kind", "serious", {"count": count, "kind": kind, "questions": self.questions})
         for one in self.against:
             own, scored = one.own_accuracy, one.accuracy
             if own is not None and scored is not None and abs(own - scored) >= OTHER_ANSWERS:

@@ -210,8 +210,8 @@ class Threshold(Shown):
         return (
             self._bound(self.found) if isinstance(self.found, stats.RiskThreshold) else self._choice(self.found),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
-            *([Statement("trained_on_both_halves", "grave", self._named)] if self.answers.is_trained else []),
-            *([Statement("clusters_in_bound", "grave", {"clusters": clusters})] if clusters and bounded else []),
+            *([Statement("trained_on_both_halves", "serious", self._named)] if self.answers.is_trained else []),
+            *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
@@ -505,8 +505,8 @@ POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ",
 def threshold_screen(found: Threshold) -> Iterator[Block]:
     """Yield the choice, what limits it, and a row for each way to refuse, on a screen of 80 columns."""
     for one in found.statements:
-        if one.severity in ("conclusion", "grave") or one.code == "scores_left_out":
-            yield f"{'Caution: ' if one.severity == 'grave' else ''}{sentence(one)}"
+        if one.severity in ("conclusion", "serious") or one.code == "scores_left_out":
+            yield f"{'Caution: ' if one.severity == 'serious' else ''}{sentence(one)}"
     rows = (
         (
             abbreviated(sentence(found.name(point)), LONGEST_RULE),

@@ -727,7 +727,7 @@ def apricot(
         Weights for sentence-transformers: a name of the hub, or a local folder. They place the questions, which are
         clustered; the share of right answers in a cluster is what its answers are to be given.
     predictor
-        Weights for transformers, likewise; they are fine-tuned anew for every fold.
+        Weights for transformers, likewise; they are fine-tuned again for every fold.
     recipe
         How.
 

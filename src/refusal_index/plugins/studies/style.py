@@ -53,7 +53,7 @@ INK, GREY, LIGHT, PALE, PAPER = "#222222", "#6b6b6b", "#a8a8a8", "#d0d0d0", "#ff
 """Text and axes; secondary text; context; contours and the faintest context; background."""
 
 MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f")
-"""In order of appearance; the ninth model begins anew, with another marker."""
+"""In order of appearance; the ninth model begins again, with another marker."""
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 

@@ -69,7 +69,7 @@ class PanelOfSteps:
         left_out, steps = self._left_out(metric), len(self.runs)
         if self._split(metric) is None:
             values = {"metric": metric, "known": steps - left_out, "steps": steps}
-            return Statement("metric_unknown", "grave", values)
+            return Statement("metric_unknown", "serious", values)
         values = {**self._about(metric), "left_out": left_out}
         return Statement("metric_changed" if self.changed(metric) else "metric_not_changed", "conclusion", values)
 

@@ -237,7 +237,7 @@ class PanelFolder:
         entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
         names = [(one.get("model"), one.get("dataset")) for one in self._runs]
         own = (entry["model"], entry["dataset"])
-        # Of a step that was trained anew the last one counts: its weights are those that the training went on with.
+        # Of a step that was trained again the last one counts: its weights are those that the training went on with.
         place = names.index(own) if own in names else len(names)
         # What came to nothing this time has the results that it had.
         is_kept = entry["summary"] is None and any(

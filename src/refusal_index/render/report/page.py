@@ -427,7 +427,7 @@ def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tup
     try:
         compared = compare_pair(runs, options) if len(runs) == 2 else rank(runs, options)
     except OutcomeTableError as error:
-        return (Statement("not_compared", "grave", {"error": str(error)}),), {}
+        return (Statement("not_compared", "serious", {"error": str(error)}),), {}
     letters = {} if isinstance(compared, PairComparison) else {run.row: run.letters for run in compared.ranking.runs}
     shown = (statement for statement in compared.statements if statement.code in COMPARED)
     return tuple({sentence(statement, "page"): statement for statement in shown}.values()), letters
