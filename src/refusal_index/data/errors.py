@@ -13,6 +13,7 @@ and what to do.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from difflib import get_close_matches
 from os import PathLike, fspath
@@ -28,6 +29,18 @@ class TableError(RefusalIndexError, ValueError):
     # whole table
     line: int = 0
     column: str | None = None
+    # the setting `column` that would point out a column, as role and name; and whether Python is told, not a command
+    setting: tuple[str, str] | None = None
+    is_for_python: bool = False
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.setting is None:
+            return text
+        role, name = self.setting
+        return f"{text} with " + (
+            f"columns={json.dumps({role: name})}" if self.is_for_python else f"--column {role}={name}"
+        )
 
 
 class OutcomeTableError(TableError):

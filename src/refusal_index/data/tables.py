@@ -633,9 +633,10 @@ def resolve_columns(
 
 def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
     """Return the error for a column that is not there."""
-    guess = nearest(column, present)
-    advice = f"{suggestion(column, present) or ';'} say which column it is with --column {role}={guess or 'NAME'}"
-    return source.lacks(f"a column {column!r} with the {role}", present, advice)
+    advice = f"{suggestion(column, present) or ';'} say which column it is"
+    error = source.lacks(f"a column {column!r} with the {role}", present, advice)
+    error.setting = role, nearest(column, present) or "NAME"
+    return error
 
 
 # Spreadsheets of some languages take the full-width forms of the first four for formulas too.

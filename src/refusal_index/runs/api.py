@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,10 +33,6 @@ __all__ = [
     "evaluate_async",
     "open_run",
 ]
-
-
-COLUMN_OPTION = re.compile(r"--column (\w+)=(.+)\Z")
-"""Advice for the command line at the end of the message of a `DatasetError`."""
 
 
 def evaluate(
@@ -176,7 +171,7 @@ def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:
     try:
         return _plan_of(model, dataset, **arguments)
     except DatasetError as error:
-        error.args = (COLUMN_OPTION.sub(lambda found: f"columns={json.dumps({found[1]: found[2]})}", str(error)),)
+        error.is_for_python = True
         raise
 
 
