@@ -30,6 +30,7 @@ from refusal_index.protocol import (
     TwoPass,
     load_prompt_set,
 )
+from refusal_index.runs import api
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store
@@ -337,13 +338,12 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
     assert again.outcomes["first_grade"].null_count() == 0
 
 
-@pytest.mark.parametrize("function", [ri.evaluate, ri.evaluate_async, ri.dry_run])
-def test_every_setting_is_in_the_signature_with_its_default(function):
-    parameters = inspect.signature(function).parameters
-    assert {"grader_name", "columns", "out"} <= set(parameters)
-    assert set(SETTINGS) <= set(parameters)
-    own = {"model", "dataset", "grader"}
-    assert all(parameters[name].default == known.default for name, known in SETTINGS.items() if name not in own)
+def test_the_typed_keyword_arguments_are_the_settings():
+    of_evaluate = {"model", "dataset", "grader"}
+    assert set(api.SettingArguments.__annotations__) == set(SETTINGS) - of_evaluate
+    optional = {name for name, kind in api.SettingArguments.__annotations__.items() if "None" in str(kind)}
+    assert optional == {name for name, setting in SETTINGS.items() if setting.optional} - of_evaluate
+    assert set(inspect.signature(ri.evaluate).parameters) >= set(api.EvaluateArguments.__annotations__) - set(SETTINGS)
 
 
 def test_a_result_is_one_short_line_and_prints_in_full():

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from refusal_index.findings.metrics import Shown
-
 if TYPE_CHECKING:
+    from refusal_index.findings.metrics import Shown
     from refusal_index.stats import Estimate, RankedRun
 
 
@@ -228,7 +227,7 @@ def reason_text(code: str | None) -> str:
     return re.sub(r"([:;])(?=\S)", r"\1 ", text).replace("+", " or ").replace("_", " ")
 
 
-Result = TypeVar("Result", bound=Shown)
+Result = TypeVar("Result", bound="Shown")
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are followed rather than seen: controls, direction marks, line separators."""

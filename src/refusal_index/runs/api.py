@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from rich.console import Console
 
@@ -15,13 +14,13 @@ from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.data.errors import checked_path
 from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import SettingError
+from refusal_index.models.settings import ReasoningEffort, SettingError
 from refusal_index.runs.dry_run import RunEstimate, estimate_run
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
-from refusal_index.runs.settings import SETTINGS, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import Run, open_run, run_to_completion
 
 if TYPE_CHECKING:
@@ -35,6 +34,63 @@ __all__ = [
 ]
 
 
+class SettingArguments(TypedDict, total=False):
+    """The settings of `refusal_index.runs.settings`, which describes them, as typed keyword arguments."""
+
+    refusal: str | re.Pattern[str] | Callable[[str], bool]
+    log_to: str | Sequence[str]
+    seed: int
+    data: str | Path | Sequence[str | Path]
+    column: Mapping[str, str] | str | Sequence[str]
+    limit: int | None
+    draws: int | None
+    answered_only: bool
+    repeat_questions: int | None
+    prompts: str
+    variants: str | Sequence[str]
+    placement: str
+    think: str
+    temperature: float
+    top_p: float
+    max_tokens: int
+    reasoning_effort: ReasoningEffort | None
+    engine: str
+    max_connections: int | None
+    max_retries: int
+    attempt_timeout: int
+    max_choices: int
+    logprobs: bool
+    retry: str | Sequence[str]
+    detach: bool
+    command: str | None
+    ray_address: str | None
+    engine_option: Mapping[str, str] | str | Sequence[str]
+    max_requests: int | None
+    max_cost: float | None
+    max_time: float | None
+    half_width: float | None
+    looks: int
+    price: str | None
+    grader_price: str | None
+    batch_rate: float | None
+    penalty: float
+    truthfulness_weights: str
+    assume_refusal: float | None
+    reply_tokens: int | None
+    seconds_per_request: float
+
+
+class EvaluateArguments(SettingArguments, total=False):
+    """The keyword arguments that `evaluate`, `evaluate_async` and `dry_run` have in common."""
+
+    grader: str | Model | Any
+    model_name: str | None
+    grader_name: str | None
+    dataset_name: str | None
+    columns: Mapping[str, str] | None
+    out: str | Path | None
+
+
 def evaluate(
     model: str | Model | Any = "almanac/base",
     dataset: str | Path | Any = None,
@@ -46,7 +102,7 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     progress: bool | Progress = False,
-    **settings: Any,
+    **settings: Unpack[SettingArguments],
 ) -> Run:
     """Measure a model's Refusal Index in two passes, and return the run with its results.
 
@@ -132,7 +188,7 @@ async def evaluate_async(
     dataset: str | Path | Any = None,
     *,
     progress: bool | Progress = False,
-    **arguments: Any,
+    **arguments: Unpack[EvaluateArguments],
 ) -> Run:
     """Measure a model's Refusal Index within a running event loop; the arguments are those of `evaluate`."""
     return await _carried_out(plan_of(model, dataset, **arguments), progress)
@@ -141,29 +197,10 @@ async def evaluate_async(
 def dry_run(
     model: str | Model | Any = "almanac/base",
     dataset: str | Path | Any = None,
-    **arguments: Any,
+    **arguments: Unpack[EvaluateArguments],
 ) -> RunEstimate:
     """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
     return run_to_completion(estimate_run(plan_of(model, dataset, **arguments)))
-
-
-def _with_settings(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function with every setting by name, which `help` shows and notebooks complete."""
-    own = inspect.signature(evaluate).parameters
-    first = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    named = {one.name for one in first} | {"progress"}
-    shared = [one for one in own.values() if one.kind is one.KEYWORD_ONLY and one.name not in named]
-    settings = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=setting.default)
-        for name, setting in SETTINGS.items()
-        if name not in own
-    ]
-    return inspect.Signature([*first, *shared, *settings])
-
-
-_FUNCTIONS: tuple[Any, ...] = (dry_run, evaluate_async, evaluate)
-for _function in _FUNCTIONS:
-    _function.__signature__ = _with_settings(_function)  # inspect reads it
 
 
 def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:

@@ -125,7 +125,8 @@ FEW_IN_A_CELL = 5
 def is_sparse(tables: Sequence[stats.ContingencyTable]) -> bool:
     """Say whether no table of a run has five questions in every cell: its index is at the boundary, or nearly so.
 
-    >>> is_sparse([ContingencyTable(40, 4, 30, 26)]), is_sparse([ContingencyTable(40, 5, 30, 25)])
+    >>> enough, few = stats.ContingencyTable(40, 5, 30, 25), stats.ContingencyTable(40, 4, 30, 26)
+    >>> is_sparse([few]), is_sparse([enough])
     (True, False)
     """
     return all(min(table.counts) < FEW_IN_A_CELL for table in tables)
