@@ -12,11 +12,11 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
-from refusal_index.findings.metrics import Statement
 from refusal_index.render.format import Block, Table
 
 if TYPE_CHECKING:
     from refusal_index.data.run_json import Prices
+    from refusal_index.findings.metrics import Statement
     from refusal_index.plugins.confidence.method import Method
     from refusal_index.plugins.confidence.plan import ConfidencePlan, PendingRequests
     from refusal_index.plugins.confidence.scores import AddedScores, Confidence
@@ -158,6 +158,7 @@ def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
 
 def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:
     """Yield what would be sent, and about what that costs where prices are known."""
+    from refusal_index.findings.metrics import Statement
     from refusal_index.runs.dry_run import REPLY_TOKENS
 
     def amount(least: int, most: int) -> str:
@@ -176,6 +177,8 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
 
 def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
     """Yield what was sent for the scores, why it ended early, and where they are."""
+    from refusal_index.findings.metrics import Statement
+
     if found.ended is not None:
         yield from _said(Statement("scores_ended", "serious", {"ended": found.ended}))
     used = found.usage
@@ -284,6 +287,7 @@ def _added(added: AddedScores) -> Iterator[Block]:
     """Yield how far added scores cover the run, and what is not among them."""
     from refusal_index.data.errors import listed
     from refusal_index.data.outcome_table import place_of
+    from refusal_index.findings.metrics import Statement
 
     rows = ((method, *(f"{count:,}" for count in counts)) for method, *counts in added.coverage.iter_rows())
     yield Table.of(("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",))
