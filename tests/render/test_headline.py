@@ -76,9 +76,9 @@ def test_words_claim_what_both_ends_hold(
 
 
 def test_a_verdict_in_words() -> None:
-    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals follow its knowledge loosely."
+    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals match its knowledge gaps loosely."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
-    assert said.startswith("It is uncertain whether its refusals follow its knowledge: ")
+    assert said.startswith("It is uncertain whether its refusals match its knowledge gaps: ")
     assert said.endswith("anything from not at all to moderately well is possible.")
 
 

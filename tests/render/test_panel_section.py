@@ -72,7 +72,9 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     assert refusals.startswith("The refusal rate is ")
     assert "before step 2,000" in refusals
     assert errors.startswith("No change is shown in how often it is wrong when it must answer: from step 2,000 on")
-    assert index.startswith("No change is shown in how closely its refusals follow its knowledge: from step 2,000 on")
+    assert index.startswith(
+        "No change is shown in how closely its refusals match its knowledge gaps: from step 2,000 on"
+    )
     assert "at most 5\u00a0%" in rests_on
     assert "the same 500 questions" in rests_on
 
@@ -85,7 +87,7 @@ def test_a_steady_rise_is_no_jump():
 
 def test_refusals_that_lose_touch_with_knowledge_are_said():
     found = panel_of(of_steps([-0.8] * 6, noise=[0.3] * 3 + [4.0] * 3, n=800))
-    assert "its refusals follow its knowledge less closely since step 2,000" in headline(found)
+    assert "its refusals match its knowledge gaps less closely since step 2,000" in headline(found)
 
 
 def test_where_nothing_is_shown_nothing_is_said():
@@ -108,7 +110,7 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
 
 def test_where_no_step_has_an_index_that_is_said():
     found = panel_of(of_steps([-50.0] * 3))
-    assert "Nothing can be said of how closely its refusals follow its knowledge: 0 of 3 steps" in details(found)[2]
+    assert "Nothing can be said of how closely its refusals match its knowledge gaps: 0 of 3 steps" in details(found)[2]
 
 
 def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
@@ -129,12 +131,12 @@ def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_ha
 def test_no_change_is_never_said_of_steps_that_are_left_out():
     found = panel_of(of_steps([-50.0] * 3))
     assert headline(found) == (
-        "No change is shown over these 3 steps, but nothing can be said of how closely its refusals follow its "
-        "knowledge at any of them."
+        "No change is shown over these 3 steps, but nothing can be said of how closely its refusals match its "
+        "knowledge gaps at any of them."
     )
     found = panel_of(of_steps([-50.0, -2.5, -2.5], n=60, noise=[2.0] * 3))
     assert not any(found.changed(metric) for metric in TESTED)
-    assert headline(found).endswith("follow its knowledge at 2 of them.")
+    assert headline(found).endswith("match its knowledge gaps at 2 of them.")
 
 
 def test_steps_come_in_their_order_and_runs_without_one_are_no_training():

@@ -28,15 +28,15 @@ def run(
     """Measure a model's Refusal Index.
 
     Without options, the embedded model answers its own questions under all four prompt variants. Running the same
-    command again resumes an interrupted run and pays for no reply twice. With --config, every model of the file answers
-    every dataset of the file. Other options then override the file, and --dataset, --data and --column replace its
+    command again resumes an interrupted run and never pays for a reply twice. With --config, every model in the file is
+    run on every dataset in it. Other options then override the file, and --dataset, --data and --column replace its
     datasets.
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
-    - `config` FILE: Models and datasets to combine: a TOML file, or a name such as paper/all.
-    - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
-    - `dry_run`: Send nothing; print the requests, tokens and cost to expect. Embedded models do run their first pass.
+    - `config` FILE: TOML file of models and datasets, or a configuration of this package such as paper/all.
+    - `out`: Output folder. [default: runs/NAME, derived from the settings]
+    - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """
     from refusal_index.cli.runs import asking, execute_and_show, show_dry_run, show_set, tell_notes
     from refusal_index.runs.plan import prepare
@@ -99,14 +99,14 @@ def force(
     """Run the forced pass on imported results.
 
     The first pass and its grades are taken from the file; the model is asked to answer what it refused there, and both
-    passes are scored together. Running the same command again resumes and pays for no reply twice.
+    passes are scored together. Running the same command again resumes and never pays for a reply twice.
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
     - `file` FILE: File that 'refusal-index import' reads or has written.
     - `model`: Model to ask, as PROVIDER/NAME.
     - `name`: Model in the file whose first pass to use, if there are several.
-    - `out`: Folder of the run. [default: runs/NAME, derived from the settings]
+    - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_and_show
     from refusal_index.data.imports import ReadOptions

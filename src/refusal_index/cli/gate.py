@@ -62,9 +62,9 @@ def gate(
     when answering, and the refusal rate. So a model that knows less, never refuses or always refuses fails. A run that
     lacks more than 2 % of its grades is inconclusive.
 
-    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. There are five interim looks,
-    and the run stops at the first one with a certain verdict; the error rate over all looks is that of a single test.
-    Running the same command again resumes.
+    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked at
+    five interim looks, and the run stops at the first clear verdict; the error rate over all looks is that of a single
+    test. Running the same command again resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
 

@@ -39,7 +39,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     for line in selected(comparison, *MISSING):
         yield from (line, "")
     alpha = {"alpha": 1 - comparison.options.confidence_level}
-    yield f"{comparison.labels[0]} against {comparison.labels[1]}"
+    yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
     yield from selected(comparison, *CONCLUSIONS)
     yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
     yield sentence(Statement("rates_explained", "scope"))

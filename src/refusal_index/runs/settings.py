@@ -47,9 +47,9 @@ WEIGHTS = parses(
 class Questions:
     """Which questions are asked.
 
-    - `dataset` NAME: Dataset: a name that 'refusal-index ls' prints, or two as in A+B. [default: almanac, or own with
+    - `dataset` NAME: Dataset name, as listed by 'refusal-index ls', or two as in A+B. [default: almanac, or own with
       --data]
-    - `data` FILE: Local file of questions; for a mix of datasets, one for each that needs a file. Repeatable.
+    - `data` FILE: Local file of questions. When combining datasets, one per dataset that needs a file. Repeatable.
     - `column` ROLE=NAME: Name a column of your own file, as in question=problem. Repeatable.
     - `limit`: Number of questions, sampled at random. [default: 1000 for the almanac, else all]
     """
@@ -66,7 +66,7 @@ class Questions:
 class Prompting:
     """How the questions are worded.
 
-    - `prompts` SET: Prompt set: a name that 'refusal-index ls' prints, or a TOML file.
+    - `prompts` SET: Prompt set, as listed by 'refusal-index ls', or a TOML file.
     - `variants` NAMES: Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
     - `placement`: Message that holds the instruction: 'user' or 'system'.
     - `think`: Text to append to each prompt, such as /no_think, for models that know such a switch.

@@ -61,8 +61,8 @@ def confidence(
 
     Without --method, scores the answers by every method that costs nothing: all of an embedded model, else those that
     need no further request. Other methods send only what is missing: forced answers where the first pass answered, and
-    prompts of their own. The same command resumes and pays for no reply twice. Scores are kept in the run's folder, in
-    confidence.parquet; score, report and compare show them.
+    prompts of their own. The same command resumes and never pays for a reply twice. Scores are kept in the
+    run's folder, in confidence.parquet; score, report and compare show them.
 
     With --penalty or --max-error, sends nothing: it chooses the score from which to answer on one half of the
     questions, and judges it on the other half against the model's own refusals and against answering everything. With

@@ -330,7 +330,7 @@ def _check_round(tried: Sequence[Tried], drawing: Drawing) -> None:
     if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
         raise BuildStoppedError(
             f"{failed.total()} of the last {len(tried)} sections failed, most often with: "
-            f"{failed.most_common(1)[0][0]}; the same command resumes and pays for no reply twice"
+            f"{failed.most_common(1)[0][0]}; the same command resumes and never pays for a reply twice"
         )
     if drawing.is_hopeless:
         reasons = ", ".join(f"{reason} {count}" for reason, count in drawing.reasons().most_common())

@@ -55,7 +55,7 @@ def precise_wiki(
 
     One model writes a question about a section, another answers it from the section alone. Questions without an exact
     answer are dropped, and further sections are sampled until there are enough questions. Running the same command
-    again resumes and pays for no reply twice.
+    again resumes and never pays for a reply twice.
 
     Exit status: 0 done, 1 failed or too few questions, 2 bad input, 130 interrupted.
 

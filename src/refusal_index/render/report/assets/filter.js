@@ -2,7 +2,7 @@
 
 const LENSES = [
   ["All", 0, "all"],
-  ["Refused though right when forced", 1, "refused_right"],
+  ["Refused but right when forced", 1, "refused_right"],
   ["Confidently wrong", 2, "confidently_wrong"],
   ["Prompts disagree", 8, "divided"],
   ["Unscored", 4, "unscored"],
