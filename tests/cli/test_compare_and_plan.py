@@ -351,7 +351,7 @@ def test_the_first_sentence_of_a_plan_holds_for_every_prompt_and_counts_what_it_
     n = max(needed)
     requests = sum(n * (1 + scenario.refusal_rate) for scenario in scenarios)
     said = command("plan", "fair.parquet", "--request-cost", ".5").stdout
-    assert said.startswith(f"{n:,} questions measure RI to within +-0.100")
+    assert said.startswith(f"{n:,} questions are needed to measure RI to within +-0.100")
     assert f"at most {requests:,.0f} requests for all 2 prompts" in said
     assert f"${requests / 2:,.2f}" in said
     for name, questions in zip(("low", "high"), needed, strict=True):

@@ -174,7 +174,7 @@ def _print(result: GateResult, *, as_json: bool) -> None:
         else:
             console.show(gate_blocks(result))
             if result.guards:
-                console.show(["", "all numbers and changed questions: add --out FILE.html or --out FILE.md"])
+                console.show(["", "Add --out FILE.html or --out FILE.md for all numbers and changed questions."])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()
