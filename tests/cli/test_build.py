@@ -255,7 +255,7 @@ def test_pages_that_run_out_are_told_and_what_there_is_is_frozen(api):
     write_pages(Path("pages.jsonl"), 20)
     result = build("--questions", "100")
     assert result.exit_code == 1
-    assert "the pages ran out: 100 questions were wanted" in result.stdout
+    assert "the pages ran out before 100 questions were made" in result.stdout
     # 10 sound towns with two sections each, and one of the duplicates
     assert len(lines("wiki.jsonl")) == record()["file"]["questions"] == 21
     sent = len(api.answered)

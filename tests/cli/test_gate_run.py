@@ -75,7 +75,7 @@ def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(c
 def test_questions_that_the_baseline_lacks_are_told_before_they_are_paid_for(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--limit", "240")
-    assert done.stderr.startswith("baseline: 40 of the 240 questions to ask are not in base: they are asked, and not")
+    assert done.stderr.startswith("baseline: 40 of the 240 questions are not in base, so they are asked but not")
 
 
 def test_the_corrected_index_of_questions_asked_once_is_refused_before_they_are_paid_for(command, base):

@@ -36,7 +36,7 @@ def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, score
     assert set(shown["method"]) == {"p-answering", "self-consistency", "likelihood", "topic", "text-classifier"}
     cost = pl.read_csv("all/calibrator_cost.csv")
     assert cost.filter(method="likelihood")["requests"].item() == 60
-    assert "beaten" in Path("all/score_or_refusal.tex").read_text()
+    assert "beats the score" in Path("all/score_or_refusal.tex").read_text()
 
 
 @pytest.mark.slow
