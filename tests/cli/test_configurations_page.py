@@ -41,7 +41,8 @@ def test_the_prompt_set_can_be_read_with_its_paraphrase():
 
 
 @pytest.mark.slow
-def test_the_table_of_the_dry_run_is_what_the_command_prints(command):
+def test_the_table_of_the_dry_run_is_what_the_command_prints(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     (shown,) = re.findall(r"```text\n(model .*?)\n```", PAGE, re.DOTALL)
     said = command("run", "--limit", "100", "--price", "1,2", "--dry-run").stdout
-    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in said.splitlines()[2:4]]
+    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in said.splitlines()[2:7]]
