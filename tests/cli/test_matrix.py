@@ -167,7 +167,7 @@ def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_th
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["incomplete"] * 2 + ["complete"] * 2
         assert "2 of 4 runs are not complete; the same command goes on with them:" in result.stdout
-        assert re.search(r" incomplete \(all variants undefined\), \d+ unscored\s", result.stdout)
+        assert re.search(r" incomplete \(undefined under every prompt\), \d+ unscored\s", result.stdout)
         assert "  openai-api/down/one on own/sums: too many questions could not be scored" in result.stdout
         sent = len(api.answered)
         assert run(api, **replaced).exit_code == 1

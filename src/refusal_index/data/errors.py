@@ -29,7 +29,7 @@ class TableError(RefusalIndexError, ValueError):
     # whole table
     line: int = 0
     column: str | None = None
-    # the setting `column` that would point out a column, as role and name; and whether Python is told, not a command
+    # role and name for the setting `column` that would fix the error; and whether to word the advice for Python
     setting: tuple[str, str] | None = None
     is_for_python: bool = False
 

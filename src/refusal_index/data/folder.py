@@ -549,10 +549,9 @@ def shared_variants(runs: Sequence[ComparedRun]) -> tuple[str | None, ...]:
 def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
     """Match one variant of every run by question.
 
-    Two runs that have a grade for half of the smaller one's questions or more in common are compared on those: each
-    question with itself. So are more runs where nearly all questions are common to all of them. Others are compared on
-    all that they have: whatever two of them share still counts as shared. Raises OutcomeTableError if the same question
-    id stands for different questions.
+    Two runs are compared on the questions graded in both if these are at least half of the smaller run; more than two
+    runs, if they share nearly all questions. Otherwise each run keeps all of its questions, and those that two runs
+    share are still paired. Raises OutcomeTableError if one question id belongs to different questions.
 
     - `runs`, `variants`: the runs, and which variant of each.
     """

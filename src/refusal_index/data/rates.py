@@ -310,7 +310,7 @@ def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
 def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Completeness:
     """Count what is missing, and why.
 
-    - `answered_only`: whether only the first pass was planned, so that no forced answer is missing.
+    - `answered_only`: whether only the first pass was planned: then a refusal needs no forced answer, and is scored.
     """
     missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
     if answered_only:

@@ -377,7 +377,8 @@ def _lowered_by_rules(variant: VariantSummary) -> float:
 def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:
     """State how far the prompts lie apart: serious by the size of it, not by a p-value."""
     if pooled.left_out:
-        yield Statement("left_out", "serious", {"variants": pooled.left_out})
+        values = {"variants": pooled.left_out, "any_left": pooled.refusal_index.estimate is not None}
+        yield Statement("left_out", "serious", values)
     between = pooled.between_prompts
     if between.estimate is None or between.high is None:
         return

@@ -252,7 +252,7 @@ WEIGHED = (
     ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
     ("truthfulness_score", "truthfulness_weights", DEFAULT_PAYOFFS.truthfulness),
 )
-"""The scores that are told what answers are worth: where a run's folder says it, and what it is unless it does."""
+"""Scores with adjustable payoffs: the key in a run's folder that holds them, and the default."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Statement:
 
     code: str  # stays the same over releases
     severity: Severity = "note"
-    values: Mapping[str, Any] = field(default_factory=dict)  # all that its sentence needs: raw numbers and names
+    values: Mapping[str, Any] = field(default_factory=dict)  # what its sentence needs: unformatted numbers and names
 
 
 class Shown:

@@ -500,7 +500,7 @@ FUNCTIONS: dict[str, Callable[[str], bool]] = {}
 
 
 def detector_of(refusal: str) -> Detector | None:
-    """Return what recognises refusals beside the tag; None for nothing.
+    """Return the function that recognises refusals without the tag; None if only the tag counts.
 
     Parameters
     ----------

@@ -212,6 +212,8 @@ def title(*parts: str | None) -> str:
 _REASON_PARTS = {
     "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
     "zero_cell:": "no question is ",
+    "forced_not_asked": "no forced pass",
+    "all_variants_undefined": "undefined under every prompt",
 }
 
 

@@ -1,7 +1,7 @@
 """A summary as JSON, as numbers by name, and as text: a first screen of 80 columns, and every metric and caveat.
 
-The first screen has RI on a scale, the rates people act on, and reasons for caution. In a notebook a run shows all, as
-a table beside the plane of refusals and right answers.
+The first screen has RI on a scale, the rates people act on, and reasons for caution. In a notebook a run shows
+every metric in a table, and a plot of correct rate against refusal rate.
 """
 
 from __future__ import annotations

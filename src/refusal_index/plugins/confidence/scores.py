@@ -574,8 +574,8 @@ def confidence_scores(
     run
         A finished run, or its folder.
     methods
-        Their names, as ``refusal-index confidence RUN --list`` prints them; ``["all"]`` for all that the run allows;
-        None for those that cost nothing: all of an embedded model, else those that send no further request.
+        Their names, as listed by ``refusal-index confidence RUN --list``; ``["all"]`` for every method that the run
+        allows; None for those that cost nothing: all of an embedded model, else those that send no further request.
     model, grader
         The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
         is run only if it is named here as well.
@@ -585,7 +585,7 @@ def confidence_scores(
     layer
         The hidden states that ``p-ik`` reads, 0 before the first layer; None is the middle one.
     progress
-        A function that is told every `Event`.
+        Called with every `Event`.
     settings
         How requests are sent: ``engine``, ``max_connections``, ``max_requests`` and the like.
 

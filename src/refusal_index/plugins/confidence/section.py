@@ -104,7 +104,7 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield the same in short, beside the other numbers of a run; nothing without scores."""
+    """Yield a short version for the summary of a run; nothing without scores."""
     if not summary:
         return
     yield from ("", measures_table(summary))

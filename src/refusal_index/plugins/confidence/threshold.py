@@ -576,9 +576,9 @@ def threshold(
     Returns
     -------
     Threshold
-        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
-        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
-        ``found.status`` is ``"undefined"``, and there is no table.
+        ``found`` is the chosen threshold; ``points`` compares it with the model's own refusals on the other half of the
+        questions; ``table`` is the outcome table of a run that refuses all answers below it. If no threshold
+        meets the condition, ``found.status`` is ``"undefined"`` and there is no table.
 
     Raises
     ------

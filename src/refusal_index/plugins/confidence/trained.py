@@ -231,7 +231,7 @@ class Folds:
         Raises
         ------
         TrainingError
-            If there are too few answers of a kind, or all that is left to train on is of one kind.
+            If there are too few right or too few wrong answers, or a training set has only one kind.
         """
         usable = np.ones(len(self.ids), bool) if usable is None else usable
         right, found = self.right, np.full(len(self.ids), np.nan)

@@ -1,8 +1,8 @@
 """What measuring takes, in requests and tokens as measured.
 
-`cost_table`: the two passes beside what sampling takes. `calibrator_cost`: each score of confidence, beside the Refusal
-Index and what the paper states. A method's requests and tokens are those of all replies that its scores rest on,
-whether the run asked for them or the method did: what several methods share counts for each of them.
+`cost_table` compares the cost of the two passes with that of repeated sampling; `calibrator_cost` compares confidence
+methods with the Refusal Index and with the paper's figures. The requests and tokens of a method are those of all
+replies that its scores use, whether the run or the method sent them; replies that methods share count for each.
 """
 
 from __future__ import annotations

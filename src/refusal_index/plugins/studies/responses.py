@@ -1,9 +1,9 @@
-"""What models do when they are told what an error costs, or told to think.
+"""How models respond to a stated cost of errors, and to thinking.
 
-`response_to_penalty`: refusals over confidence targets, beside the best. A prompt that states a target t says that a
-wrong answer costs t / (1 - t) right ones, so that answering pays above a confidence of t. What would earn most under it
-follows from the model's own curve: from how closely its refusals go with its errors, and how often it errs when it must
-answer.
+`response_to_penalty` plots the refusal rate over confidence targets and compares it with the best one. A prompt with
+target t says that a wrong answer costs t / (1 - t) right ones, so answering pays above a confidence of t. The best
+refusal rate follows from the model's own curve, that is, from the correlation of its refusals with its errors and its
+error rate when it must answer.
 
 `thinking`: runs that differ by a switch for thinking, or by the effort asked for, and nothing else.
 """
@@ -34,7 +34,7 @@ from refusal_index.stats.comparison import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
-"""How often a model refuses beside the best rate, by the interval of the difference; not known without a curve."""
+"""Verdicts on the refusal rate against the best rate, by the interval of the difference; unknown without a curve."""
 
 _NAMED = re.compile(r"t(\d{1,2})")
 _PANELS_A_ROW = 3
@@ -171,7 +171,7 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model, dataset and target: refusals and what they earn, beside the best of both."""
+    """Return one row per model, dataset and target: refusal rate and points earned, and the best of each."""
     rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         same = pl.col("dataset").eq_missing(row["dataset"])
@@ -185,7 +185,7 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw for each model and dataset the refusal rate over the targets beside the best, and below what both earn."""
+    """Plot the refusal rate of each model and dataset and the best one over the targets; below, the points earned."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)

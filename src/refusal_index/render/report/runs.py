@@ -2,8 +2,8 @@
 
 Of the questions the page holds columns of codes and a list of texts, each text once, in the order of suspicion. Two
 things are suspicious: a question that was refused though the model is right when forced, and one that it answers
-wrongly however often it is asked under its most cautious prompt, the one that refuses most. How suspicious is the share
-of all that question's replies of which this holds.
+wrongly in every sample under its most cautious prompt, the one that refuses most. The score of a question is the share
+of its replies for which this holds.
 """
 
 from __future__ import annotations
