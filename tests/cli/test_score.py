@@ -13,7 +13,7 @@ import pytest
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.runs.settings import COMPARABILITY_VERSION
-from refusal_index.runs.store import with_checksum
+from refusal_index.runs.store_check import with_checksum
 from tests.cli.making import LOW
 
 LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]

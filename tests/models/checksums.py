@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from refusal_index.runs.store import checksum
+from refusal_index.runs.store_check import checksum
 
 STORED = ("questions", "asked", "replies", "retired", "failures")
 

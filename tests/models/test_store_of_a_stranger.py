@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data.outcome import Question
 from refusal_index.protocol import Completion, Pass, Reply, Role
-from refusal_index.runs import store as store_module
+from refusal_index.runs import store_check
 from refusal_index.runs.store import TABLES, ReplyStore, StoreError
 from tests.models.checksums import write_checksums
 
@@ -106,9 +106,9 @@ def test_the_same_tables_in_other_spaces_are_ours_and_a_missing_one_is_refused(p
 def test_the_check_knows_every_table_there_is():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
-        assert store_module.check_schema(connection, None)
+        assert store_check.check_schema(connection, None)
         connection.execute("DROP TABLE asked")
-        assert not store_module.check_schema(connection, None)
+        assert not store_check.check_schema(connection, None)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_question_that_is_none_is_named(path, document):
 
 
 def test_a_value_that_is_too_large_is_not_read(path, monkeypatch):
-    monkeypatch.setattr(store_module, "MAX_VALUE_BYTES", 10_000)
+    monkeypatch.setattr(store_check, "MAX_VALUE_BYTES", 10_000)
     change(path, "UPDATE replies SET text = hex(zeroblob(10000))")
     refused(path, "cannot be used")
 
@@ -246,8 +246,8 @@ def test_a_journal_that_names_another_file_does_not_have_it_removed(path, tmp_pa
     mine.write_bytes(b"\0" * 100)
     name = str(mine).encode()
     checksum = sum(name) & 0xFFFFFFFF
-    tail = name + len(name).to_bytes(4, "big") + checksum.to_bytes(4, "big") + store_module.JOURNAL_MAGIC
-    header = store_module.JOURNAL_MAGIC + (0).to_bytes(4, "big") + bytes(4) + (1).to_bytes(4, "big")
+    tail = name + len(name).to_bytes(4, "big") + checksum.to_bytes(4, "big") + store_check.JOURNAL_MAGIC
+    header = store_check.JOURNAL_MAGIC + (0).to_bytes(4, "big") + bytes(4) + (1).to_bytes(4, "big")
     header += (512).to_bytes(4, "big") + (4096).to_bytes(4, "big")
     page = (0xFFFFFFFF).to_bytes(4, "big")
     path.with_name(path.name + "-journal").write_bytes(header.ljust(512, b"\0") + page + tail)
@@ -293,7 +293,7 @@ def test_a_page_that_is_linked_twice_does_not_make_the_file_endless(tmp_path):
 
 def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the file be one that cannot be opened for writing, as on a medium that is read only."""
-    real = store_module._connected
+    real = store_check._connected
 
     def connected(one: Path) -> sqlite3.Connection:
         if one == path:
@@ -302,7 +302,7 @@ def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
         return real(one)
 
-    monkeypatch.setattr(store_module, "_connected", connected)
+    monkeypatch.setattr(store_check, "_connected", connected)
 
 
 def test_a_store_that_cannot_be_written_to_is_read_and_takes_nothing_that_would_be_lost(path, tmp_path, monkeypatch):

@@ -83,8 +83,8 @@ protocol.replies.PromptLengthError
 runs.engine.RunFailedError
 runs.engine.WaitingError
 runs.results.UnfinishedError
-runs.store.StoreError
 runs.store.StoreGoneError
+runs.store_check.StoreError
 runs.sweep.ConfigError
 runs.writing.ComparabilityError
 """

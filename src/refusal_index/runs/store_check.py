@@ -1,0 +1,225 @@
+"""Opening a store that a stranger may have made: its files, its schema and its values are looked at before their use.
+
+Nothing in a SQLite file is code, but a view or a trigger runs when it is used, a rollback journal can name another file
+to be removed, and a page that is linked twice makes a small file endless.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zlib import crc32
+
+from refusal_index.data.errors import shortened
+from refusal_index.data.files import check_plain, opened_file, read_plain
+from refusal_index.errors import RefusalIndexError
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
+CREATE TABLE IF NOT EXISTS replies (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+CREATE TABLE IF NOT EXISTS retired (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS failures (
+    variant TEXT, question_id TEXT, error TEXT NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
+CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
+"""
+
+MAX_VALUE_BYTES = 256 << 20
+"""Most bytes of one value, as of a reply."""
+
+MAX_COUNT = 2**53
+"""Largest count."""
+
+WAL, SHARED, JOURNAL = "-wal", "-shm", "-journal"
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""Ends a rollback journal that names another file, which ours never do: SQLite may remove that file."""
+
+UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+"""What SQLite says where nothing can be written, as on a full disk or a medium that is read only."""
+
+STORED = {"TEXT": "text", "INTEGER": "integer", "REAL": "real"}
+ADVICE = "restore the file from a copy, or choose another folder"
+
+
+class StoreError(RefusalIndexError, ValueError):
+    """A store of replies that is unreadable, damaged or of another version; the message names the file."""
+
+
+def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
+    """Open a store's file, or make it, and return whether it is a copy, in which nothing must be put.
+
+    A file that cannot be written to is read into memory and stays as it is; None is a store in memory alone.
+
+    Raises
+    ------
+    StoreError
+        If it or one of the files that SQLite keeps beside it is a link, a pipe or the like, or names other files.
+    """
+    if path is None:
+        return sqlite3.connect(":memory:", check_same_thread=False), False
+    _check_files(path)
+    try:
+        return _connected(path), False
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in UNWRITABLE or not path.exists():
+            raise
+        return _copied(path), True
+
+
+def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
+    """Return whether all tables are there; raise StoreError if there is anything else."""
+    expected, known = _schema(), _table_names()
+    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    for kind, name, of, statement in found:
+        of_a_key = kind == "index" and statement is None and of in known
+        if not of_a_key and _plain(statement) != expected.get((kind, name), ""):
+            raise StoreError(
+                f"{path}: expected the tables {', '.join(known)} as this release makes them, got the {kind} "
+                f"{shortened(name)}; it is no store of replies, or was tampered with: {ADVICE}"
+            )
+    return expected.keys() <= {(kind, name) for kind, name, _, _ in found}
+
+
+def check_values(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Raise StoreError if the file is damaged, or a value is not of its column's type; call it after `check_schema`."""
+    (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if said != "ok":
+        raise StoreError(f"{path}: the store of replies is damaged ({' '.join(said.split())[:200]}); {ADVICE}")
+    for name in _table_names():
+        wrong = " OR ".join(_conditions(connection, name))
+        found = connection.execute(f"SELECT rowid FROM {name} WHERE {wrong} LIMIT 1").fetchone()  # noqa: S608 - our own names
+        if found:
+            raise StoreError(f"{path}: table {name}, row {found[0]}: expected text and counts from 0; {ADVICE}")
+
+
+def check_rows(connection: sqlite3.Connection, path: Path | None) -> None:
+    """Raise StoreError if a row does not have its checksum, and sqlite3.Error or UnicodeError if a text is none.
+
+    One row is held in memory at a time.
+    """
+    for table in _table_names():
+        for row in connection.execute(f"SELECT rowid, * FROM {table}"):  # noqa: S608 - our own names
+            if checksum(row[1:-1]) != row[-1]:
+                raise StoreError(f"{path}: table {table}, row {row[0]} is damaged: its checksum differs; {ADVICE}")
+
+
+def checksum(values: tuple[object, ...]) -> int:
+    """Return what the last column of a row holds, of the values in the columns before it.
+
+    Examples
+    --------
+    >>> checksum(("low", "q1", 1))
+    1865433642
+    """
+    return crc32(ascii(values).encode())
+
+
+def with_checksum(*values: object) -> tuple[object, ...]:
+    """Return a row of values and their checksum."""
+    return *values, checksum(values)
+
+
+def _conditions(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    """Yield what is wrong with values of a table, as SQL."""
+    for _, name, kind, required, _, key in connection.execute(f"PRAGMA table_info({table})").fetchall():
+        wrong = f"typeof({name}) != '{STORED[kind]}'"
+        yield wrong if required or key else f"({name} IS NOT NULL AND {wrong})"
+        if kind != "TEXT":
+            yield f"{name} NOT BETWEEN 0 AND {MAX_COUNT}"
+
+
+def _table_names() -> list[str]:
+    return [name for kind, name in _schema() if kind == "table"]
+
+
+@cache
+def _schema() -> dict[tuple[str, str], str | None]:
+    """Return the statements that make the tables and the indices, as SQLite writes them, by kind and name."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        return {(kind, name): _plain(statement) for kind, name, statement in rows}
+
+
+def _plain(statement: str | None) -> str | None:
+    """Return a statement without what only separates its words."""
+    return None if statement is None else re.sub(r"\s*([(),])\s*|\s+", lambda found: found[1] or " ", statement)
+
+
+def _check_files(path: Path) -> None:
+    for suffix in ("", WAL, SHARED, JOURNAL):
+        beside = path.with_name(path.name + suffix)
+        try:
+            check_plain(beside)
+            if suffix == JOURNAL:
+                _check_journal(beside)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StoreError(
+                f"{beside}: the store of replies cannot be used ({error.strerror}); remove it, or {ADVICE}"
+            ) from error
+
+
+def _check_journal(path: Path) -> None:
+    with opened_file(path) as file:
+        if path.stat().st_size >= len(JOURNAL_MAGIC):
+            file.seek(-len(JOURNAL_MAGIC), 2)
+            if file.read() == JOURNAL_MAGIC:
+                raise StoreError(f"{path}: this journal names other files, which no store's does; {ADVICE}")
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    # Whoever evaluates in a thread of its own uses the store there; never two at the same time.
+    connection = sqlite3.connect(path, check_same_thread=False)
+    try:
+        _guard(connection)
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # it is opened with the first look
+    except (sqlite3.Error, UnicodeError):
+        connection.close()
+        raise
+    return connection
+
+
+def _guard(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, False)
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_VIEW, False)
+
+
+def _copied(path: Path) -> sqlite3.Connection:
+    """Return a copy in memory."""
+    memory = sqlite3.connect(":memory:", check_same_thread=False)
+    with TemporaryDirectory() as place:
+        copy = Path(place) / path.name
+        for suffix in ("", WAL):
+            beside = path.with_name(path.name + suffix)
+            if beside.exists():
+                copy.with_name(copy.name + suffix).write_bytes(read_plain(beside))
+        with closing(_connected(copy)) as there:
+            there.backup(memory)
+    _guard(memory)
+    return memory
