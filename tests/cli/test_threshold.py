@@ -97,7 +97,7 @@ def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_fr
     names = ["low", "high"] if method == "likelihood" else ["low"]
     assert [one["variant"] for one in document["variants"]] == names
     assert all(one["paired"] and one["questions"] == 30 for one in document["variants"])
-    assert f"almanac/small against {model}" in command("compare", "r", "v.parquet", "--variants", "low").stdout
+    assert f"almanac/small vs {model}" in command("compare", "r", "v.parquet", "--variants", "low").stdout
     scored_alone = command("score", "v.parquet", "--json")
     assert scored_alone.exit_code == 0
     assert json.loads(scored_alone.stdout)["variants"][0]["n"] == 30

@@ -29,7 +29,7 @@ def test_the_notebook_runs_and_shows_tables_and_a_plane(tmp_path, monkeypatch):
     assert "<table" in run
     assert "<svg" in run
     assert run.index("highest") < run.index("<svg")
-    assert "almanac/base against python:__main__:shy" in html(shown["shy"])
+    assert "almanac/base vs python:__main__:shy" in html(shown["shy"])
     assert shown["await"][-1]["data"]["text/plain"] == "True"
 
 
