@@ -14,7 +14,7 @@ from scipy import linalg, stats
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.stats import METRIC_NAMES, SampledTable, SamplingDesign, clustered_covariance, metrics
+from refusal_index.stats import METRIC_NAMES, SampledTable, SamplingDesign, metrics
 from refusal_index.stats.baseline import Payoffs, ratio_influence
 from refusal_index.stats.contingency import effective_number, satterthwaite
 from refusal_index.stats.estimate import student_quantile, two_sided_pvalue
@@ -53,7 +53,7 @@ def test_variance_of_a_rate_against_statsmodels(weighted: bool) -> None:
     table = SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight)
     rate, influence = ratio_influence("error_rate", table, Payoffs())
     assert rate == pytest.approx(float(reference.params[0]), rel=1e-12)
-    assert table.variance(influence) == pytest.approx(clustered_covariance(contributions, design)[0][0, 0], rel=1e-12)
+    assert table.variance(influence) == pytest.approx(np.sum(design.sums(contributions, scored) ** 2), rel=1e-12)
 
 
 def test_clusters_of_one_size_have_the_correction_of_statsmodels() -> None:
@@ -80,8 +80,10 @@ def test_unequal_clusters_against_the_matrices_of_bell_and_mccaffrey() -> None:
     form = np.array(directions)
     eigenvalues = np.linalg.eigvalsh(form @ form.T)
     design = SamplingDesign.of(n, cluster)
-    covariance, degrees = clustered_covariance(((y - y.mean()) / n)[np.newaxis], design)
-    assert covariance[0, 0] == pytest.approx(np.sum((form @ y) ** 2), rel=1e-10)
+    scored = np.ones((1, n), bool)
+    sums = design.sums(((y - y.mean()) / n)[np.newaxis], scored)
+    assert np.sum(sums**2) == pytest.approx(np.sum((form @ y) ** 2), rel=1e-10)
+    (degrees,) = design.degrees_of_freedom(scored)
     assert degrees == pytest.approx(eigenvalues.sum() ** 2 / np.sum(eigenvalues**2), rel=1e-10)
 
 

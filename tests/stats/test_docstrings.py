@@ -13,7 +13,6 @@ from refusal_index import ContingencyTable, refusal_index, stats
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
 
 CHECKS_NOTHING = {
-    "clustered_covariance": "its design is checked when it is made",
     "scoring_rules": "its counts are checked when they are made",
 }
 """Functions without a Raises section, and why."""

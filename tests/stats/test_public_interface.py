@@ -27,7 +27,7 @@ STATS_NAMES = """
     Result
     WithinTopicResult
     accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc
-    brier_score checked_matrices clustered_covariance compact_letters
+    brier_score checked_matrices compact_letters
     compare_joint compare_metrics compare_corrected compare_with_refusals
     correct_given_attempted
     correct_guessing correct_misgrading correct_rate_at density deterministic_refusal_index

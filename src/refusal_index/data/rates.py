@@ -184,7 +184,7 @@ def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
     if metric == "refusal_index":
         values = _indices(cells)
     else:
-        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(metric, worth))
+        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(worth)[metric])
         values = np.divide(top, bottom, out=np.full(len(cells), np.nan), where=bottom > 0)
     return {int(np.nanargmin(values)), int(np.nanargmax(values))} if np.isfinite(values).any() else set()
 

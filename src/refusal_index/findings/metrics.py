@@ -54,7 +54,7 @@ class Metric:
         """
         if self.setting is None:
             return self.low, self.high
-        weights = ratio_weights(self.name, payoffs)[0]
+        weights = ratio_weights(payoffs)[self.name][0]
         return float(min(weights)), float(max(weights))
 
 

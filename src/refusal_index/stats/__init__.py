@@ -22,7 +22,7 @@ from refusal_index.stats.baseline import (
     AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
     omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
 )
-from refusal_index.stats.contingency import SampledTable, SamplingDesign, clustered_covariance
+from refusal_index.stats.contingency import SampledTable, SamplingDesign
 from refusal_index.stats.draws import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
@@ -67,7 +67,7 @@ __all__ = [
     "RepeatPlan", "Result", "RiskThreshold", "SamplePlan", "SampledTable", "SamplingDesign", "ScoreDifference",
     "ScoringRange", "SelectiveReport", "Status", "TargetValue", "UtilityThreshold", "WithinTopicResult",
     "accuracy_refusal_curve", "asymptotic_deviation", "attenuated_refusal_index", "aurc", "auroc", "brier_score",
-    "checked_matrices", "clustered_covariance", "compact_letters", "compare_corrected", "compare_joint",
+    "checked_matrices", "compact_letters", "compare_corrected", "compare_joint",
     "compare_metrics", "compare_with_refusals", "correct_given_attempted", "correct_guessing", "correct_misgrading",
     "correct_rate_at", "corrected_refusal_index", "density", "deterministic_refusal_index", "equal_index_test",
     "expected_calibration_error", "expected_half_width", "f_score", "holm", "influence_correlation",

@@ -89,7 +89,7 @@ class Payoffs:
 DEFAULT_PAYOFFS = Payoffs()
 
 
-def _weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
+def ratio_weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
     """Return the weights of the four cells in the numerator and the denominator of each metric but the index."""
     every: Counts = (1, 1, 1, 1)
     penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
@@ -109,12 +109,7 @@ def _weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
     }
 
 
-METRIC_NAMES = (*_weights(DEFAULT_PAYOFFS), "refusal_index")
-
-
-def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
-    """Return the weights of the four cells in the numerator and the denominator of a metric."""
-    return _weights(worth)[metric]
+METRIC_NAMES = (*ratio_weights(DEFAULT_PAYOFFS), "refusal_index")
 
 
 def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
@@ -347,13 +342,13 @@ def why_undefined(metric: str, table: AnyTable) -> str | None:
     if table.n == 0:
         return "no_questions"
     # F is a mean with C/A
-    denominator = ratio_weights("correct_given_attempted" if metric == "f_score" else metric, DEFAULT_PAYOFFS)[1]
+    _, denominator = ratio_weights(DEFAULT_PAYOFFS)["correct_given_attempted" if metric == "f_score" else metric]
     return EMPTY_DENOMINATORS.get(metric) if weighted_sum(table.counts, denominator) == 0 else None
 
 
 def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
     """Return a rate or score that is defined, and the influence on it of a question in each cell."""
-    numerator, denominator = ratio_weights(metric, worth)
+    numerator, denominator = ratio_weights(worth)[metric]
     total = weighted_sum(table.counts, denominator)
     value = weighted_sum(table.counts, numerator) / total
     w, x, y, z = ((top - value * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
@@ -373,7 +368,7 @@ def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> E
 
 
 def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undefined: str | None) -> Estimate:
-    top, bottom = ratio_weights(name, worth)
+    top, bottom = ratio_weights(worth)[name]
     if name not in SCORES:
         return proportion(name, weighted_sum(counts, top), weighted_sum(counts, bottom), quantile, undefined)
     # All refusals are worth the same to a score.

@@ -148,7 +148,12 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     if area in {0.0, 1.0} or scores.min() == scores.max():
         reason = {0.0: "all_false_above", 1.0: "all_true_above"}.get(area, "all_tied")
         return AurocResult(area, "boundary", reason, n_true=above.size, n_false=below.size)
-    error, freedom = _delong_error(wins, _share_below(below, above))
+    if min(above.size, below.size) < 2:
+        return AurocResult(area, n_true=above.size, n_false=below.size)
+    losses = _share_below(below, above)
+    parts = np.array([wins.var(ddof=1) / wins.size, losses.var(ddof=1) / losses.size])
+    variance = float(parts.sum())
+    error, freedom = math.sqrt(variance), variance**2 / float(np.sum(parts**2 / [wins.size - 1, losses.size - 1]))
     return AurocResult(area, standard_error=error, degrees_of_freedom=freedom, n_true=above.size, n_false=below.size)
 
 
@@ -230,16 +235,6 @@ def _share_below(values: FloatArray, sorted_others: FloatArray) -> FloatArray:
     below = np.searchsorted(sorted_others, values, "left")
     not_above = np.searchsorted(sorted_others, values, "right")
     return np.asarray((below + not_above) / (2 * sorted_others.size))
-
-
-def _delong_error(wins: FloatArray, losses: FloatArray) -> tuple[float | None, float | None]:
-    """Return DeLong's standard error and its degrees of freedom, from each question's share of wins or losses."""
-    if min(wins.size, losses.size) < 2:
-        return None, None
-    parts = np.array([wins.var(ddof=1) / wins.size, losses.var(ddof=1) / losses.size])
-    variance = float(parts.sum())
-    freedom = variance**2 / float(np.sum(parts**2 / [wins.size - 1, losses.size - 1]))
-    return math.sqrt(variance), freedom
 
 
 def _newcombe(area: float, n_true: int, n_false: int, quantile: float) -> ConfidenceInterval:
@@ -360,7 +355,12 @@ def reliability_table(
         for weights in (None, scores, truths.astype(float))
     )
     rows = zip(edges[:-1], edges[1:], n_of.tolist(), claimed.tolist(), came_true.tolist(), strict=True)
-    return tuple(_bin(*row, quantile) for row in rows)
+    return tuple(
+        ReliabilityBin(low, high, n, score / n, true / n, *wilson_interval(int(true), n, quantile))
+        if n
+        else ReliabilityBin(low, high, 0, None, None, None, None)
+        for low, high, n, score, true in rows
+    )
 
 
 def expected_calibration_error(
@@ -429,13 +429,6 @@ def _binned(scores: FloatArray, n_bins: int, binning: Binning) -> tuple[list[flo
         return [], np.empty(0, np.intp)
     ends = np.unique(np.quantile(scores, np.arange(1, n_bins + 1) / n_bins, method="inverted_cdf"))
     return [float(scores.min()), *ends.tolist()], np.searchsorted(ends, scores, side="left")
-
-
-def _bin(low: float, high: float, count: int, claimed: float, came_true: float, quantile: float) -> ReliabilityBin:
-    if not count:
-        return ReliabilityBin(low, high, 0, None, None, None, None)
-    interval = wilson_interval(int(came_true), count, quantile)
-    return ReliabilityBin(low, high, count, claimed / count, came_true / count, *interval)
 
 
 # Losses are at most 1: where they differ by no more than this it is by rounding.
@@ -621,22 +614,18 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
     scores, truths = checked_probabilities(score, outcome)
     if not scores.size:
         return Result(None, "undefined", "no_questions")
-    series = _cosine_series(scores, (truths - scores) / scores.size)
-    estimate = _smoothed_error(series, NARROWEST)
-    if estimate > NARROWEST:
-        estimate = float(brentq(lambda width: _smoothed_error(series, width) - width, NARROWEST, 2.0, xtol=1e-12))
-    return Result(estimate)
-
-
-def _cosine_series(scores: FloatArray, residuals: FloatArray) -> FloatArray:
-    """Sum of ``residual cos(k pi score)`` for k = 0, ..., STEPS."""
+    residuals = (truths - scores) / scores.size
     left = np.minimum((scores * STEPS).astype(np.intp), STEPS - 1)
     part = scores * STEPS - left
     places, weights = np.concatenate([left, left + 1]), np.concatenate([residuals * (1 - part), residuals * part])
     spread = np.bincount(places, weights, minlength=STEPS + 1)
     # The transform counts the ends once and all else twice.
     spread[[0, -1]] *= 2
-    return np.asarray(dct(spread, type=1) / 2)
+    series = dct(spread, type=1) / 2  # sums of residual cos(k pi score) for k = 0, ..., STEPS
+    estimate = _smoothed_error(series, NARROWEST)
+    if estimate > NARROWEST:
+        estimate = float(brentq(lambda width: _smoothed_error(series, width) - width, NARROWEST, 2.0, xtol=1e-12))
+    return Result(estimate)
 
 
 def _smoothed_error(series: FloatArray, width: float) -> float:

@@ -199,7 +199,9 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     `codes` are those of `cell_codes`, shape (2, n). The information is the inverse variance of the difference of
     atanh(rho); 0 where both estimates are at the same boundary, where nothing is known.
     """
-    first, second = (_atanh_estimate(table) for table in tables)
+    # arctanh(1) is infinite, as it should be at the boundary.
+    with np.errstate(divide="ignore"):
+        first, second = np.arctanh([refusal_index(table).rho or 0.0 for table in tables]).tolist()
     if first == second and math.isinf(first):
         return 0.0, 0.0
     fit = _CommonFit(tables)
@@ -221,11 +223,6 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     # Where the fit reaches both estimates, the divergence is rounding, of either sign.
     root = math.sqrt(max(divergence, 0.0) * known / variance) if first != second else 0.0
     return math.copysign(root, first - second), information
-
-
-def _atanh_estimate(table: ContingencyTable) -> float:
-    rho = refusal_index(table).rho or 0.0
-    return math.copysign(math.inf, rho) if abs(rho) == 1 else math.atanh(rho)
 
 
 class _CommonFit:

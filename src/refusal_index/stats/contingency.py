@@ -367,44 +367,6 @@ class SamplingDesign:
         return np.array(rows, float).reshape(len(values), size)
 
 
-def clustered_covariance(
-    contributions: FloatArray, design: SamplingDesign, scored: BoolArray | None = None
-) -> tuple[FloatArray, float]:
-    """Covariance of estimates over the same questions, and its degrees of freedom.
-
-    Parameters
-    ----------
-    contributions : ndarray of float, shape (k, n)
-        What each question adds to the error of each of k estimates: its influence times its weight, over the weight of
-        all questions behind that estimate. The squares of a row sum to its variance where questions are independent.
-    design : SamplingDesign
-    scored : ndarray of bool, shape (k, n), optional
-        Which questions each estimate rests on; all if not given.
-
-    Returns
-    -------
-    covariance : ndarray, shape (k, k)
-        NaN for an estimate that rests on a single cluster.
-    degrees_of_freedom : float
-        The fewest of any of the estimates.
-
-    References
-    ----------
-    .. [1] Bell and McCaffrey (2002), as cited in `refusal_index.stats.contingency`.
-
-    Examples
-    --------
-    >>> y = np.array([[1.0, 0.0, 1.0, 1.0, 0.0, 0.0]])
-    >>> design = SamplingDesign.of(6, cluster=[1, 1, 2, 2, 3, 3])
-    >>> covariance, degrees_of_freedom = clustered_covariance((y - y.mean()) / 6, design)
-    >>> round(float(covariance[0, 0]), 6), round(degrees_of_freedom, 6)  # means 1/2, 1, 0: their variance over 3
-    (0.083333, 2.0)
-    """
-    taking_part = np.ones(contributions.shape, bool) if scored is None else scored
-    sums = design.sums(contributions, taking_part)
-    return sums @ sums.T, float(np.min(design.degrees_of_freedom(taking_part)))
-
-
 def satterthwaite(shares: FloatArray) -> float:
     """Degrees of freedom of the variance of a mean over clusters with these shares; NaN for fewer than two."""
     if shares.size < 2:

@@ -240,7 +240,8 @@ def correct_misgrading(
     (0.514, [712.9, 27.1, 208.6, 51.4])
     """
     rates = checked_rates(graded_wrong_if_right, graded_right_if_wrong)
-    return estimate_with_rates(checked_table(table), rates, ())
+    cells = _true_cells(by_group(table), np.array(rates.graded_wrong_if_right), np.array(rates.graded_right_if_wrong))
+    return estimate_from_cells(cells, table, rates, ())
 
 
 def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResult:
@@ -275,13 +276,6 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
     return correct_misgrading(table, 0.0, 1 / whole_number("n_choices", n_choices, 2, "; is it a probability?"))
 
 
-def checked_table(table: ContingencyTable) -> ContingencyTable:
-    """Return the table if it is one."""
-    if not isinstance(table, ContingencyTable):
-        raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}")
-    return table
-
-
 def checked_rates(graded_wrong_if_right: Rate, graded_right_if_wrong: Rate) -> GraderRates:
     """Check both rates, and that grades with these rates say something about the truth."""
     rates = GraderRates(
@@ -308,16 +302,13 @@ def checked_rate(name: str, rate: Rate) -> tuple[float, float]:
 
 
 def by_group(table: ContingencyTable) -> FloatArray:
-    """Return counts graded wrong and right among the refused, then among the answered; shape (2, 2)."""
+    """Return counts graded wrong and right among the refused, then among the answered; shape (2, 2).
+
+    Raises TypeError for anything but a table of counts.
+    """
+    if not isinstance(table, ContingencyTable):
+        raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}")
     return np.array(table.counts, float).reshape(2, 2)
-
-
-def estimate_with_rates(
-    table: ContingencyTable, rates: GraderRates, labels: tuple[GraderLabels, ...]
-) -> MisgradingResult:
-    """Correct a table by the given rates; `labels` is where they came from."""
-    cells = _true_cells(by_group(table), np.array(rates.graded_wrong_if_right), np.array(rates.graded_right_if_wrong))
-    return estimate_from_cells(cells, table, rates, labels)
 
 
 def estimate_from_cells(
@@ -420,21 +411,17 @@ def misgrading_from_labels(
     for piece in slices:
         if not isinstance(piece, GraderLabels):
             raise TypeError(f"labels must be GraderLabels, got {type(piece).__name__}")
-    cells, errors = by_group(checked_table(table)), np.stack([piece.errors for piece in slices])
+    cells, errors = by_group(table), np.stack([piece.errors for piece in slices])
     graded, labelled = cells.sum(axis=0, keepdims=True) if len(slices) == 1 else cells, errors.sum(axis=-1)
-    if lacking := _kinds((graded > 0) & (labelled == 0)):
+    names = GRADES if len(slices) == 1 else [f"{group}_{grade}" for group in GROUPS for grade in GRADES]
+    unlabelled = ((graded > 0) & (labelled == 0)).ravel()
+    if lacking := "+".join(name for name, lacks in zip(names, unlabelled, strict=True) if lacks):
         return MisgradingResult(None, "undefined", f"no_labels:{lacking}", table=table, labels=slices)
     shares = np.divide(errors[..., 0], labelled, out=np.zeros(labelled.shape), where=labelled > 0)
-    f_c, f_w = ((float(x[0]), float(x[1])) for x in grader_rates(cells, shares))
-    if len(slices) == 1:
-        return estimate_with_rates(table, GraderRates(f_c, f_w), slices)
-    return estimate_from_cells(labelled_cells(cells, shares), table, GraderRates(f_c, f_w), slices)
-
-
-def _kinds(hits: NDArray[np.bool_]) -> str:
-    """Name the kinds of graded answers that are hit, by grade, and by group where `hits` has a row for each."""
-    names = GRADES if len(hits) == 1 else tuple(f"{group}_{grade}" for group in GROUPS for grade in GRADES)
-    return "+".join(name for name, hit in zip(names, hits.ravel(), strict=True) if hit)
+    f_c, f_w = grader_rates(cells, shares)
+    rates = GraderRates((float(f_c[0]), float(f_c[1])), (float(f_w[0]), float(f_w[1])))
+    corrected = _true_cells(cells, f_c, f_w) if len(slices) == 1 else labelled_cells(cells, shares)
+    return estimate_from_cells(corrected, table, rates, slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -525,16 +512,11 @@ def misgrading_range(
         return _range_between(*(correct_misgrading(table, f_c[end], f_w[end]) for end in (0, 1)))
     lowest = correct_misgrading(table, (f_c[1], f_c[0]), (f_w[0], f_w[1]))
     highest = correct_misgrading(table, (f_c[0], f_c[1]), (f_w[1], f_w[0]))
-    if _some_are_possible(lowest, highest):
+    fewest, most = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
+    # Some rates leave no cell negative. Of the refused the lowest index has the fewest wrong, of the answered the most.
+    if min(most[0, 0], fewest[0, 1], fewest[1, 0], most[1, 1]) >= 0:
         lowest, highest = _as_far_as_possible(lowest), _as_far_as_possible(highest)
     return _range_between(lowest, highest)
-
-
-def _some_are_possible(lowest: MisgradingResult, highest: MisgradingResult) -> bool:
-    """Whether in both groups some rates between those of two corners leave no cell negative."""
-    fewest, most = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
-    # Of the refused the lowest index has the fewest wrong, of the answered the most.
-    return bool(most[0, 0] >= 0 and fewest[0, 1] >= 0 and fewest[1, 0] >= 0 and most[1, 1] >= 0)
 
 
 def _range_between(first: MisgradingResult, second: MisgradingResult) -> MisgradingRange:
@@ -647,23 +629,16 @@ def prediction_powered(
     if len(matrices[0]) not in (1, 2):
         raise ValueError(f"refused must have one row or two, one a run, got {len(matrices[0])}")
     known, truth, _ = checked_matrices(labelled, truly_wrong)
-    chances = _checked_inclusion(inclusion, known)
+    chances = np.ones(known.shape) if inclusion is None else np.asarray(inclusion, float)
+    if chances.shape != known.shape:
+        raise ValueError(f"inclusion must have the shape of labelled, {known.shape}, got {chances.shape}")
+    if not np.all((chances[known] > 0) & (chances[known] <= 1)):
+        raise ValueError("inclusion must lie in (0, 1] wherever an answer is labelled; is one missing, or in per cent?")
     if known.shape != matrices[0].shape:
         raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {known.shape}")
     codes, worth = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
     runs = [_LabelledRun.of(*row) for row in zip(codes, known, truth, chances, strict=True)]
     return tuple(_estimated(name, runs, worth) for name in METRIC_NAMES)
-
-
-def _checked_inclusion(inclusion: ArrayLike | None, labelled: BoolArray) -> FloatArray:
-    if inclusion is None:
-        return np.ones(labelled.shape)
-    chances = np.asarray(inclusion, float)
-    if chances.shape != labelled.shape:
-        raise ValueError(f"inclusion must have the shape of labelled, {labelled.shape}, got {chances.shape}")
-    if not np.all((chances[labelled] > 0) & (chances[labelled] <= 1)):
-        raise ValueError("inclusion must lie in (0, 1] wherever an answer is labelled; is one missing, or in per cent?")
-    return chances
 
 
 @dataclass(frozen=True, slots=True)

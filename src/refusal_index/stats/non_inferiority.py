@@ -208,7 +208,7 @@ class GroupSequential:
         constant = statistic * math.sqrt(self._fraction(n))
         return constant if math.isnan(constant) else min(1.0, obrien_fleming_level(constant, self.fractions))
 
-    def times(self, n: int, statistic: float, spare: float, n_tests: int = 1) -> float:
+    def times(self, n: int, statistic: float, spare: float, n_tests: int) -> float:
         """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
 
         That is at the first of the looks to come where it is, and beyond all of them where it is at none.
@@ -253,10 +253,6 @@ class AtLook:
     def pvalue(self, ordinary: float) -> float:
         """Return an ordinary one-sided p-value as one that may be compared with alpha at every look, and adjusted."""
         return self.design.pvalue(self.n, -SCALAR.ndtri(ordinary))
-
-    def times(self, statistic: float, spare: float, n_tests: int = 1) -> float:
-        """Return how many times the questions so far would settle a test that they do not, as the design says it."""
-        return self.design.times(self.n, statistic, spare, n_tests)
 
 
 Verdict = Literal["pass", "fail", "inconclusive"]
@@ -383,7 +379,15 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
     if not guards or not 0 < alpha < 0.5:
         raise ValueError(f"expected one guard or more and an alpha in (0, 0.5), got {len(guards)} guards and {alpha}")
     level, alpha = (alpha, alpha) if look is None else (look.level, look.design.alpha)
-    tested = [_tested(guard, level) for guard in guards]
+    tested = []
+    for guard in guards:
+        low, high = guard.reach(level)
+        if guard.estimate is None or math.isnan(low):
+            tested.append(GuardTest(guard, "inconclusive", None, None, None, guard.pvalue_beyond))
+            continue
+        worst, best = (guard.limit + room if guard.higher_is_better else guard.limit - room for room in (low, high))
+        beyond = _pvalue_beyond(guard)
+        tested.append(GuardTest(guard, "pass" if low > 0 else "inconclusive", worst, best, 1 - beyond, beyond))
     pvalues = [1.0 if one.pvalue_beyond is None else one.pvalue_beyond for one in tested]
     adjusted = holm(pvalues if look is None else [look.pvalue(one) for one in pvalues]).tolist()
     judged = (
@@ -503,16 +507,6 @@ def pvalue_of_none(n: int) -> float:
     return float((1 - HARDLY_EVER) ** n)
 
 
-def _tested(guard: Guard, alpha: float) -> GuardTest:
-    """Test one guard by itself, its verdict still open unless it passes."""
-    low, high = guard.reach(alpha)
-    if guard.estimate is None or math.isnan(low):
-        return GuardTest(guard, "inconclusive", None, None, None, guard.pvalue_beyond)
-    worst, best = (guard.limit + room if guard.higher_is_better else guard.limit - room for room in (low, high))
-    beyond = _pvalue_beyond(guard)
-    return GuardTest(guard, "pass" if low > 0 else "inconclusive", worst, best, 1 - beyond, beyond)
-
-
 def _pvalue_beyond(guard: Guard) -> float:
     """Find the error at which the one-sided limit just reaches the guard's."""
     room = guard.room(guard.estimate or 0.0)
@@ -545,7 +539,7 @@ def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) ->
     error = abs(guard.estimate - end) / -float(ndtri(alpha))
     spare, n_tests = float(ndtri(POWER)), n_guards if _is_beyond(guard) else 1
     if look is not None:
-        times = look.times(distance / error, spare, n_tests)
+        times = look.design.times(look.n, distance / error, spare, n_tests)
     else:
         times = ((-float(ndtri(alpha / n_tests)) + spare) * error / distance) ** 2
     return times if times < MOST_TIMES else None

@@ -214,7 +214,7 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     why = EMPTY_DENOMINATORS.get(metric)
     if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # where refusals are in it
         return math.nan, math.nan, why
-    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, worth), float)
+    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(worth)[metric], float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"
@@ -816,23 +816,9 @@ def _variances(r: float, mu: float, index: float, refusal_slope: float, error_sl
     """Variances of a question's influence in units of the index: between the cells of its single draw, and within."""
     rho, h, k = float(rho_from_refusal_index(index)), -float(ndtri(r)), -float(ndtri(mu))
     squares = [slope**2 / (1 + slope**2) for slope in (refusal_slope, error_slope)]
-    patterns = _patterns(h, k, rho, squares)
-    attenuation = math.sqrt(squares[0] * squares[1])
-    cross = (_influence(R1, W2, h, k, rho * attenuation) + _influence(R2, W1, h, k, rho * attenuation)) / 2
-    reliabilities = (
-        _influence(R1, R2, h, h, squares[0]) / squares[0] + _influence(W1, W2, k, k, squares[1]) / squares[1]
-    )
-    influence = cross / attenuation - rho * reliabilities / 2
-    shares, sums = np.bincount(CELL, patterns), np.bincount(CELL, patterns * influence)
-    between = float(np.sum(sums**2 / shares))
-    scale = spearman_slope(rho) ** 2
-    return scale * between, scale * (float(patterns @ influence**2) - between)
-
-
-def _patterns(h: float, k: float, rho: float, squares: list[float]) -> FloatArray:
-    """Probabilities of the patterns, by quadrature over what a question does to refusal and to error."""
+    # Probabilities of the patterns, by quadrature over what a question does to refusal and to error, on an even grid,
+    # whose error falls faster than any power for such integrands.
     x = np.linspace(-REACH, REACH, POINTS)
-    # An even grid, whose error falls faster than any power for such integrands.
     normal = np.exp(-0.5 * x**2)
     normal /= normal.sum()
     y = rho * x[:, np.newaxis] + math.sqrt(1 - rho**2) * x
@@ -844,7 +830,17 @@ def _patterns(h: float, k: float, rho: float, squares: list[float]) -> FloatArra
     # All draws of the error, then of the refusal, given the question.
     all_errors = np.einsum("y,xya,xyb,xyc->xabc", normal, errors, errors, errors, optimize=True)
     refusals = np.stack([1 - refuse, refuse], axis=-1)
-    return np.asarray(np.einsum("x,xa,xb,xcde->abcde", normal, refusals, refusals, all_errors, optimize=True)).ravel()
+    patterns = np.einsum("x,xa,xb,xcde->abcde", normal, refusals, refusals, all_errors, optimize=True).ravel()
+    attenuation = math.sqrt(squares[0] * squares[1])
+    cross = (_influence(R1, W2, h, k, rho * attenuation) + _influence(R2, W1, h, k, rho * attenuation)) / 2
+    reliabilities = (
+        _influence(R1, R2, h, h, squares[0]) / squares[0] + _influence(W1, W2, k, k, squares[1]) / squares[1]
+    )
+    influence = cross / attenuation - rho * reliabilities / 2
+    shares, sums = np.bincount(CELL, patterns), np.bincount(CELL, patterns * influence)
+    between = float(np.sum(sums**2 / shares))
+    scale = spearman_slope(rho) ** 2
+    return scale * between, scale * (float(patterns @ influence**2) - between)
 
 
 def _influence(first: np.ndarray, second: np.ndarray, h: float, k: float, rho: float) -> FloatArray:

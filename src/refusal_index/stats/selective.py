@@ -327,14 +327,8 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
         return _without_comparison(table, undefined)
     by_score, both = _refuse_lowest(scores, refusals, errors), refusals & errors
     by_model = _Refusals(table.counts, both - both.mean())
-    index, error_rate, correct_rate = (
-        _difference(name, *(metric(one, refusals, errors) for one in (by_score, by_model)))
-        for name, metric in (
-            ("refusal_index", _index),
-            ("answered_error_rate", _answered_error_rate),
-            ("correct_rate", _correct_rate),
-        )
-    )
+    of_score, of_model = (_metrics(found, refusals, errors) for found in (by_score, by_model))
+    index, error_rate, correct_rate = (_difference(name, of_score[name], of_model[name]) for name in of_score)
     return RefusalComparison(index, error_rate, correct_rate, table, by_score.cells, by_score.cut)
 
 
@@ -354,7 +348,7 @@ class _Metric(NamedTuple):
 
 def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> _Refusals:
     """Refuse as many questions with the lowest scores as were refused."""
-    m, n = int(np.count_nonzero(refused)), scores.size
+    n, m, n_wrong = scores.size, int(np.count_nonzero(refused)), int(np.count_nonzero(wrong))
     wrong_by = np.concatenate([[0.0], expected_counts(-scores, wrong)])
     cut = float(np.sort(scores)[m - 1])
     tied, below = scores == cut, scores < cut
@@ -362,37 +356,27 @@ def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> 
     near = min(math.ceil(math.sqrt(n)), m, n - m)
     at_cut = (wrong_by[m + near] - wrong_by[m - near]) / (2 * near)
     influence = share * (wrong - at_cut) + at_cut * refused - wrong_by[m] / n
-    return _Refusals(_cells(float(wrong_by[m]), refused, wrong), influence, cut)
+    both = float(wrong_by[m])
+    return _Refusals((both, m - both, n_wrong - both, n - m - (n_wrong - both)), influence, cut)
 
 
-def _cells(refused_wrong: float, refused: BoolArray, wrong: BoolArray) -> Counts:
-    refusals, errors = int(np.count_nonzero(refused)), int(np.count_nonzero(wrong))
-    answered_right = refused.size - refusals - (errors - refused_wrong)
-    return refused_wrong, refusals - refused_wrong, errors - refused_wrong, answered_right
-
-
-def _index(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
-    rho = float(tetrachoric(*found.cells))
-    if 0 in found.cells:
-        reason = f"zero_cell:{cell_names(count == 0 for count in found.cells)}"
-        return _Metric(spearman(rho), reason, np.full(refused.size, np.nan))
-    r, mu = float(refused.mean()), float(wrong.mean())
-    w, x, y, z = proportion_influence(found.cells[0] / refused.size, r, mu, rho)
-    # From the influence of the cells back to the slopes in the share of the first and in both margins.
-    influence = (w - x - y + z) * found.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
-    return _Metric(spearman(rho), None, influence * spearman_slope(rho))
-
-
-def _answered_error_rate(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
-    r, mu = refused.mean(), wrong.mean()
+def _metrics(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[str, _Metric]:
+    """Return the Refusal Index, the error rate among the answered and the correct rate of a way to refuse."""
+    n, r, mu = refused.size, float(refused.mean()), float(wrong.mean())
+    reason = f"zero_cell:{cell_names(count == 0 for count in found.cells)}" if 0 in found.cells else None
+    rho, of_index = float(tetrachoric(*found.cells)), np.full(n, np.nan)
+    if reason is None:
+        w, x, y, z = proportion_influence(found.cells[0] / n, r, mu, rho)
+        # From the influence of the cells back to the slopes in the share of the first and in both margins.
+        influence = (w - x - y + z) * found.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
+        of_index = influence * spearman_slope(rho)
     rate = found.cells[2] / (found.cells[2] + found.cells[3])
-    influence = (wrong - mu - found.influence + rate * (refused - r)) / (1 - r)
-    return _Metric(rate, "no_variation" if rate in {0.0, 1.0} else None, influence)
-
-
-def _correct_rate(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> _Metric:
-    influence = found.influence - (refused - refused.mean()) - (wrong - wrong.mean())
-    return _Metric(found.cells[3] / refused.size, None, influence)
+    of_rate = (wrong - mu - found.influence + rate * (refused - r)) / (1 - r)
+    return {
+        "refusal_index": _Metric(spearman(rho), reason, of_index),
+        "answered_error_rate": _Metric(rate, "no_variation" if rate in {0.0, 1.0} else None, of_rate),
+        "correct_rate": _Metric(found.cells[3] / n, None, found.influence - (refused - r) - (wrong - mu)),
+    }
 
 
 def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference:
@@ -741,24 +725,20 @@ def selective_report(
         raise ValueError("cut must be a number, got NaN")
     threshold, price, quantile = float(cut), checked_penalty(penalty), normal_quantile(confidence_level)
     table = ContingencyTable.from_arrays(scores < threshold, ~truths)
+    errors, n, tail = table.answered_wrong, table.n_answered, (1 + confidence_level) / 2
+    undefined = "everybody_refused" if table.n else "no_questions"
+    error_rate = Estimate(None, status="undefined", reason=undefined, name="answered_error_rate")
+    if n:
+        low, high = 1 - risk_upper_bound(n - errors, n, tail), risk_upper_bound(errors, n, tail)
+        error_rate = Estimate(errors / n, low, high, name="answered_error_rate")
     return SelectiveReport(
         proportion("coverage", table.n_answered, table.n, quantile, None if table.n else "no_questions"),
-        _error_rate(table, confidence_level),
+        error_rate,
         utility(table, price, confidence_level=confidence_level),
         threshold,
         price,
         table,
     )
-
-
-def _error_rate(table: ContingencyTable, level: float) -> Estimate:
-    errors, n = table.answered_wrong, table.n_answered
-    if not n:
-        reason = "everybody_refused" if table.n else "no_questions"
-        return Estimate(None, status="undefined", reason=reason, name="answered_error_rate")
-    tail = (1 + level) / 2
-    low = 1 - risk_upper_bound(n - errors, n, tail)
-    return Estimate(errors / n, low, risk_upper_bound(errors, n, tail), name="answered_error_rate")
 
 
 # Share of the largest square that is left of a variance by rounding.

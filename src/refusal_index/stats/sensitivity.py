@@ -37,7 +37,6 @@ to .43. Topics with an empty cell take part like any other; one with a degenerat
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -47,9 +46,9 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
 from refusal_index.stats.arguments import FloatArray, check_same_index, checked_count, checked_outcomes, unmasked
-from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
+from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import point_estimate
-from refusal_index.stats.contingency import AnyTable, ContingencyTable
+from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, Status
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import (
@@ -321,23 +320,7 @@ def scoring_ranges(
     """
     worth = checked_payoffs(penalty, truthfulness_weights)
     rules = [result.table for result in scoring_rules(counts).values()]
-    completions = list(_completions(counts))
-    return tuple(_range(name, rules, completions, worth) for name in METRIC_NAMES)
-
-
-def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], worth: Payoffs) -> ScoringRange:
-    by_rule = [point_estimate(name, table, worth) for table in rules]
-    points = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
-    # An estimate at the boundary has a reason too, and is defined.
-    undefined = [point for point in (*by_rule, *points) if point.estimate is None]
-    if undefined:
-        return ScoringRange(name, None, None, undefined[0].reason)
-    values = [point.estimate for point in points if point.estimate is not None]
-    return ScoringRange(name, min(values), max(values))
-
-
-def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:
-    """Yield the tables in which all questions of a kind are filled in alike."""
+    # The tables in which all questions of a kind are filled in alike.
     cells = np.eye(4, dtype=int)
     refused, answered = cells[:2], cells[2:]
     kinds = (
@@ -346,8 +329,20 @@ def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:
         counts.unscored_answered * answered,
         counts.unscored_first * cells,
     )
-    for filled in itertools.product(*kinds):
-        yield ContingencyTable(*np.sum([counts.cells, *filled], axis=0).tolist())
+    filled = [np.sum([counts.cells, *each], axis=0).tolist() for each in itertools.product(*kinds)]
+    completions = [ContingencyTable(*each) for each in filled]
+    ranges = []
+    for name in METRIC_NAMES:
+        by_rule = [point_estimate(name, table, worth) for table in rules]
+        points = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
+        # An estimate at the boundary has a reason too, and is defined.
+        undefined = [point for point in (*by_rule, *points) if point.estimate is None]
+        values = [point.estimate for point in points if point.estimate is not None]
+        if undefined:
+            ranges.append(ScoringRange(name, None, None, undefined[0].reason))
+        else:
+            ranges.append(ScoringRange(name, min(values), max(values)))
+    return tuple(ranges)
 
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
@@ -453,7 +448,18 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     """
     check_same_index({"refused": refused, "wrong": wrong, "topic": topic})
     r, w = checked_outcomes(refused, wrong)
-    topics, index = np.unique(checked_topics(topic, r.size), return_inverse=True)
+    named = unmasked("topic", topic)
+    if named.shape != r.shape:
+        raise ValueError(
+            f"topic must have one value for each of the {r.size} questions, got shape {named.shape}; was it filtered?"
+        )
+    is_text = named.dtype.kind == "O" and all(isinstance(value, str) for value in named)
+    if named.dtype.kind not in "USiub" and not is_text:
+        raise TypeError(
+            f"topic must hold text or whole numbers, got an array of {named.dtype}; is a topic missing? "
+            "Drop those questions or give them a topic of their own"
+        )
+    topics, index = np.unique(named, return_inverse=True)
     counts = np.bincount(4 * index + 2 * ~r + ~w, minlength=4 * topics.size).reshape(-1, 4)
     tables = {key: ContingencyTable(*row) for key, row in zip(topics.tolist(), counts.tolist(), strict=True)}
     pooled = refusal_index(ContingencyTable.from_arrays(r, w)).estimate
@@ -468,22 +474,6 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     bounds = GRID[max(best - 1, 0)], GRID[min(best + 1, GRID.size - 1)]
     rho = math.tanh(minimize_scalar(lambda z: -likelihood(z), bounds=bounds, options={"xatol": 1e-8}).x)
     return WithinTopicResult(spearman(rho), rho=rho, pooled=pooled, tables=tables)
-
-
-def checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
-    """Return the topic of each of n questions, or raise an error that says what is wrong with them."""
-    topics = unmasked("topic", topic)
-    if topics.shape != (n,):
-        raise ValueError(
-            f"topic must have one value for each of the {n} questions, got shape {topics.shape}; was it filtered?"
-        )
-    is_text = topics.dtype.kind == "O" and all(isinstance(value, str) for value in topics)
-    if topics.dtype.kind not in "USiub" and not is_text:
-        raise TypeError(
-            f"topic must hold text or whole numbers, got an array of {topics.dtype}; is a topic missing? "
-            "Drop those questions or give them a topic of their own"
-        )
-    return topics
 
 
 def informative_counts(tables: dict[Any, ContingencyTable]) -> NDArray[np.int64]:

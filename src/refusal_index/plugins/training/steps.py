@@ -184,7 +184,7 @@ def _doubt(metric: str, point: PointEstimate, table: AnyTable, worth: Payoffs) -
         return 0.0
     influence = point.by_cell if point.status == "ok" else None
     counts = np.array(table.effective_counts(influence) if isinstance(table, SampledTable) else table.counts, float)
-    top, bottom = np.array(ratio_weights(metric, worth), float)
+    top, bottom = np.array(ratio_weights(worth)[metric], float)
     own, rarer = _variance(counts, top, bottom), _variance(counts + ADDED, top, bottom)
     return math.sqrt(max(rarer - own, 0.0))
 
