@@ -100,7 +100,7 @@ def test_a_number_that_is_not_identified_is_read_with_its_interval(run, tmp_path
 def test_a_folder_without_results_says_what_makes_them(run, tmp_path):
     folder = shutil.copytree(run.path, tmp_path / "run")
     (folder / "summary.json").unlink()
-    with pytest.raises(RunFolderError, match="holds no results yet; finish the run"):
+    with pytest.raises(RunFolderError, match="has no results yet; finish the run"):
         read_exported([folder])
 
 

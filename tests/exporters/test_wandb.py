@@ -31,7 +31,7 @@ def offline(monkeypatch, tmp_path):
 def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
     (said,) = export_runs([drawn.path], "wandb")
     assert said.startswith(f"wandb: {offline}")
-    assert said.endswith("offline: 'wandb sync' sends it")
+    assert said.endswith("offline: 'wandb sync' uploads it")
     logged, document = logged_in(offline), json.loads(drawn.folder.summary.read_text())
     named = numbers(document)
     assert {name: logged.summary[name] for name in named} == named
@@ -101,7 +101,7 @@ def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, t
 def test_a_tracker_that_is_switched_off_says_that_nothing_is_logged(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    with pytest.raises(TrackerError, match="nothing is logged, since WANDB_MODE is disabled; unset it"):
+    with pytest.raises(TrackerError, match="nothing was logged because WANDB_MODE is disabled; unset it"):
         export_runs([drawn.path], "wandb")
 
 

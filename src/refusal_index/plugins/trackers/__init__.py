@@ -1,5 +1,5 @@
-"""Outcome tables and summaries in, another tool's format out: one module a target.
+"""Exporters to other tools' formats and to experiment trackers, one module per target.
 
-A run's numbers have the same names in all of them: those of `summary.json`, with the variant before and the end of the
-interval behind, as in ``normal/refusal_index/low``.
+Metrics have the same names in every target: the name in `summary.json`, prefixed with the variant and, for the end of
+an interval, followed by ``low`` or ``high``, as in ``normal/refusal_index/low``.
 """

@@ -1,4 +1,4 @@
-"""``refusal-index export``: runs in the format of another tool, or in an experiment tracker."""
+"""``refusal-index export``: write runs in another tool's format, or log them to an experiment tracker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import output
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a valid place that is full; any other error is due to the place itself."""
+"""Error numbers for a full disk; every other error means that the output path itself is unusable."""
 
 
 def export(
@@ -24,10 +24,10 @@ def export(
 ) -> None:
     """Export runs to another tool or an experiment tracker.
 
-    Metrics have the names of summary.json, with the prompt variant before: normal/refusal_index/low. Exporting again
-    replaces what was exported before.
+    Metrics keep their names from summary.json, prefixed with the prompt variant: normal/refusal_index/low. Exporting
+    again replaces the earlier export.
 
-    Exit status: 0 done, 1 a tracker refused the runs or the disk is full, 2 bad input.
+    Exit status: 0 done, 1 a tracker rejected the runs or the disk is full, 2 bad input.
 
     - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
     - `to`: Format: csv, every-eval-ever, hf-eval-results, inspect (files), or mlflow, wandb (trackers, which must be

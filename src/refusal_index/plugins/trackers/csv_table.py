@@ -1,4 +1,4 @@
-"""``csv``: every metric of every run in one long table, a row each."""
+"""``csv``: one long table with a row for each run, variant and metric."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = {
 
 
 def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
-    """Return one row for each run, variant and metric; numbers unrounded, empty where undefined."""
+    """Return one row for each run, variant and metric; numbers are unrounded, and null where undefined."""
     rows = [
         {
             "run": str(run.source),
@@ -52,7 +52,7 @@ def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write the table as CSV, and return a line about it."""
+    """Write the table as CSV and return a line that describes it."""
     table = metrics_table(runs)
     write_atomically(out, csv_text(table).encode())
     return [f"{out}: {table.height:,} rows"]

@@ -1,8 +1,8 @@
-"""``every-eval-ever``: the schema of that name, version 0.3.0, an aggregate file and a file of samples for each run.
+"""``every-eval-ever``: the Every Eval Ever schema, version 0.3.0, with an aggregate and a samples file for each run.
 
-The schema takes defined scores only: an undefined metric is left out, and its reason is among the details of the
-source. The files lie below `data/` as in the schema's own store of results, under names that stay the same from one
-export to the next.
+The schema accepts defined scores only: an undefined metric is left out, and the source metadata state its reason. The
+files are written below `data/`, laid out as in the schema's own results repository; exporting again writes the same
+file names.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SCHEMA_VERSION = "0.3.0"
 UNSPECIFIED = "unspecified"
 UNSAFE = re.compile(r"[^A-Za-z0-9._ -]+")
 RESERVED = re.compile(r"(?i)(?:data|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|\.*")
-"""Names that the store of results, or some system, reserves."""
+"""Names reserved by the results repository or by an operating system."""
 
 Document = dict[str, Any]
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write two files for every run into a folder, and return a line about each."""
+    """Write two files for each run into a folder and return a line about each file."""
     now = str(int(time.time()))
     return [line for run in runs for line in _export(run, out, now)]
 
@@ -68,7 +68,7 @@ def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
 
 
 def place_of(run: ExportedRun) -> tuple[str, ...]:
-    """Return the folders of a run's files: those of its dataset, of the model's developer, and of the model."""
+    """Return the path of a run's folder: dataset, then the model's developer, then the model."""
     developer, slash, model = (run.model or UNNAMED).partition("/")
     names = (run.dataset or UNSPECIFIED, *((developer, model) if slash else (UNSPECIFIED, developer)))
     safe = (UNSAFE.sub("_", name).strip(". ")[:100].rstrip(". ") for name in names)
@@ -76,7 +76,7 @@ def place_of(run: ExportedRun) -> tuple[str, ...]:
 
 
 def aggregate(run: ExportedRun, now: str) -> Document:
-    """Return the aggregate document of a run, without its samples."""
+    """Return the aggregate document of a run, without the reference to its samples file."""
     model, generation = run.model or UNNAMED, _generation_config(run)
     metrics = [(variant, metric) for variant in run.variants for metric in variant.metrics]
     return {
@@ -173,7 +173,7 @@ def _generation_config(run: ExportedRun) -> Document:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return values as texts: the schema takes no others among details."""
+    """Return the values as strings, the only type that the schema allows in additional details."""
     return {
         str(key): value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in values.items()
@@ -185,10 +185,10 @@ FIRST, FORCED = "first", "forced"
 
 
 def samples(run: ExportedRun, evaluation_id: str) -> tuple[list[Document], int]:
-    """Return the samples of a run, and the number of passes that are left out as it is unknown whether they were right.
+    """Return the samples of a run, and the number of passes left out because their correctness is unknown.
 
-    The first pass of a first draw belongs to the correct rate of its variant, which is the mean of their scores; no
-    aggregate is the mean of the others.
+    Only the first passes of first draws refer to an aggregate result: the correct rate of a variant is the mean of
+    their scores. No aggregate result is the mean of the other samples.
     """
     rows: list[Document] = []
     left_out = 0
@@ -203,7 +203,7 @@ def samples(run: ExportedRun, evaluation_id: str) -> tuple[list[Document], int]:
 
 
 def _passes(row: Document) -> Iterator[tuple[str, bool | None]]:
-    """Yield the passes over a question, each with whether it was right; None where that is unknown."""
+    """Yield each pass over a question and whether its reply was correct, None if unknown."""
     refused, wrong, forced = row["refused"], row["wrong"], row["forced_grade"]
     answered_right = None if wrong is None else not wrong
     yield FIRST, None if refused is None else False if refused else answered_right
@@ -234,7 +234,7 @@ def _sample(dataset: str, row: Document, name: str, *, is_right: bool) -> Docume
         "interaction_type": "single_turn",
         "input": question,
         "output": {"raw": [] if reply is None else [reply]},
-        "answer_attribution": [],  # the whole reply is graded
+        "answer_attribution": [],  # the whole reply is graded, not an extract of it
         "evaluation": {"score": float(is_right), "is_correct": is_right},
         "metadata": {key: value for key, value in metadata.items() if value is not None},
     }

@@ -1,7 +1,7 @@
-"""``hf-eval-results``: YAML for a model's repository on the Hugging Face Hub.
+"""``hf-eval-results``: YAML files for a model's repository on the Hugging Face Hub.
 
-Two files a run: entries for the folder `.eval_results`, which the Hub's leaderboards read where the dataset is one of
-its benchmarks, and the older `model-index` of a model card, which takes any dataset and metric.
+Each run becomes two files: entries for the folder `.eval_results`, which the Hub's leaderboards read if the dataset is
+one of its benchmarks, and the older `model-index` of a model card, which accepts any dataset and metric.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TASK = "question-answering"
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write two files for every run into a folder, and return a line about each."""
+    """Write two files for each run into a folder and return a line about each file."""
     try:
-        import yaml  # noqa: PLC0415 - of the extra eval
+        import yaml  # noqa: PLC0415 - installed with the extra "eval"
     except ImportError:
         raise ExportError("to", "PyYAML is not installed; pip install 'refusal-index[eval]'") from None
     (out / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -48,13 +48,13 @@ def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
 
 
 def _file_name(run: ExportedRun, *, with_model: bool) -> str:
-    """Name a run's files by the dataset, and by the model too where several runs go into one folder."""
+    """Return a run's file name: its dataset, preceded by its model if several runs share a folder."""
     parts = [run.model, run.dataset] if with_model else [run.dataset]
     return "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
 
 
 def _entry(run: ExportedRun, variant: VariantResults, metric: Estimate) -> dict[str, Any]:
-    """Return an entry of `.eval_results`: a dataset and one of its tasks, which here is a metric under a variant."""
+    """Return an entry of `.eval_results`, whose task is a metric under a variant."""
     payoffs, has_interval = payoffs_of(run.document), metric.low is not None and metric.high is not None
     title = description(metric.name, payoffs) if metric.name in METRICS and payoffs else metric.name.replace("_", " ")
     prompts = "all prompts combined" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
@@ -68,7 +68,7 @@ def _entry(run: ExportedRun, variant: VariantResults, metric: Estimate) -> dict[
 
 
 def _model_index(run: ExportedRun, defined: Sequence[tuple[VariantResults, Estimate]]) -> dict[str, Any]:
-    """Return `model-index` in the metadata of a model card; the name of a number says what it lacks."""
+    """Return the `model-index` of a model card; the name of an incomplete metric says what is missing."""
     dataset = run.dataset or "unknown"
     metrics = [
         {

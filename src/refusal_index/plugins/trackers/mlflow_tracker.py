@@ -1,4 +1,4 @@
-"""MLflow: the numbers as metrics, what was asked as parameters, the outcome table and the folder as artifacts."""
+"""MLflow: results as metrics, settings as parameters, the outcome table and the run's folder as artifacts."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from refusal_index.plugins.trackers.tracker import (
 from refusal_index.render.summary import name_part, numbers
 
 KEY = "refusal_index.run"
-"""The tag by which the same run is found again."""
+"""Tag that identifies a run, so that exporting it again updates it."""
 
 COMPLETENESS = "refusal_index.status"
-"""The tag that says whether the metrics are of all questions."""
+"""Tag that says whether the metrics cover all questions."""
 
 MAX_METRICS, MAX_PARAMS, MAX_PARAM_LENGTH, MAX_TAG_LENGTH = 1000, 100, 6000, 5000
-"""Most items that MLflow accepts at once, and characters of a parameter or tag."""
+"""MLflow's limits: metrics and parameters in one request, and characters in a parameter and in a tag."""
 
 TABLE = "outcomes.json"
 
 TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-"""How long to try a server that does not answer; MLflow by itself is silent for four minutes, or for many more."""
+"""Retries and timeout for a server that does not answer; MLflow's defaults block for four minutes or much longer."""
 
 
 class MlflowTracker(RunTracker):
-    """A run of MLflow; its own environment variables say where: the tracking server or database, and the experiment."""
+    """A run in MLflow, whose environment variables set the tracking server or database and the experiment."""
 
     package = "mlflow"
     address = "MLFLOW_TRACKING_URI"
 
     def __init__(self, subject: Subject) -> None:
-        import mlflow  # noqa: PLC0415 - a package that only this needs
+        import mlflow  # noqa: PLC0415 - an optional dependency
 
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
@@ -62,16 +62,16 @@ class MlflowTracker(RunTracker):
             self._log(counts)
 
     def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end it there, and return where it can be seen."""
+        """Log all results of a run, end the MLflow run and return its address."""
         named = numbers(run.document)
         with _short_timeouts():
             before = self._client.get_run(self._run_id).data.metrics
-            self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # it deletes no metric
+            self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # MLflow cannot delete a metric
             self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:MAX_TAG_LENGTH])
         columns, rows = table_of(run)
         self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
         shown = json.dumps([{"path": TABLE, "type": "table"}])
-        self._client.set_tag(self._run_id, "mlflow.loggedArtifacts", shown)  # as its own `log_table` says
+        self._client.set_tag(self._run_id, "mlflow.loggedArtifacts", shown)  # as MLflow's `log_table` does
         for path, name in files_of(run):
             self._client.log_artifact(self._run_id, str(path), str(PurePosixPath("run", name).parent))
         self._client.set_terminated(self._run_id, "FINISHED")
@@ -83,12 +83,12 @@ class MlflowTracker(RunTracker):
             self._client.set_terminated(self._run_id, "FAILED")
 
     def wait(self) -> None:
-        """Leave the run to be continued later."""
+        """Mark the run as scheduled, to be continued later."""
         with _short_timeouts():
             self._client.update_run(self._run_id, status="SCHEDULED")
 
     def _begin(self, subject: Subject) -> Any:
-        """Return the description of the run that was logged before, or of a new run."""
+        """Resume the MLflow run that was logged before, or create one, and return its run info."""
         existing = self._client.get_experiment_by_name(self._experiment)
         experiment = existing.experiment_id if existing else self._client.create_experiment(self._experiment)
         earlier = self._client.search_runs([experiment], f"tags.`{KEY}` = '{subject.key}'", max_results=1)
@@ -98,7 +98,7 @@ class MlflowTracker(RunTracker):
         return self._client.create_run(experiment, tags={KEY: subject.key}, run_name=subject.title).info
 
     def _log(self, values: Mapping[str, float]) -> None:
-        # It shows what has the highest step: seconds since the run began rise from one command to the next.
+        # MLflow shows the value with the highest step: seconds since the run began increase across commands.
         now = int(time.time() * 1000)
         step = max(now - self._started, 0) // 1000
         metrics = [self._mlflow.entities.Metric(name, value, now, step) for name, value in values.items()]
@@ -108,7 +108,7 @@ class MlflowTracker(RunTracker):
 
 @contextmanager
 def _short_timeouts() -> Iterator[None]:
-    """Have MLflow's client give up soon unless its user set other limits; not while files are sent."""
+    """Shorten the MLflow client's timeouts unless the user set them; not used for uploading files."""
     ours = {name: value for name, value in TIMEOUTS.items() if name not in os.environ}
     os.environ.update(ours)
     try:
@@ -119,7 +119,7 @@ def _short_timeouts() -> Iterator[None]:
 
 
 def _params(config: Mapping[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield every setting by its name, those within each other parted by points."""
+    """Yield the name and value of every setting; the names of nested settings are joined by dots."""
     for key, value in config.items():
         parts = (*within, name_part(str(key)))
         if isinstance(value, Mapping) and value:

@@ -1,4 +1,4 @@
-"""Runs as exporters read them: the numbers of ``summary.json`` by name, and the outcome tables."""
+"""Runs as exporters see them: the metrics in ``summary.json`` and the outcome tables."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
 JOINT = ("refusal_index", "corrected_refusal_index")
-"""The joint estimates of a model over its variants that are metrics."""
+"""The metrics that are also estimated jointly over all variants of a model."""
 
 
 class ExportError(RefusalIndexError, ValueError):
-    """An argument of an export that cannot be used as given; the message does not name it."""
+    """An invalid argument of an export; `message` does not name the argument."""
 
     def __init__(self, argument: str, message: str) -> None:
         super().__init__(f"{argument}: {message}")
@@ -35,7 +35,7 @@ class ExportError(RefusalIndexError, ValueError):
 
 
 class TrackerError(RefusalIndexError, RuntimeError):
-    """A tracker that did not accept a run; the run's results are unchanged."""
+    """A tracker did not accept a run; the run's results are unchanged."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,27 @@ class VariantResults:
     name: str
     n: int | None  # scored questions; None for a joint estimate
     metrics: tuple[Estimate, ...]
-    # asked, missing: questions, and those of them that are not scored; of a joint estimate over all its variants
+    # asked, missing: number of questions and how many of them are unscored, summed over the variants if joint
     asked: int = 0
     missing: int = 0
-    # no more of them, nor of their further draws, are missing than is tolerated, under any of its variants
+    # whether missing questions and further draws are within the tolerance under every variant
     is_complete: bool = True
-    # further_asked, further_missing: draws of questions after the first, and those of them that are not scored
+    # further_asked, further_missing: number of draws after the first and how many of them are unscored
     further_asked: int = 0
     further_missing: int = 0
 
     @property
     def is_joint(self) -> bool:
-        """Whether it is joint over all variants; a variant of that name is not."""
+        """Whether the results are joint over all variants; a variant may have the same name as these."""
         return self.n is None
 
     def status_of(self, metric: Estimate) -> str:
-        """Return the status of a metric, which is "incomplete" for a number that is not sound."""
+        """Return the status of a metric: "incomplete" if it has a value and the variant is incomplete."""
         return metric.status if self.is_complete or metric.estimate is None else INCOMPLETE
 
     @property
     def lacks(self) -> str | None:
-        """What is missing, in a few words; None where it is complete."""
+        """Short description of what is missing; None if the variant is complete."""
         parts = (self.missing, self.asked, "questions"), (self.further_missing, self.further_asked, "further draws")
         missing = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
         return None if self.is_complete else f"{missing} not scored"
@@ -75,37 +75,37 @@ class VariantResults:
 class ExportedRun:
     """One model on one dataset, with its results."""
 
-    source: Path  # the folder or file
+    source: Path  # the run's folder, or an outcome table
     model: str | None
     dataset: str | None
-    document: Mapping[str, Any]  # its summary as JSON holds it, without keys
-    variants: tuple[VariantResults, ...]  # its metrics by variant, then the joint ones
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of its folder; empty for a file
+    document: Mapping[str, Any]  # the summary as in `summary.json`, API keys redacted
+    variants: tuple[VariantResults, ...]  # one for each variant, then the joint ones
+    settings: Mapping[str, Any] = field(default_factory=dict)  # from the run's folder; empty for a table
     about: Mapping[str, Any] = field(default_factory=dict)
-    table: pl.DataFrame | None = None  # its outcomes; None where they lie in its folder
+    table: pl.DataFrame | None = None  # the outcomes; None if they are in the run's folder
 
     @property
     def folder(self) -> RunFolder | None:
-        """The run's folder; None for a file."""
+        """The run's folder; None for an outcome table."""
         return RunFolder(self.source) if self.source.is_dir() else None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
-        """One row a question, variant and draw."""
+        """The outcome table: one row for each question, variant and draw."""
         return RunFolder(self.source).read_outcomes() if self.table is None else self.table
 
     @property
     def title(self) -> str:
-        """A title, on one line."""
+        """Title of the run, on one line."""
         name = self.model or self.source.stem
         return " ".join((f"{name} on {self.dataset}" if self.dataset else name).split())
 
     @property
     def key(self) -> str:
-        """Distinguishes it from every other run, and stays the same: exporting again replaces what was there.
+        """Stable identifier of the run, so that exporting it again replaces the earlier export.
 
-        The key of a folder is in `run.json`, and so does not change when it is moved or continued; the key of a table
-        depends on its content.
+        The key of a folder is derived from the run's ID in `run.json` and does not change when the folder is moved or
+        the run continued; the key of a table is derived from its content.
         """
         if self.folder is not None:
             return key_of(self.folder)
@@ -113,7 +113,7 @@ class ExportedRun:
 
     @property
     def lacks(self) -> str | None:
-        """Which variants lack too many of their questions, on one line; None where none does."""
+        """The incomplete variants and what each is missing, on one line; None if all are complete."""
         lacking = (
             f"{variant.name}, {variant.lacks}" for variant in self.variants if variant.lacks and not variant.is_joint
         )
@@ -121,12 +121,12 @@ class ExportedRun:
 
     @property
     def level(self) -> float:
-        """The confidence level of every interval."""
+        """Confidence level of all intervals."""
         return float(self.document["confidence_level"])
 
 
 def key_of(folder: RunFolder) -> str:
-    """Return what distinguishes a run's folder from every other; raises RunFolderError where it is no run's."""
+    """Return the key of a run's folder; raises RunFolderError if it is not the folder of a run."""
     return _hash(folder.read_id())
 
 
@@ -136,10 +136,10 @@ def _hash(*parts: object) -> str:
 
 
 def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
-    """Read every model and dataset in some folders, sets and outcome tables.
+    """Read the runs in the given run folders, set folders and outcome tables: one for each model and dataset.
 
-    A folder's results are those of its `summary.json`, as they are; those of a table are computed. Raises
-    RunFolderError if a folder is not a run's or has no results yet, and OutcomeTableError if a file cannot be used.
+    The results of a folder are read from its `summary.json`; those of a table are computed. Raises RunFolderError if a
+    folder is not that of a run or has no results yet, and OutcomeTableError if a table cannot be used.
     """
     exported: list[ExportedRun] = []
     for path in paths:
@@ -149,19 +149,19 @@ def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
 
 
 def read_folder(path: Path) -> ExportedRun:
-    """Read the results in a run's folder; it raises as `read_exported` does."""
+    """Read the results in a run's folder; raises the same errors as `read_exported`."""
     folder = RunFolder(path)
     settings, about, document = folder.read_settings(), folder.read_about(), folder.read_summary()
     if document is None:
         raise RunFolderError(
-            f"{path} holds no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
+            f"{path} has no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
         )
     _check(folder, document)
     return _run(path, document, settings=redacted_in(settings), about=redacted_in(about))
 
 
 def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
-    """Return a run of one model on one dataset, which a summary holds one of."""
+    """Return the exported run of a summary, which describes one model on one dataset."""
     document = redacted_in(dict(document))
     first: Mapping[str, Any] = next(iter(document["variants"]), {})
     return ExportedRun(source, first.get("model"), first.get("dataset"), document, variants_of(document), **more)
@@ -174,12 +174,12 @@ def _from_table(run: ComparedRun) -> ExportedRun:
 
 
 def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if a summary that lies in a folder, which a stranger may have made, is none."""
-    anew = f"'refusal-index score {folder.path}' rebuilds it"
+    """Raise RunFolderError if the summary read from a folder, which may be untrusted, is not valid."""
+    advice = f"'refusal-index score {folder.path}' rebuilds it"
     version = document.get("summary_version")
     if version != SUMMARY_VERSION:
         raise RunFolderError(
-            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {anew}"
+            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {advice}"
         )
     try:
         level = document["confidence_level"]
@@ -188,12 +188,15 @@ def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
         variants_of(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunFolderError(
-            f"{folder.summary}: expected the metrics of each variant, got something else ({shortened(error)}); {anew}"
+            f"{folder.summary}: expected the metrics of each variant, got something else ({shortened(error)}); {advice}"
         ) from error
 
 
 def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
-    """Return the metrics of a summary; raises ValueError and the like where it is none."""
+    """Return the results of each variant in a summary, then the joint ones.
+
+    Raises KeyError, TypeError, ValueError or AttributeError if the document is not a valid summary.
+    """
     variants = document["variants"]
     results = [
         VariantResults(
@@ -214,9 +217,9 @@ def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
 
 
 def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
-    """Return the fields of `VariantResults` after the metrics, for some variants together.
+    """Return the fields of `VariantResults` after `metrics`, for the given variants together.
 
-    A variant without further draws does not say what is missing of these.
+    Variants without further draws do not count towards the fields of further draws.
     """
     further = [variant["further_draws"] for variant in variants if variant["further_draws"]]
     is_complete = all(variant["status"] != INCOMPLETE for variant in variants)
@@ -256,7 +259,7 @@ def _text(value: object) -> str | None:
 
 
 def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
-    """Return the payoffs of a summary; None where the document does not state them."""
+    """Return the payoffs stated in a summary, None if they are missing or not numbers."""
     weights = document.get("truthfulness_weights")
     payoffs = [document.get("penalty"), *(weights if isinstance(weights, list | tuple) else ())]
     match [finite_number(payoff) for payoff in payoffs]:

@@ -1,7 +1,7 @@
-"""Exporting runs: to the format of another tool, or to an experiment tracker such as W&B and MLflow.
+"""Export runs to another tool's format, or to an experiment tracker such as W&B or MLflow.
 
-A plugin registers a module that writes files in the group ``refusal_index.exporters``, and the class of a tracker in
-``refusal_index.trackers``.
+A plugin registers a module that writes files under the entry-point group ``refusal_index.exporters``, and a tracker
+class under ``refusal_index.trackers``.
 """
 
 from __future__ import annotations
@@ -55,70 +55,70 @@ UNREACHABLE = re.compile(
     r"network is unreachable|no route to host|deadline exceeded|timed? ?out",
     re.IGNORECASE,
 )
-"""How clients say that no server answered: each has exceptions of its own, and the system's words within them."""
+"""Matches errors of an unreachable server: clients raise different exceptions but quote the system's message."""
 
 MAX_TITLE, MAX_REASON = 128, 300
 
 MAX_ROWS = 100_000
-"""Most outcomes of a table that a tracker shows; the file beside it holds all."""
+"""Maximum number of outcomes in the table that a tracker displays; the file logged with it contains all of them."""
 
 PROJECT = "refusal-index"
-"""The project or experiment that a run goes to where the tracker's own settings name none."""
+"""Default project or experiment, used unless the tracker's own settings name one."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a tracker gets of a run when it begins."""
+    """Description of a run that is passed to a tracker at the start."""
 
-    key: str  # the same whenever the same run is logged
+    key: str  # stable identifier of the run
     title: str
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Tracker(Protocol):
-    """A run in a tracker; every method may raise whatever the tracker's client raises."""
+    """A run in a tracker; every method may raise any exception of the tracker's client."""
 
     def count(self, counts: Mapping[str, float]) -> None:
         """Log the progress of the run."""
 
     def finish(self, folder: Path) -> str:
-        """Log all results of a run's folder, end the run, and return where it can be seen."""
+        """Log all results in a run's folder, end the tracker's run and return its address."""
 
     def abandon(self) -> None:
         """End the run as failed."""
 
     def wait(self) -> None:
-        """Leave the run without results; the same command resumes it."""
+        """Leave the run without results, to be resumed by the same command."""
 
 
 class TrackerClass(Protocol):
-    """The class of a tracker; calling it begins a run there.
+    """The class of a tracker; calling it starts a run in the tracker.
 
-    - `package`: the package that it imports.
-    - `address`: the environment variable that holds the address of its server.
+    - `package`: the package that the tracker imports.
+    - `address`: the environment variable with the address of the tracker's server.
     """
 
     package: str
     address: str
 
     def __call__(self, subject: Subject) -> Tracker:
-        """Begin a run; it raises whatever the tracker's client raises."""
+        """Start a run; may raise any exception of the tracker's client."""
 
 
 class RunTracker(ABC):
-    """A tracker that logs everything that is exported: a run's folder, or an outcome table."""
+    """A tracker that can log run folders and outcome tables."""
 
     def finish(self, folder: Path) -> str:
-        """Log all results of a run's folder, end the run, and return where it can be seen."""
+        """Log all results in a run's folder, end the tracker's run and return its address."""
         return self.log(read_folder(folder))
 
     @abstractmethod
     def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end it there, and return where it can be seen."""
+        """Log all results of a run, end the tracker's run and return its address."""
 
 
 def tracker_class(name: str) -> TrackerClass:
-    """Find a tracker by name; raises SettingError if there is none of this name."""
+    """Return the class of the named tracker; raises SettingError if the name is unknown."""
     plugin = entry_points.find("trackers", name)
     if plugin is None:
         raise unknown("log_to", name, sorted(entry_points.installed("trackers")))
@@ -140,7 +140,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 def subject_of(folder: RunFolder, title: str) -> Subject:
-    """Return what a tracker gets of a folder that was just made; raises RunFolderError where there is none."""
+    """Return the description of a new run's folder for trackers; raises RunFolderError if it is not a run's folder."""
     return _subject(key_of(folder), redacted(title), folder.read_settings(), folder.read_about())
 
 
@@ -150,7 +150,7 @@ def _subject(key: str, title: str, settings: Mapping[str, Any], about: Mapping[s
 
 
 def error_line(name: str, error: BaseException) -> str:
-    """Return what went wrong in a tracker, on one line and without keys."""
+    """Return a tracker's error message on one line, with API keys redacted."""
     message = " ".join(str(error).split()) or "no reason given"
     if isinstance(error, RefusalIndexError):
         return redacted(message)
@@ -164,7 +164,7 @@ def error_line(name: str, error: BaseException) -> str:
 
 
 def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
-    """Log every run in a tracker, and return where each can be seen; raises TrackerError where that fails."""
+    """Log every run to a tracker and return the address of each; raises TrackerError on failure."""
     try:
         check_trackers([name])
     except SettingError as error:
@@ -181,13 +181,13 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
 
 
 def _log(tracker: Tracker, run: ExportedRun) -> str:
-    """Log a run; a run that a tracker took only in part ends there as failed."""
+    """Log a run and return its address; if that fails half-way, the tracker marks its run as failed."""
     try:
         if run.folder is not None:
             return tracker.finish(run.source)
         if isinstance(tracker, RunTracker):
             return tracker.log(run)
-        raise TrackerError(f"{run.source} is a table; give runs' folders")
+        raise TrackerError(f"{run.source} is a table, and this tracker accepts run folders only")
     except BaseException:
         with suppress(Exception):
             tracker.abandon()
@@ -195,13 +195,13 @@ def _log(tracker: Tracker, run: ExportedRun) -> str:
 
 
 def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
-    """Return the outcome table by columns and rows, without keys; of a large table its beginning."""
+    """Return the columns and the first `MAX_ROWS` rows of the outcome table, with API keys redacted."""
     shown = run.outcomes.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
     return shown.columns, redacted_in([list(row) for row in shown.iter_rows()])
 
 
 def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
-    """Return the names of numbers that were logged before and are undefined by now; names of others are left alone.
+    """Return the names of metrics that were logged before and are now undefined; other tools' names are ignored.
 
     >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
     ['low/refusal_index']
@@ -211,12 +211,12 @@ def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
 
 
 def completeness_of(run: ExportedRun) -> str:
-    """Return ``complete``, or what the run lacks: numbers alone do not say whether they are sound."""
+    """Return ``complete``, or what is missing: metrics alone do not show whether they cover all questions."""
     return f"incomplete: {run.lacks}" if run.lacks else "complete"
 
 
 def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
-    """Return the plain files of a run's folder with their names there; links and hidden files are left out."""
+    """Return the regular files in a run's folder and their relative names, without links and hidden files."""
     if run.folder is None:
         return [(run.source, run.source.name)]
     files = []
@@ -229,28 +229,28 @@ def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
 
 
 class Exporter(Protocol):
-    """A module that writes runs in the format of another tool; a plugin registers it as ``refusal_index.exporters``.
+    """A module that writes runs in another tool's format, registered under ``refusal_index.exporters``.
 
-    - `SUFFIX`: of the file that it writes; empty where it writes a folder.
+    - `SUFFIX`: suffix of the output file; empty if the output is a folder.
     """
 
     SUFFIX: str
 
     def export(self, runs: Sequence[ExportedRun], out: Path) -> list[str]:
-        """Write runs, and return what was written, a line each."""
+        """Write the runs and return a line about each file."""
 
 
 def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: str | Path | None = None) -> list[str]:
-    """Write runs in the format of another tool, or log them in a tracker of experiments.
+    """Write runs in another tool's format, or log them to an experiment tracker.
 
     Parameters
     ----------
     runs
-        Runs, their folders, folders of sets, or outcome tables.
+        Runs, run folders, set folders, or outcome tables.
     to
         ``"csv"``, ``"every-eval-ever"``, ``"hf-eval-results"``, ``"inspect"``, ``"mlflow"`` or ``"wandb"``.
     out
-        The file or folder to write; a tracker takes none, as its own settings say where it logs.
+        The file or folder to write; None for a tracker, whose own settings say where it logs.
 
     Returns
     -------
@@ -260,22 +260,22 @@ def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: st
     Raises
     ------
     RefusalIndexError
-        If there is no such target, it cannot take the runs, or these have no results.
+        If the target is unknown or does not accept the runs, or the runs have no results.
     """
-    given = [runs] if isinstance(runs, Run | str | Path) else runs
-    places = [run.path if isinstance(run, Run) else checked_path(run, "runs") for run in given]
-    return export_runs(places, to, None if out is None else checked_path(out, "out"))
+    sources = [runs] if isinstance(runs, Run | str | Path) else runs
+    paths = [run.path if isinstance(run, Run) else checked_path(run, "runs") for run in sources]
+    return export_runs(paths, to, None if out is None else checked_path(out, "out"))
 
 
 def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list[str]:
-    """Write runs in the format of another tool, or log them in a tracker; return a line about each.
+    """Write runs in another tool's format, or log them to a tracker; return a line about each file or run.
 
-    Raises ExportError if there is no such target or it lacks something, TrackerError if a tracker does not accept runs,
-    NotWrittenError if files cannot be written, and what `read_exported` raises.
+    Raises ExportError if the target is unknown, a package is missing or `out` cannot be used, TrackerError if a tracker
+    does not accept a run, NotWrittenError if files cannot be written, and the errors of `read_exported`.
 
-    - `paths`: runs' folders, folders of sets, and outcome tables.
+    - `paths`: run folders, set folders and outcome tables.
     - `to`: the name of an exporter or a tracker.
-    - `out`: the file or folder to write; a tracker takes none, as its own settings say where it is.
+    - `out`: the file or folder to write; None for a tracker, whose own settings say where it logs.
     """
     if "," in to:
         raise ExportError("to", f"expected one target at a time, got {to!r}")
@@ -287,7 +287,8 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     _check_place(exporter, to, out, paths)
     distinct: dict[str, ExportedRun] = {}
     given = read_exported(paths)
-    repeated = [run for run in given if distinct.setdefault(run.key, run) is not run]  # a mean would count a run twice
+    # Exported twice, a run would count twice in a mean.
+    repeated = [run for run in given if distinct.setdefault(run.key, run) is not run]
     runs = [*distinct.values()]
     try:
         lines = export_to(to, runs) if exporter is None or out is None else exporter.export(runs, out)
@@ -300,7 +301,7 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
 
 
 def _check_place(exporter: Exporter | None, to: str, out: Path | None, paths: Sequence[Path]) -> None:
-    """Raise ExportError if the output is missing, would replace a run, lies in its folder, or cannot be written."""
+    """Raise ExportError if `out` is missing or not writable, is one of the runs, or lies in a run's folder."""
     if exporter is None:
         if out is not None:
             raise ExportError("out", f"expected nothing, got {out}; the settings of {to} say where it logs")
@@ -324,21 +325,21 @@ def _check_place(exporter: Exporter | None, to: str, out: Path | None, paths: Se
 __all__ = ["Counts", "check_trackers", "tracked"]
 
 INTERVAL = 5.0
-"""Seconds between two counts that a tracker gets, or more where it takes longer to log them."""
+"""Minimum number of seconds between two updates of the counts in a tracker."""
 
 FINISH_TIMEOUT, FAILURE_TIMEOUT = 600.0, 10.0
-"""Seconds to wait for a tracker: with all results, and for a run that failed."""
+"""Seconds to wait for a tracker to log all results, and to end a run without results."""
 
 SILENT_SECONDS = 2.0
-"""Seconds of waiting before that is reported: a terminal that stands still looks like a run that hangs."""
+"""Seconds of waiting before the user is told, so that the run does not appear to hang."""
 
 COUNTED = ("questions", "answered", "refused", "wrong", "unscored")
-"""What is counted besides requests, tokens and cost."""
+"""Counts of questions that are logged in addition to requests, tokens and cost."""
 
 
 @contextmanager
 def tracked(plan: Plan, progress: Progress) -> Iterator[tuple[Progress, StoreWatcher]]:
-    """Have the trackers that a run's settings name follow it while the block runs, which closes its folder."""
+    """Log the progress of a run to its trackers while the block runs, and its results after the block."""
     tracking = Tracking(plan, progress)
     try:
         yield tracking, tracking.watch
@@ -349,7 +350,7 @@ def tracked(plan: Plan, progress: Progress) -> Iterator[tuple[Progress, StoreWat
 
 
 class Tracking:
-    """The trackers of a run: it passes events on, and counts them."""
+    """The trackers of a run: passes events on to `progress`, counts them and logs the counts."""
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self._progress = progress
@@ -359,12 +360,12 @@ class Tracking:
         self._last_time = 0.0
 
     def watch(self, store: ReplyStore) -> None:
-        """Count what the store holds already, and from now on what is added."""
+        """Count the replies in the store, and from now on those that are added to it."""
         self._store = store
         self._counts.begin(store)
 
     def __call__(self, event: Event) -> None:
-        """Pass an event on, and log the counts from time to time."""
+        """Pass an event on to `progress`, and log the counts every few seconds."""
         self._progress(event)
         if self._store is None or not self._counts.add(event, self._store):
             return
@@ -375,9 +376,9 @@ class Tracking:
                 self._report(follower)
 
     def finish(self) -> None:
-        """Have the trackers log the results in the run's folder, and report where they can be seen.
+        """Log the results in the run's folder to every tracker and report the address of each tracker's run.
 
-        An interruption ends the waiting for them, and is then raised as usual.
+        An interrupt stops the wait for the trackers and is then raised again.
         """
         pending = {follower: follower.finish(self._counts.to_log()) for follower in self._followers}
         try:
@@ -395,7 +396,7 @@ class Tracking:
             signal.raise_signal(signal.SIGINT)
 
     def leave(self, *, waits: bool) -> None:
-        """Have the trackers end the run without results: as failed, or as a run that continues later."""
+        """End the run in every tracker without results: as failed, or if it `waits`, to be resumed later."""
         for follower in self._followers:
             follower.leave(waits=waits)
 
@@ -407,7 +408,7 @@ class Tracking:
 
 
 class Counts:
-    """The progress of a run: its questions by the outcomes of their first draws, and its usage."""
+    """The progress of a run: numbers of questions by the outcome of the first draw, and usage."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -417,7 +418,7 @@ class Counts:
         self._usage = UsageCounter()
 
     def begin(self, store: ReplyStore) -> None:
-        """Count what was answered before."""
+        """Count the questions and replies that are already in the store."""
         for variant in self._plan.procedures:
             for conversation in self._plan.conversations(variant, store):
                 self._count(conversation, store)
@@ -425,7 +426,7 @@ class Counts:
             self._usage.add(completion)
 
     def add(self, event: Event, store: ReplyStore) -> bool:
-        """Count an event, and return whether it counts."""
+        """Count an event and return whether it changed the counts."""
         match event:
             case Replied(completion):
                 self._usage.add(completion)
@@ -438,14 +439,14 @@ class Counts:
         return True
 
     def to_log(self) -> dict[str, float]:
-        """Return the counts by name, and the cost where it is known."""
+        """Return the counts by name, including the cost if it is known."""
         cost, (read, written) = self._usage.cost(self._plan.prices), self._usage.tokens
         usage = {"requests": self._usage.requests, "input_tokens": read, "output_tokens": written, "cost": cost}
         counts = {**self._counts, **usage}
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
 
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:
-        """Count a question under a variant, once: engines also report those that were finished before."""
+        """Count a question under a variant once: engines also report questions that were finished earlier."""
         key = conversation.variant, conversation.question.question_id
         if key in self._counted:
             return
@@ -460,7 +461,7 @@ class Counts:
 
 
 class _Follower:
-    """A tracker in a thread of its own, so that whatever it waits for delays nothing else."""
+    """Runs one tracker in its own thread, so that a slow server does not delay the run."""
 
     def __init__(self, name: str, plan: Plan) -> None:
         self._name, self._plan = name, plan
@@ -473,28 +474,28 @@ class _Follower:
         self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
 
     def count(self, counts: dict[str, float]) -> None:
-        """Log the progress of the run, unless the tracker is behind."""
+        """Log the progress of the run, unless earlier work is still queued."""
         if self._jobs.empty():
             self._submit(lambda: self._open().count(counts))
 
     def finish(self, counts: dict[str, float]) -> Future[None]:
-        """Log everything, and report where it can be seen."""
+        """Queue the last counts and all results; the returned future is done when they are logged."""
         self._submit(lambda: self._open().count(counts))
         return self._submit(self._finish, last=True)
 
     def leave(self, *, waits: bool) -> None:
-        """End a run that has begun in the tracker without results."""
+        """End the tracker's run without results, if one was started."""
         if self._thread is not None:
             with suppress(TimeoutError):
                 self._submit(lambda: self._leave(waits=waits), last=True).result(FAILURE_TIMEOUT)
 
     def give_up(self, reason: str) -> None:
-        """Report that nothing waits for it any longer."""
+        """Mark the tracker as failed and report the reason."""
         self.failed = True
         self._lines.put(f"{self._name}: {reason}; {self._advice}")
 
     def new_lines(self) -> Iterator[str]:
-        """Yield the lines to report, each once."""
+        """Yield the lines that have not been reported yet."""
         while not self._lines.empty():
             yield self._lines.get()
 
@@ -519,14 +520,14 @@ class _Follower:
         return done
 
     def _work(self) -> None:
-        """Do the work that was submitted, in order; nothing more after a failure."""
+        """Do the submitted work in order, and none of it after a failure."""
         last = False
         while not last:
             work, done, last = self._jobs.get()
             if not self.failed:
                 try:
                     work()
-                except BaseException as error:  # a client may even exit
+                except BaseException as error:  # a client may even raise SystemExit
                     self.give_up(error_line(self._name, error))
                     with suppress(Exception):
                         self._leave(waits=False)
@@ -535,7 +536,7 @@ class _Follower:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have an interruption raise KeyboardInterrupt while the event loop, which would handle it, is blocked."""
+    """Make SIGINT raise KeyboardInterrupt while the event loop, which would handle it, is blocked."""
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

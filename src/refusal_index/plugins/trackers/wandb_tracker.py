@@ -1,4 +1,4 @@
-"""Weights & Biases: the numbers as the run's summary, the outcome table as a table, the folder as an artifact."""
+"""Weights & Biases: results as the run's summary, the outcome table as a table, the folder as an artifact."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from refusal_index.plugins.trackers.tracker import (
 from refusal_index.render.summary import numbers
 
 QUIET = {
-    "console": "off",  # what is printed may be a reply
-    "silent": True,  # so that it asks for no key on the terminal, either
+    "console": "off",  # the output may contain replies
+    "silent": True,  # also prevents a prompt for an API key in the terminal
     "disable_git": True,
     "save_code": False,
-    "x_disable_meta": True,  # no command line, which may hold a key
+    "x_disable_meta": True,  # the command line may contain a key
     "x_disable_stats": True,
     "x_disable_machine_info": True,
     "x_save_requirements": False,
 }
-"""Settings with which it sends nothing but the run, and prints nothing."""
+"""Settings with which W&B sends only the run and prints nothing."""
 
 COMPLETENESS = "status"
-"""The entry of the summary that says whether the numbers beside it are of all questions."""
+"""Key in the W&B summary that says whether the metrics cover all questions."""
 
 FINISH_TIMEOUT = 120.0
-"""Seconds to wait for the server at the end; what it has not received by then lies on the disk for ``wandb sync``."""
+"""Seconds to wait for the server at the end; ``wandb sync`` sends what it has not received by then from the disk."""
 
 INIT_TIMEOUT = {"init_timeout": 15.0}
-"""Seconds to try a server that does not answer at the beginning, unless WANDB_INIT_TIMEOUT says otherwise."""
+"""Seconds to wait for the server at the start, unless WANDB_INIT_TIMEOUT is set."""
 
 
 class WandbTracker(RunTracker):
-    """A run of W&B; its own environment variables say where: project, entity, offline or not."""
+    """A run in W&B, whose environment variables set the project, the entity and the offline mode."""
 
     package = "wandb"
     address = "WANDB_BASE_URL"
 
     def __init__(self, subject: Subject) -> None:
-        import wandb  # noqa: PLC0415 - a package that only this needs
+        import wandb  # noqa: PLC0415 - an optional dependency
 
         self._wandb, self._is_ended = wandb, False
         timeout = {} if "WANDB_INIT_TIMEOUT" in os.environ else INIT_TIMEOUT
@@ -61,14 +61,14 @@ class WandbTracker(RunTracker):
             settings=wandb.Settings(**QUIET, **timeout, finish_timeout=FINISH_TIMEOUT, finish_timeout_raises=True),
         )
         if self._run.disabled:
-            raise TrackerError("nothing is logged, since WANDB_MODE is disabled; unset it, or set it to offline")
+            raise TrackerError("nothing was logged because WANDB_MODE is disabled; unset it, or set it to offline")
 
     def count(self, counts: Mapping[str, float]) -> None:
         """Log the progress of the run."""
         self._run.log(dict(counts))
 
     def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end it there, and return where it can be seen."""
+        """Log all results of a run, end the W&B run and return its address or folder."""
         named = numbers(run.document)
         for name in withdrawn(self._run.summary.keys(), named):
             del self._run.summary[name]
@@ -81,15 +81,15 @@ class WandbTracker(RunTracker):
         self._run.log_artifact(artifact)
         place = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
         self._end()
-        return f"{place}, offline: 'wandb sync' sends it" if self._run.offline else str(place)
+        return f"{place}, offline: 'wandb sync' uploads it" if self._run.offline else str(place)
 
     def abandon(self) -> None:
         """End the run as failed."""
-        if not self._is_ended:  # else it waited for the server already, and what it has lies on the disk
+        if not self._is_ended:  # otherwise W&B has already waited for the server, and its data are on the disk
             self._end(exit_code=1)
 
     def wait(self) -> None:
-        """Leave the run to be continued later."""
+        """End the W&B run so that it can be resumed later."""
         self._end()
 
     def _end(self, exit_code: int = 0) -> None:
