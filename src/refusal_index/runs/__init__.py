@@ -1,4 +1,4 @@
-"""What a user does, as functions that print nothing: evaluate, force, regrade, build, a set of runs, a dry run.
+"""What users do, as functions that print nothing: evaluate, force, regrade, build, run a set, estimate a run.
 
-They take settings and return values, tell a callback how far they have come, and know no terminal.
+The functions take settings, return values and report progress to a callback. None of them writes to the terminal.
 """

@@ -1,4 +1,4 @@
-"""Evaluating from Python: a model, questions, and what came of it."""
+"""Evaluating a model from Python."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def evaluate_async(
     progress: bool | Progress = False,
     **arguments: Unpack[EvaluateArguments],
 ) -> Run:
-    """Measure a model's Refusal Index within a running event loop; the arguments are those of `evaluate`."""
+    """Measure a model's Refusal Index inside a running event loop; the arguments are those of `evaluate`."""
     return await _carried_out(plan_of(model, dataset, **arguments), progress)
 
 
@@ -199,12 +199,12 @@ def dry_run(
     dataset: str | Path | Any = None,
     **arguments: Unpack[EvaluateArguments],
 ) -> RunEstimate:
-    """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
+    """Estimate the requests, tokens and cost of `evaluate` with the same arguments; nothing is sent or written."""
     return run_to_completion(estimate_run(plan_of(model, dataset, **arguments)))
 
 
 def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:
-    """Return the plan of what `evaluate` would do with these arguments; it raises as that does."""
+    """Return the plan that `evaluate` would execute with these arguments; raises the same errors."""
     try:
         return _plan_of(model, dataset, **arguments)
     except DatasetError as error:
@@ -251,14 +251,14 @@ def _plan_of(
 
 
 NOTEBOOK_WIDTH = 80
-"""Characters of a progress bar in a notebook."""
+"""Width of a progress bar in a notebook, in characters."""
 
 TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
-"""What a file of questions ends in."""
+"""Suffixes of files that can hold questions."""
 
 
 def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
-    """Return the name that stands for a model or a grader, and keep the object that it stands for."""
+    """Return the name of a model or grader, and register the object that it stands for."""
     if isinstance(given, str):
         return given
     if name is not None:

@@ -16,7 +16,7 @@ from refusal_index.runs.settings import Limits
 
 
 class UsageCounter:
-    """Requests and tokens, added up reply by reply.
+    """Running totals of requests and tokens.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class UsageCounter:
             self.add(reply)
 
     def add(self, one: Completion) -> None:
-        """Add what a reply took."""
+        """Add the usage of one reply."""
         place = one.reply.role is Role.MODEL, one.in_batch
         read, written = self._tokens[place]
         self._tokens[place] = read + one.input_tokens, written + one.output_tokens
@@ -48,13 +48,13 @@ class UsageCounter:
         return _sum(*self._tokens.values())
 
     def cost(self, prices: Prices) -> float | None:
-        """Return the dollars, as `Prices.cost` has them; what came in batches has the price of batches."""
+        """Return the cost in dollars, as `Prices.cost` does; replies from batches are charged at the batch price."""
         singly = prices.cost(self._tokens[True, False], self._tokens[False, False])
         batched = prices.in_batches.cost(self._tokens[True, True], self._tokens[False, True])
         return None if singly is None or batched is None else singly + batched
 
     def usage(self, prices: Prices) -> Usage:
-        """Return requests, tokens and dollars, and the tokens of graders that have no price."""
+        """Return requests, tokens and cost, and the tokens of graders without a price."""
         input_tokens, output_tokens = self.tokens
         grading = _sum(self._tokens[False, False], self._tokens[False, True])
         unpriced = sum(grading) if prices.grader is None else 0
@@ -72,24 +72,24 @@ MORE = "a larger one goes on from here"
 
 
 class Budget:
-    """Counts what requests take.
+    """Tracks requests, cost and time against their limits.
 
-    Requests and dollars are those of a run in all, from its first command on; the time is that of one command. A
-    request that brought no reply costs nothing that is known, and counts as a request in the command that sent it.
+    Requests and cost count over the whole run, from its first command on; time counts for one command only. A failed
+    request has no known cost, but counts as a request in the command that sent it.
 
     Parameters
     ----------
     limits
-        What may be used.
+        The limits.
     clock
-        Tells the time in seconds.
+        Returns the time in seconds.
 
     Attributes
     ----------
     ended
-        Why nothing more may be used whatever is left; None unless somebody said so.
+        Why the budget was closed early; None unless `end` was called.
     on_end
-        What is done when somebody does.
+        Called with the reason when `end` is called.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,13 +101,13 @@ class Budget:
         self._counted: set[Path] = set()
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
-        """Count what replies cost."""
+        """Add the cost of replies."""
         counter = UsageCounter(replies)
         self._answered += counter.requests
         self._cost += counter.cost(prices) or 0.0
 
     def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
-        """Count what earlier commands took for a run, once; of the replies none is held."""
+        """Add the usage of a run's earlier commands, once per run; the replies are not kept in memory."""
         if run in self._counted:
             return
         self._counted.add(run)
@@ -117,7 +117,7 @@ class Budget:
 
     @contextmanager
     def one_request(self) -> Iterator[None]:
-        """Count the request that is sent inside the block."""
+        """Count a request as in flight while the block runs."""
         self._sent += 1
         self._in_flight += 1
         try:
@@ -126,9 +126,9 @@ class Budget:
             self._in_flight -= 1
 
     def room(self) -> int | None:
-        """Return how many requests may be sent at once; None for as many as there are.
+        """Return how many requests may be sent at once; None for no limit.
 
-        Under a budget in dollars the first one goes alone, so that its price is known.
+        With a cost limit the first request is sent alone, to learn its price.
         """
         if self.used_up() is not None:
             return 0
@@ -142,27 +142,27 @@ class Budget:
         return min(rooms, default=None)
 
     def sent(self, requests: int) -> None:
-        """Count requests that were sent together."""
+        """Count several requests as sent."""
         self._sent += requests
 
     def end(self, reason: str) -> None:
-        """Let nothing more be used, for a reason."""
+        """Close the budget, for a reason."""
         self.ended = reason
         self.on_end(reason)
 
     async def turn(self) -> None:
-        """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
+        """Wait until the cost of a request is known: with a cost limit the first request is sent alone."""
         while self._limits.max_cost is not None and not self._answered and self._in_flight:
             await asyncio.sleep(FIRST_REPLY_POLL)
 
     def used_up(self) -> str | None:
-        """Return what is used up, in one line; None while another request may be sent."""
+        """Return which limit is reached, in one line; None while another request may be sent."""
         if self.ended is not None:
             return self.ended
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
-        # What is in flight, and the next request, will cost as much as those before did on average.
+        # Requests in flight and the next one are assumed to cost the average so far.
         expected = (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
         if limits.max_cost is not None and (not limits.max_cost or self._cost + expected > limits.max_cost):
             spent = f"{_dollars(self._cost)}{' and what is in flight' if self._in_flight else ''}"
@@ -174,17 +174,17 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """Whether the command is to end; requests that are used up keep none from being waited for."""
+        """Whether the command must end; a request limit does not stop it from waiting for results."""
         left = self.seconds_left()
         return self.ended is not None or (left is not None and left <= 0)
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the time is up; None where there is no such time."""
+        """Return the seconds left; None without a time limit."""
         most = self._limits.max_time
         return None if most is None else most - (self._clock() - self._started)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, and no longer than there is time."""
+        """Wait, but no longer than the time limit allows."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self.is_over:
             await asyncio.sleep(min(POLL, left))

@@ -1,7 +1,7 @@
-"""What a run would send, take and cost, and on what assumptions.
+"""Estimates of the requests, tokens, time and cost of a run, with their assumptions.
 
-How often a model refuses is what a run is to find out. An embedded model can be asked beforehand, since that costs
-nothing and it will reply the same; of any other model it is assumed.
+The refusal rate is not known before the run. An embedded model is asked for it, since that is free and deterministic;
+for any other model it is assumed.
 """
 
 from __future__ import annotations
@@ -46,39 +46,40 @@ REPLY_TOKENS = 50
 COMPATIBLE_CONNECTIONS = 100
 OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
 SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
-"""Providers that give several choices for one request, as far as known."""
+"""Providers known to return several choices per request."""
 
 WINDOW = 86_400.0
-"""Seconds within which a provider answers a batch or lets it expire."""
+"""Seconds after which a provider lets a batch expire."""
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
-"""Shows how far something has come, from its title and its size: gives what is called at every step."""
+"""Takes a title and a total, and returns a function that advances a progress bar by one."""
 
 
 @dataclass(frozen=True, repr=False)
 class RunEstimate:
-    """What one model on one dataset would take.
+    """Estimate for one model on one dataset.
 
     Attributes
     ----------
     plan, pending
-        The run, and the variants that are not finished.
+        The run, and its unfinished variants.
     assumed
-        What was assumed of replies.
+        Assumptions about the replies.
     foreseen
-        First passes whose replies are known, since the embedded model was asked.
+        First passes whose replies are known because the embedded model was asked.
     found
         Requests and tokens.
     checks
-        Requests that ask each grader for a plain case before the first question; nothing where nothing is pending.
+        Requests that test each grader on a plain case before the first question; none if nothing is pending.
     cost
-        In dollars, of the tokens of those whose price is known; None without a price.
+        In dollars, for the tokens of models with a known price; None without a price.
     seconds
-        All requests, one after the other on each connection; of batches, which nobody knows, the longest.
+        Duration if every connection sends its requests one after the other; in batches, the time after which the
+        provider lets them expire.
     connections
         Requests in flight.
     remark
-        Why something could not be taken into account; None where nothing.
+        Why part of the run could not be estimated; None if all of it could.
     """
 
     plan: Plan
@@ -94,7 +95,7 @@ class RunEstimate:
 
     @property
     def requests(self) -> Range:
-        """All requests, the checks of graders included."""
+        """All requests, including the tests of graders."""
         return self.found.total.requests + Range.exactly(self.checks)
 
     def __repr__(self) -> str:
@@ -103,7 +104,7 @@ class RunEstimate:
         return f"RunEstimate({escape(self.plan.called)}: about {times})"
 
     def to_document(self) -> dict[str, Any]:
-        """Give what was found as JSON holds it, every range with what is least, expected and most."""
+        """Return the estimate as a JSON-serialisable dictionary, each range as least, expected and most."""
         model, dataset = self.plan.title
         return {
             "model": model,
@@ -127,14 +128,14 @@ class RunEstimate:
 
 
 async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nullcontext(lambda: None)) -> RunEstimate:
-    """Work out what is still to be sent of a run; its folder is looked into, and nothing is sent or written.
+    """Estimate what remains of a run. Its folder is read; nothing is sent or written.
 
     Parameters
     ----------
     plan
         The run.
     counting
-        Shows how far the asking of an embedded model has come.
+        Reports the progress of asking an embedded model.
     """
     with ReplyStore(None) as store:
         with open_store(plan.folder, made=False) as paid:
@@ -180,7 +181,7 @@ def _connections(plan: Plan) -> int:
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
-    """Return how long requests take; in batches each round of them may take as long as a provider has for one."""
+    """Return the duration of the requests; in batches, each round may take the provider's whole time limit."""
     if plan.settings.sending.engine == BATCH:
         usual, most = (WINDOW * rounds if requests.most else 0.0 for rounds in ROUNDS[len(plan.graders)])
         return Range(0, usual, most)
@@ -188,11 +189,13 @@ def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
 
 
 ROUNDS = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
-"""By how many models grade: rounds where each verdict can be read at once, and most, with every second attempt."""
+"""Rounds by number of grading models: the least, if every verdict can be read, and the most, if every one is asked for
+twice.
+"""
 
 
 def _remarks(plan: Plan) -> Iterator[str]:
-    """Yield what batches cost, how long they take at most, and which earlier replies are not counted."""
+    """Yield remarks on the price and time limit of batches, and on earlier replies that are not counted."""
     settings = plan.settings
     if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
         rate = settings.accounts.batch_rate
@@ -210,7 +213,7 @@ def _remarks(plan: Plan) -> Iterator[str]:
 
 
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
-    """Yield what is still to be asked, the variants of a question one after the other."""
+    """Yield the pending conversations, those about one question in succession."""
     before = store.draws()
     wordings = {variant: _wording(variant, plan.procedures[variant]) for variant in variants}
     for question in plan.dataset.questions:
@@ -220,9 +223,9 @@ def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[T
 
 
 def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
-    """Return what tells the questions apart that take other requests or tokens, as far as nothing is known of them.
+    """Return a key that is equal for questions with the same estimated requests and tokens.
 
-    Tokens that are estimated follow from the lengths of a question's parts.
+    Estimated tokens depend on the lengths of a question's parts only.
     """
     if any(map(counts_exactly, plan.names.values())):
         return by_itself
@@ -239,7 +242,7 @@ def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
 
 
 def assumptions(plan: Plan) -> Assumptions:
-    """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
+    """Return the assumptions about a run's replies, from its settings and from what is known about its provider."""
     forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
     provider, _ = provider_of(plan.settings.model)
     share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
@@ -254,7 +257,7 @@ def assumptions(plan: Plan) -> Assumptions:
 async def _foreseen(
     plan: Plan, variants: Iterable[str], store: ReplyStore, counting: Counting
 ) -> dict[tuple[str, str], Foreseen]:
-    """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
+    """Ask an embedded model for the first passes that are not stored yet, unless the refusal rate is given."""
     provider, model = provider_of(plan.settings.model)
     is_assumed = plan.settings.forecast.assume_refusal is not None or plan.settings.repeats.answered_only
     if is_assumed or provider is None or not provider.is_embedded:
@@ -288,7 +291,7 @@ def _wording(variant: str, procedure: Procedure) -> Protocol:
 
 
 def _paid(store: ReplyStore) -> Paid:
-    """Return what looks up replies in a store, for as many draws in a row as it has."""
+    """Return a function that looks up stored replies, for as many draws in a row as there are."""
 
     def look(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
         said = {
@@ -305,13 +308,13 @@ def _paid(store: ReplyStore) -> Paid:
 
 
 def _tokens(plan: Plan) -> Callable[[Request], int]:
-    """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
+    """Return a function that counts a request's tokens: exactly for an embedded model, else approximately."""
     names = plan.names
     return lambda request: request_tokens(names.get(request.role, ""), request)
 
 
 def request_tokens(model: str, request: Request) -> int:
-    """Count the tokens of a request as its provider does, else about."""
+    """Count the tokens of a request with its provider's tokenizer, or estimate them."""
     provider, name = provider_of(model)
     if provider is not None:
         return provider.count_tokens(name, request.messages)
@@ -319,7 +322,7 @@ def request_tokens(model: str, request: Request) -> int:
 
 
 def counts_exactly(model: str) -> bool:
-    """Whether the model is an embedded one, whose tokens can be counted here."""
+    """Whether tokens can be counted exactly, as for an embedded model."""
     provider, _ = provider_of(model)
     return provider is not None and provider.is_embedded
 
@@ -341,12 +344,12 @@ SHOWN = 3
 
 
 def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
-    """Give what dry runs found as JSON holds it."""
+    """Return estimates as a JSON-serialisable dictionary."""
     return {"dry_run_version": 1, "runs": [one.to_document() for one in found]}
 
 
 def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
-    """Yield what runs would send, and on what the numbers rest."""
+    """Yield the estimates of runs, and their assumptions."""
     names = ("model", "dataset")
     rows = [(*_heading(one), *_numbers([one])) for one in found]
     if len(found) > 1:
@@ -397,7 +400,7 @@ def _time(seconds: float) -> str:
 
 
 def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
-    """Yield every remark once, with the models that it is about unless it is about all."""
+    """Yield each remark once, with the models it applies to unless it applies to all."""
     about: dict[str, dict[str, None]] = {}
     for one in found:
         for remark in _basis(one):
@@ -410,7 +413,7 @@ def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
 
 
 def _basis(one: RunEstimate) -> Iterator[str]:
-    """Yield what the numbers of a run rest on."""
+    """Yield the assumptions behind the estimates of a run."""
     settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
     if one.found.there:
         yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
@@ -450,7 +453,7 @@ def _basis(one: RunEstimate) -> Iterator[str]:
 
 
 def _about_cost(prices: Prices) -> str:
-    """Say whose tokens the cost is of, where it is not of all."""
+    """Say which tokens the cost covers, if not all."""
     if prices.model and not prices.grader:
         return "; the cost is that of the model without its graders (--grader-price)"
     if prices.grader and not prices.model:

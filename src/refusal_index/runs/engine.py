@@ -1,7 +1,7 @@
-"""Engines: they take settings and conversations, send requests and store replies.
+"""Engines: they send the requests of conversations and store the replies.
 
-Everything else follows from the store, so that one engine may finish what another began. The direct engine sends
-requests one by one: the name of a model selects the client that sends them. Plugins register other engines by name.
+All other state is derived from the store, so one engine can finish what another began. The direct engine sends requests
+one by one, with the client that the model's name selects. Plugins register other engines by name.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError
 
 
 class GroupCommit:
-    """Puts replies into a store; those of one turn of the event loop are one transaction."""
+    """Writes replies to a store; those that arrive in one turn of the event loop share a transaction."""
 
     def __init__(self, store: ReplyStore) -> None:
         self._store = store
@@ -87,7 +87,7 @@ class GroupCommit:
         waiting, self._waiting = self._waiting, []
         failed = self._try_to_write([completion for completions, _ in waiting for completion in completions])
         for completions, done in waiting:
-            # Only the replies that cannot be stored by themselves get the error.
+            # Only replies that cannot be stored on their own get the error.
             error = None if failed is None else self._try_to_write(completions)
             if done.done():
                 continue
@@ -106,7 +106,7 @@ class GroupCommit:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run's folder is open; this many of its questions are in variants without a pending request."""
+    """The run's folder is open; `finished` counts the questions without a pending request."""
 
     finished: int
     note: str | None = None  # what to tell the user
@@ -114,7 +114,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Begun:
-    """The requests of a variant begin."""
+    """The first request of a variant is about to be sent."""
 
     variant: str
 
@@ -136,7 +136,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Underway:
-    """Requests are in flight, as in batches; the note says how many are done."""
+    """Requests are in flight, for example in batches; the note says how many are done."""
 
     note: str
     is_news: bool = False  # to be printed beside the progress, such as that a server cannot be reached
@@ -170,11 +170,11 @@ class Assignment:
     settings
         Those of the run.
     folder
-        Where an engine may keep files of its own, such as a journal of batches; None if it must not.
+        Where an engine may keep its own files, such as a journal of batches; None if it must not.
     store, progress
         Where replies go, and what is called with events.
     breaker, budget
-        What ends it early.
+        What can end it early.
     """
 
     dataset: str
@@ -199,23 +199,23 @@ class Assignment:
 
 
 class Engine(Protocol):
-    """Sends requests and stores replies; opened once for all variants of a run, since models may be costly to load.
+    """Sends requests and stores replies; opened once for all variants of a run, since loading a model may be costly.
 
     Attributes
     ----------
     together
-        Whether it takes all variants at once, so that all pending requests go out in one round.
+        Whether all variants are executed together, so that all pending requests are sent in one round.
     """
 
     together: bool
 
     def open(self, store: ReplyStore | None = None) -> AbstractAsyncContextManager[None]:
-        """Check that graders grade a plain case correctly, and close all models at the end.
+        """Check that graders grade a plain case correctly; close all models at the end.
 
         Parameters
         ----------
         store
-            The run's: graders with a reply in it are not checked; the replies of those that are go there.
+            The run's store. Graders with a stored reply are not checked; the replies of the others are stored there.
 
         Raises
         ------
@@ -305,7 +305,7 @@ async def _completions(
         advice = "" if isinstance(error, StoreGoneError) else ": free some disk space"
         breaker.open(f"{error}; no further requests are sent{advice}; {RESUMES}")
         raise
-    except Exception as error:  # else every further reply would be paid for and lost, too
+    except Exception as error:  # otherwise every further reply would be paid for and lost
         said = f"{type(error).__name__}: {error}"[:300]
         breaker.open(f"a reply cannot be kept ({said}); no further requests are sent: please report this; {RESUMES}")
         raise
@@ -335,7 +335,7 @@ async def execute_concurrently(
             try:
                 await converse(assignment, conversation, send, classify_error)
             except RequestFailedError:
-                pass  # the store holds it
+                pass  # the store holds the error
             except Exception:
                 if breaker.reason is None:
                     raise  # otherwise the breaker has the reason
@@ -367,14 +367,14 @@ DIRECT = "direct"
 """The engine that sends requests one by one."""
 
 BATCH, FILES = "batch", "files"
-"""The engine whose requests outlive a command, and the one that sends none."""
+"""The engine whose requests outlive the command, and the one that sends none itself."""
 
 RAY, COMMAND = "ray", "command"
-"""The engine whose opening may start a cluster, and the one that runs a program of the user's."""
+"""The engine that may start a cluster when it is opened, and the one that runs a program of the user's."""
 
 
 def engine_names() -> list[str]:
-    """Name all engines: the one of the core, then those that plugins register as ``refusal_index.executors``."""
+    """Return the names of all engines: the direct one, then those of plugins in ``refusal_index.executors``."""
     return [DIRECT, *sorted(entry_points.installed("executors"))]
 
 
@@ -419,10 +419,10 @@ def check_engine(name: str) -> None:
 
 
 ONLY_OF = {"detach": (BATCH,), "command": (COMMAND,), "ray_address": (RAY,), "engine_option": (BATCH, RAY)}
-"""Settings that some engines alone know: with another one they would be passed over in silence."""
+"""Settings that only some engines use; any other engine would silently ignore them."""
 
 TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
-"""Engines that ask no grader about a plain case first, which would take a round of its own."""
+"""Engines that do not test a grader on a plain case first, because that would take a round of its own."""
 
 UNTRIED = (
     "note: this engine does not try the grader on a plain case first, as --engine direct does: what a wrong one says "
@@ -431,12 +431,12 @@ UNTRIED = (
 
 
 def check_engines_own(sending: Sending) -> None:
-    """Raise if a setting is given that the engine does not have.
+    """Raise if a setting is given that the engine does not use.
 
     Raises
     ------
     SettingError
-        The message names the engines that have it.
+        The message names the engines that use it.
 
     Examples
     --------
@@ -455,12 +455,12 @@ def check_engines_own(sending: Sending) -> None:
 
 
 def check_sends(sending: Sending) -> None:
-    """Raise if nobody would be asked, where only a run's requests can be written into files.
+    """Raise if the engine is 'files' where requests must really be sent.
 
     Raises
     ------
     SettingError
-        The message names the engines that ask.
+        The message names the other engines.
     """
     if sending.engine == FILES:
         others = ", ".join(one for one in engine_names() if one != FILES)
@@ -468,12 +468,12 @@ def check_sends(sending: Sending) -> None:
 
 
 def check_limits(settings: Settings) -> None:
-    """Raise if an engine that sends nothing is to keep within a budget.
+    """Raise if a budget is given with an engine that sends nothing.
 
     Raises
     ------
     SettingError
-        The message says how else less is asked.
+        The message says how to ask fewer questions instead.
     """
     given = [name for name, value in vars(settings.limits).items() if value is not None]
     if given and settings.sending.engine == FILES:
@@ -484,7 +484,7 @@ def check_limits(settings: Settings) -> None:
 
 
 def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
-    """Return what must be said of how requests are carried, and of the models that grade; None where nothing must."""
+    """Return a note on how requests are sent and graded; None if there is nothing to say."""
     if sending.engine in TRY_NO_GRADER and not all(map(is_function_name, graders)):
         return UNTRIED
     return None
@@ -496,15 +496,15 @@ IN_PROCESS_CONCURRENCY = 64
 def client_for(role: Role, name: str, given: object, settings: Settings) -> Client:
     """Return the client of a model.
 
-    Functions answer in this process, ``openai-api/NAME/MODEL`` is asked with OpenAI's client, models of a plugin's
-    provider as that does it, such as ``almanac/base``, and any other model as a provider of Inspect.
+    Functions are called in this process; ``openai-api/NAME/MODEL`` uses OpenAI's client; a plugin's models, such as
+    ``almanac/base``, use the plugin's client; any other model is a provider of Inspect.
 
     Parameters
     ----------
     role, name
         The role of the model, and its name.
     given
-        A function or a model of Inspect that goes by this name; None where there is only the name.
+        A function or a model of Inspect registered under this name; None if there is only the name.
     settings
         Those of the run.
 
@@ -595,7 +595,7 @@ class DirectEngine:
         return self._clients[role].classify_error(error)
 
     async def _check_grader(self, role: Role) -> Completion:
-        """Have a grader judge a plain case, and return its reply, which is about no question of the run."""
+        """Have a grader judge a plain case, and return its reply, which belongs to no question of the run."""
         name, request, client = self._names[role], plain_request(role), self._clients[role]
 
         async def once() -> Completion:

@@ -1,8 +1,8 @@
-"""Executing a plan within its folder: requests are sent, at once or in parts, and the results are written.
+"""Executing a plan in its folder: requests are sent, all at once or in parts, and the results are written.
 
-A run that stops early asks nested samples of its questions and looks at the results after each: after a look at 400
-questions its folder holds what a run with ``limit=400`` of the same seed would. Such a run is complete for fewer
-questions, records that it stopped, and continues when it is run with another end, or with none.
+A run that may stop early asks nested samples of its questions and looks at the results after each: after a look at 400
+questions its folder holds what a run with ``limit=400`` and the same seed would. Such a run is complete for fewer
+questions and records that it stopped. It continues when it is run again with another stopping rule, or with none.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from refusal_index.runs.writing import Run, write_results
 from refusal_index.stats import GroupSequential
 
 Round = tuple[str, Sequence[Conversation]]
-"""Conversations that an engine executes together, and their name."""
+"""The name of a round, and the conversations that the engine executes together."""
 
 Decide = Callable[[Run, int], str | None]
-"""Given the results at a look and its number of questions, returns why the run may stop, or None."""
+"""Takes the results at a look and its number of questions; returns why the run may stop, or None."""
 
 
 async def execute(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
@@ -78,7 +78,7 @@ async def execute(plan: Plan, progress: Progress = unwatched, budget: Budget | N
 
 @contextmanager
 def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Iterator[OpenRun]:
-    """Lock a run's folder and open its store, ready to ask all of its questions or parts of them.
+    """Lock a run's folder and open its store, so that all of its questions or parts of them can be asked.
 
     It takes the arguments of `execute`, and raises the same errors.
     """
@@ -114,13 +114,13 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
 
 
 StoreWatcher = Callable[[ReplyStore], None]
-"""Is called with the store of a run once it is open."""
+"""Called with the store of a run once it is open."""
 
 Tracked = AbstractContextManager[tuple[Progress, StoreWatcher]]
 
 
 def tracked(plan: Plan, progress: Progress) -> Tracked:
-    """Have the trackers that a run's settings name follow it while the block runs, which closes its folder."""
+    """Let the trackers named in the settings follow the run inside the block, which must end with its folder closed."""
     if not plan.settings.log_to:
         return nullcontext((progress, lambda _store: None))
     following: Tracked = entry_points.hook("trackers").tracked(plan, progress)
@@ -128,7 +128,7 @@ def tracked(plan: Plan, progress: Progress) -> Tracked:
 
 
 def _check_own(plan: Plan, store: ReplyStore) -> None:
-    """Raise StoreError if the folder holds another run's store, whose questions would count among this run's."""
+    """Raise StoreError if the store belongs to another run, whose questions would count as this run's."""
     own = {question.question_id for draws in plan.draws.values() for question in draws}
     others = {question_id for draws in store.draws().values() for question_id in draws} - own
     if others:
@@ -143,22 +143,22 @@ HasResults = Callable[[Plan], Awaitable[bool]]
 
 
 class Outstanding(Protocol):
-    """Requests of earlier commands whose results are still to come, as those in a provider's batches.
+    """Requests of earlier commands whose results are outstanding, for example in a provider's batches.
 
-    The plugin that sends requests in batches registers it among the hooks.
+    The batch plugin registers it as a hook.
     """
 
     def check(self, plan: Plan, store: ReplyStore) -> None:
-        """Give up what is to be asked again; raise SettingError where a run would pay again for what is outstanding."""
+        """Drop outstanding requests that are asked again; raise SettingError if a run would pay twice for one."""
 
     def refuse_in_flight(self, folder: RunFolder, store: ReplyStore) -> None:
-        """Raise SettingError where another engine would pay again for what is in flight."""
+        """Raise SettingError if another engine would pay again for requests in flight."""
 
     def check_forgotten(self, plans: Sequence[Plan]) -> None:
-        """Raise SettingError where a batch is to be given up that no run has."""
+        """Raise SettingError if a batch is to be dropped that belongs to no run."""
 
     def settings_alone(self, plan: Plan) -> Settings:
-        """Return the settings of one run of a set: it waits for no batch, and gives up only batches of its own."""
+        """Return the settings of one run of a set: it does not wait for batches, and drops only its own."""
 
     def is_waited_for(self, plan: Plan, budget: Budget) -> bool:
         """Whether a run that ended early has requests in flight that this command waits for."""
@@ -171,7 +171,7 @@ class Outstanding(Protocol):
 
 
 def outstanding() -> Outstanding:
-    """Return the hook that knows of outstanding requests."""
+    """Return the hook for outstanding requests."""
     found: Outstanding = entry_points.hook("outstanding")
     return found
 
@@ -191,7 +191,7 @@ class OpenRun:
     engine
         What sends requests; None where no request was pending when it was opened.
     progress, budget
-        What is called with events, and what the run may use.
+        The callback for events, and the budget of the run.
     """
 
     plan: Plan
@@ -201,13 +201,13 @@ class OpenRun:
     budget: Budget
 
     async def ask(self, parts: Iterable[Plan]) -> str | None:
-        """Send the requests that are still pending, and return why it ended before all were sent, if it did.
+        """Send the pending requests; return why it ended before all were sent, or None.
 
         Parameters
         ----------
         parts
-            The plan, or parts of it as `Plan.part` returns them: the next one is taken once the one before is complete,
-            so that it may depend on the results.
+            The plan, or parts of it as `Plan.part` returns them. Each part is taken from the iterable when the one
+            before is complete, so it may depend on the results.
 
         Raises
         ------
@@ -233,7 +233,7 @@ class OpenRun:
             self.store.require(variant, part.draws[variant])
         pending = part.pending(self.store)
         if pending and part.folder.read_about().get(STOPPED):
-            part.folder.change_about({STOPPED: None})  # it continues, and may stop elsewhere
+            part.folder.change_about({STOPPED: None})  # it continues, and may stop at another look
         if self.engine is not None and self.engine.together:
             yield "", part.by_question(pending, self.store)
         else:
@@ -246,7 +246,7 @@ class OpenRun:
         Parameters
         ----------
         ended
-            Why asking ended early, as `ask` returns it.
+            Why sending ended early, as `ask` returns it.
 
         Raises
         ------
@@ -279,21 +279,21 @@ async def execute_rounds(
     budget: Budget,
     dataset: str = "",
 ) -> str | None:
-    """Execute one round after the other, each made when those before it are complete.
+    """Execute rounds one after the other; each is taken from the iterable when the one before is complete.
 
     Parameters
     ----------
     rounds
         What to ask.
     settings, folder, engine, store, dataset
-        What sends the requests, where replies and other files go, and the name of the questions.
+        The engine, where replies and other files go, and the name of the questions.
     progress, budget
-        What is called with events, and what may be used.
+        The callback for events, and the budget.
 
     Returns
     -------
     str or None
-        Why it ended as planned before all requests were sent.
+        Why it ended, as planned, before all requests were sent.
 
     Raises
     ------
@@ -305,7 +305,7 @@ async def execute_rounds(
     errors: list[Exception] = []
 
     def watch(event: Event) -> None:
-        """Pass an event on; an error of the callback ends the run in order, so that no reply is lost."""
+        """Pass an event on; an error in the callback ends the run cleanly, so that no reply is lost."""
         if not errors:
             try:
                 progress(event)
@@ -345,20 +345,20 @@ async def execute_in_looks(
     *,
     about: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Ask the questions of a plan in portions, until `decide` returns at a look why that is enough.
+    """Ask the questions of a plan in portions until `decide` returns a reason to stop.
 
-    A run that has asked more before begins with the first look after that.
+    A resumed run starts with the first look at no fewer questions than it has asked.
 
     Parameters
     ----------
     plan, progress, budget
         The arguments of `execute`.
     sizes
-        The number of questions at each look, increasing, as `sizes_of` returns them.
+        The number of questions at each look, in increasing order, as `sizes_of` returns them.
     decide
-        Called at every look that is complete, the last included.
+        Called at every complete look, including the last.
     about
-        What the run's folder records of the looks, before the first of them.
+        What to record about the looks in the run's folder, before the first of them.
 
     Raises
     ------
@@ -395,11 +395,10 @@ async def execute_in_looks(
 
 
 def narrow_enough(enough: float) -> Decide:
-    """Return a function that says why the interval of a run's Refusal Index is narrow enough.
+    """Return a `Decide` function that stops once the interval of the Refusal Index is narrow enough.
 
-    The interval is the ordinary one: its width carries next to no information about the error of the estimate, so its
-    coverage at the stop is the nominal one. A run without an index, at its boundary, or with grades missing, has no
-    such interval.
+    The interval is not adjusted for the looks: its width says next to nothing about the error of the estimate, so
+    coverage at the stop is nominal. A run without an index, at a boundary or with missing grades has no such interval.
     """
 
     def decide(run: Run, _asked: int) -> str | None:
@@ -412,7 +411,7 @@ def narrow_enough(enough: float) -> Decide:
 
 
 def _report_once(progress: Progress) -> Progress:
-    """Report each finished question once: those of earlier looks are part of later ones too."""
+    """Report each finished question once, although later looks include the questions of earlier ones."""
     seen: set[tuple[str, str]] = set()
 
     def report(event: Event) -> None:

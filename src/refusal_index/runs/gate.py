@@ -1,4 +1,4 @@
-"""Comparing and ranking finished runs, and gating a release, also while the candidate is asked."""
+"""Comparing and ranking finished runs, and gating a release, also while the candidate is still being asked."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ __all__ = ["Policy", "PolicyError", "compare", "gate", "rank", "write_verdict"]
 
 
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
-    """Compare two runs over the same questions, the first minus the second, with every difference's interval.
+    """Compare two runs on the same questions, with an interval for each difference, first minus second.
 
     Parameters
     ----------
     first, second
         Runs, their folders, or outcome tables.
     options
-        As `refusal_index.findings.comparison.CompareOptions` takes them.
+        The fields of `refusal_index.findings.comparison.CompareOptions`.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
-    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
+    """Rank several runs by their Refusal Index, tied where no difference is significant; options as for `compare`."""
     chosen = CompareOptions(**options)
     found = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
     if len(found) < 2:
@@ -73,7 +73,7 @@ def gate(
     baseline: Run | str | Path | None = None,
     policy: Policy | str | Path | Mapping[str, Any] | None = None,
 ) -> GateResult:
-    """Judge whether a model may take the place of another, or lies within fixed bounds.
+    """Decide whether a model may replace another, or lies within fixed bounds.
 
     The candidate passes if for every guard it is shown that it is not worse than the baseline by more than a margin:
     by default .1 of the Refusal Index, .05 of the correct rate and of the share of right answers among those given, and
@@ -118,16 +118,16 @@ def gate(
 
 
 def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
-    """Return a policy from whatever stands for one; raises PolicyError if it cannot be used."""
+    """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
     if given is None or isinstance(given, Policy):
         return given or Policy()
     return Policy.of(given, "policy") if isinstance(given, Mapping) else read_policy(checked_path(given, "policy"))
 
 
 def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
-    """Write the verdict in each of some forms, ``json``, ``markdown`` and ``junit``, to its place.
+    """Write the verdict in several formats, ``json``, ``markdown`` or ``junit``, each to its path.
 
-    Raises NotWrittenError if one cannot be written, after the others.
+    Raises NotWrittenError if one cannot be written, after writing the others.
     """
     errors = []
     for form, place in places.items():
@@ -148,11 +148,11 @@ FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
     "markdown": lambda found: to_markdown(found).encode(),
     "junit": to_junit,
 }
-"""What a verdict can be written as."""
+"""Formats of a written verdict."""
 
 
 def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
-    """Read the one run that is meant; raises RefusalIndexError if it cannot be read, or is several."""
+    """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
     _refuse_several(place, argument)
     found = read_runs([place])
@@ -165,7 +165,7 @@ def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
 
 
 def _refuse_several(place: Path, argument: str) -> None:
-    """Raise RunFolderError for a folder of runs: other commands take all of them."""
+    """Raise RunFolderError for a folder of several runs."""
     runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
     if runs:
         raise RunFolderError(
@@ -175,17 +175,17 @@ def _refuse_several(place: Path, argument: str) -> None:
 
 
 def whole_run(place: Path) -> Path:
-    """Return the folder of a run for its outcome table, which does not know what that lacks, nor where it stopped."""
+    """Return the folder of a run for its outcome table, which records neither what is missing nor an early stop."""
     around = run_around(place)
     return around if around is not None and RunFolder(around).outcomes == place.resolve() else place
 
 
 def _with_asked(run: ComparedRun) -> ComparedRun:
-    """Add what the folder of a run says of how it was made, and how much it was asked, whatever its outcomes hold."""
+    """Add what the run's folder records about how it was made and how many questions it asked."""
     if not run.source.is_dir():
         return run
     folder, draws = RunFolder(run.source), {}
-    if folder.replies.exists():  # they may stay where they were paid for
+    if folder.replies.exists():  # paid-for replies may stay where they are
         with open_store(folder, made=False) as store:
             draws = store.draws()
     about = folder.read_about()
@@ -195,13 +195,12 @@ def _with_asked(run: ComparedRun) -> ComparedRun:
 
 @dataclass(frozen=True)
 class Gated:
-    """A run that was judged while it was asked, and the verdict.
+    """A candidate that was judged while it was asked, and the verdict.
 
     Attributes
     ----------
     run, verdict
-        What was asked of the candidate, None where an error kept it from its next look, and what was decided at the
-        last one.
+        The candidate's run, None if an error came before the first look, and the verdict at the last look.
     """
 
     run: Run | None
@@ -209,7 +208,7 @@ class Gated:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What was not asked, and why."""
+        """Which questions were not asked, and why."""
         ended = self.verdict.unasked if self.run is None else self.run.ended
         if ended is not None:
             yield f"ended early: {ended}"
@@ -222,7 +221,7 @@ class Gated:
 
 
 def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
-    """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
+    """Return the prompt variant to ask a candidate with; raises PolicyError if it is ambiguous."""
     known = [] if baseline is None else [name for name in baseline.variants if name is not None]
     if policy.variant is None and len(known) != 1:
         given = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
@@ -231,7 +230,7 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
 
 
 def _check_draws(plan: Plan, policy: Policy) -> None:
-    """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
+    """Raise if the policy limits the corrected index but questions are sampled once; at temperature 0 it equals RI."""
     settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
     once = settings.repeats.draws in (None, 1) and settings.repeats.repeat_questions is None
     if CORRECTED in guarded and once and settings.decoding.temperature > 0:
@@ -245,18 +244,18 @@ async def gate_while_asking(
     progress: Progress = unwatched,
     budget: Budget | None = None,
 ) -> Gated:
-    """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
+    """Ask a candidate in looks, and stop at the first look with the verdict pass or fail.
 
-    What keeps it from its next look is no verdict: it is inconclusive.
+    If an error prevents the next look, the verdict is inconclusive.
 
     Parameters
     ----------
     plan
-        The candidate's run, of one prompt variant.
+        The candidate's run, with one prompt variant.
     baseline, policy
-        As `refusal_index.findings.gate.decide` takes them.
+        The arguments of `refusal_index.findings.gate.decide`.
     progress, budget
-        As `execute` takes them.
+        The arguments of `execute`.
 
     Raises
     ------
@@ -293,7 +292,7 @@ async def gate_while_asking(
 
 
 def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
-    """Raise SettingError where a candidate was looked at in another way: more looks err more often than stated."""
+    """Raise SettingError if the looks differ from earlier ones: the error rate would exceed the stated one."""
     before = GateLooks.read(folder.read_about()) if folder.run_json.exists() else None
     if before is not None and before.of == looks.of and before != looks:
         raise SettingError(
@@ -303,9 +302,9 @@ def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
 
 
 def not_compared(plan: Plan, baseline: ComparedRun) -> int:
-    """Return how many questions of a plan of one prompt variant the baseline lacks: they would be asked in vain.
+    """Return how many of the plan's questions the baseline lacks, so that they could not be compared.
 
-    Raises OutcomeTableError where it lacks the variant, or more than half of the questions.
+    Raises OutcomeTableError if it lacks the variant, or more than half of the questions.
     """
     (variant,) = plan.procedures
     check_variant("baseline", baseline, variant)

@@ -1,4 +1,4 @@
-"""From settings to a plan: everything is checked that can be, before a model is asked and before a folder is made."""
+"""From settings to a plan: everything that can be checked is, before a request is sent or a folder is made."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ from refusal_index.runs.store import ReplyStore, StoreError
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
-    """Return settings with what a run's folder says was asked; nothing else in it is used, such as a command."""
+    """Return settings with the model, seed, decoding and prompting of a run's folder; nothing else in it is used."""
     decoding = {name: value for name, value in before.get("decoding", {}).items() if name in vars(settings.decoding)}
     settings = settings.changed(model=before["model"], seed=before["seed"], **decoding)
     return settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
 
 
 def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
-    """Tell who graded, of a folder's settings: a rule, or models by name."""
+    """Return the grader recorded in a folder's settings: a rule, or models by name."""
     named = before.get("grader") or {"name": str(GraderKind.EXACT)}
     return grader_of(",".join(named[one] for one in ("name", "second") if named.get(one)))
 
 
 def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> PromptSet:
-    """Return the prompt set that a run was asked with.
+    """Return the prompt set that a run used.
 
     Raises
     ------
     SettingError
-        If it is one of a file that is not given, or is another one.
+        If the prompt set came from a file that is not given, or the given one differs.
     """
     name = before["prompts"]["name"]
     if given is None and name not in prompt_set_names():
@@ -93,14 +93,14 @@ def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> 
 
 
 def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
-    """Open the replies of a folder; raise StoreError where it lacks those that its outcome table was made of.
+    """Open the store of a folder; raise StoreError if the replies behind its outcome table are missing.
 
     Parameters
     ----------
     folder
         The run's folder.
     made
-        Whether to make the file where there is none; else what it would hold is read into memory.
+        Whether to create the file if it does not exist; otherwise an empty store in memory is returned.
     """
     if folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size):
         raise StoreError(
@@ -122,16 +122,16 @@ PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
 def identity(
     settings: Settings, dataset: Dataset, prompts: PromptSet, graders: tuple[str, ...], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return all that a reply or a grade depends on; a folder belongs to one such set.
+    """Return everything that a reply or a grade depends on; a folder belongs to exactly one identity.
 
     Parameters
     ----------
     settings, dataset, prompts
-        What is asked, and in which words.
+        The settings, the questions and the prompts.
     graders
-        The rule, the model or the two models that grade.
+        The rule, or the one or two models that grade.
     sources
-        Hashes of functions' own sources, by the name of the function.
+        Hashes of the source code of functions, by name.
     """
     return {
         "model": settings.model,
@@ -161,13 +161,13 @@ def identity(
 def comparability_version(grader: str | None) -> int:
     """Return the comparability version of a run with this grader.
 
-    Runs graded by `regex` are one version ahead of all others: their patterns were in the dialect of `re` before.
+    Runs graded by `regex` are one version ahead of all others: earlier releases used the syntax of `re`.
     """
     return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
 
 
 def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], refusal: str) -> dict[str, Any]:
-    """Return who grades; a prompt's hash where a model is asked, and what recognises refusals where a rule grades."""
+    """Return the grader, with the hashes of its prompts for a model and the refusal detector for a rule."""
     asked = any("/" in name for name in graders)
     return {
         "name": graders[0],
@@ -179,7 +179,7 @@ def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], ref
 
 
 def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
-    """Return what is worth knowing about how a run was made, and may differ when it is resumed."""
+    """Return facts about how a run was made that may differ when it is resumed."""
     return {
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
         **settings.accounts.prices.to_document(),
@@ -191,7 +191,7 @@ def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str,
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
+    """Return the versions of the installed packages among these."""
     found = {}
     for name in packages:
         try:
@@ -202,33 +202,33 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 RUNS = Path("runs")
-ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
+ALMANAC_LIMIT = 1000  # takes about a minute; a limit of 2280 asks all
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that only needs to be carried out.
+    """A checked run that is ready to execute.
 
     Attributes
     ----------
     settings, dataset
-        What is asked: the settings with every default in place, and the questions that they name.
+        The settings with every default filled in, and the questions that they name.
     graders
         The names of the models and functions that grade; none where a rule does.
     folder, identity, about
-        Where the run lies or will, all that its replies depend on, and what else is worth knowing.
+        Its folder, everything that its replies depend on, and other facts to record.
     procedures
-        What is asked in each variant, in the order in which they are run.
+        The procedure of each variant, in the order in which they run.
     draws
-        How often each question is drawn, by variant.
+        The number of draws of each question, by variant.
     objects
-        Models and functions that are in memory, by the name that stands for them.
+        Models and functions in memory, by name.
     title
-        What to call model and dataset: a configuration may have names of its own for them.
+        Display names of the model and the dataset, which a configuration may set.
     begin
-        Called once the folder exists and is locked, before anything is asked: it writes what the run builds on.
+        Called once the folder exists and is locked, before any request: it writes the files that the run builds on.
     cautions
-        What to tell the user before the run.
+        Cautions to show before the run.
     """
 
     settings: Settings
@@ -249,23 +249,23 @@ class Plan:
 
     @property
     def names(self) -> dict[Role, str]:
-        """Whom the run asks, the model first."""
+        """The models that the run asks by role, the evaluated model first."""
         graders = dict(zip((Role.GRADER, Role.SECOND_GRADER), self.graders, strict=False))
         asks_model = any(procedure.asks_model for procedure in self.procedures.values())
         return {**({Role.MODEL: self.settings.model} if asks_model else {}), **graders}
 
     @property
     def prices(self) -> Prices:
-        """What its models cost."""
+        """The prices of its models."""
         return self.settings.accounts.prices
 
     @property
     def called(self) -> str:
-        """What to call the run."""
+        """The display name of the run."""
         return " on ".join(self.title)
 
     def part(self, questions: Container[Question]) -> Plan:
-        """Return the plan of asking only some of its questions."""
+        """Return the plan restricted to some of its questions."""
         draws = {
             variant: {one: count for one, count in asked.items() if one in questions}
             for variant, asked in self.draws.items()
@@ -273,9 +273,9 @@ class Plan:
         return replace(self, draws=draws)
 
     def conversations(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
-        """Yield the conversations of a variant: with as many draws as planned, and no fewer than before.
+        """Yield the conversations of a variant, with as many draws as planned and no fewer than stored.
 
-        Where the model is not asked, a question without a reply is left out.
+        If the procedure does not ask the model, questions without a stored reply are left out.
         """
         before, procedure = store.draws().get(variant, {}), self.procedures[variant]
         for question, draws in self.draws[variant].items():
@@ -283,7 +283,7 @@ class Plan:
                 yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
 
     def by_question(self, variants: Iterable[str], store: ReplyStore) -> list[Conversation]:
-        """Return the conversations of several variants, those about one question side by side."""
+        """Return the conversations of several variants, grouped by question."""
         found: dict[Question, list[Conversation]] = {}
         for variant in variants:
             for one in self.conversations(variant, store):
@@ -291,7 +291,7 @@ class Plan:
         return [one for conversations in found.values() for one in conversations]
 
     def pending(self, store: ReplyStore) -> list[str]:
-        """Return the variants in which something is still to be asked."""
+        """Return the variants with pending requests."""
         return [
             variant
             for variant in self.procedures
@@ -302,7 +302,7 @@ class Plan:
         ]
 
     def asked_again(self, store: ReplyStore) -> list[Completion]:
-        """Return the replies that are to be set aside, since something is to be asked again without them."""
+        """Return the replies to set aside because their requests are to be sent again."""
         reasons = self.settings.sending.retry
         wanted = ASKED_AGAIN if UNSCORED in reasons else reasons
         found: dict[Completion, None] = {}
@@ -314,19 +314,19 @@ class Plan:
 
 
 def checked(plan: Plan, *, imports: bool = True) -> Plan:
-    """Return a plan once its settings, the names of its models and its folder were checked.
+    """Check the settings, models and folder of a plan, and return it.
 
     Parameters
     ----------
     plan
-        The plan of a run, of whatever procedures.
+        The plan of a run, with any procedures.
     imports
         As for `prepare`.
 
     Raises
     ------
     RefusalIndexError
-        If a setting or the name of a model cannot be used, or the folder is that of another run.
+        If a setting or a model's name cannot be used, or the folder belongs to another run.
     """
     check_sending(plan.settings, asks_model=Role.MODEL in plan.names, asks_grader=bool(plan.graders))
     for name in plan.names.values():
@@ -352,25 +352,25 @@ def prepare(
     runs: Path = RUNS,
     imports: bool = True,
 ) -> Plan:
-    """Plan a run of both passes, and check everything that can be checked before a model is asked.
+    """Plan a run of both passes, and check everything that can be checked before a request is sent.
 
     Parameters
     ----------
     settings
-        As given.
+        The settings as given.
     out, runs
-        The run's folder; without it, one below `runs` that is named after its settings.
+        The run's folder; by default one below `runs`, named after the settings.
     dataset
-        The questions, where they were loaded before.
+        The questions, if already loaded.
     objects
-        Models and functions that are in memory, by the name that stands for them.
+        Models and functions in memory, by name.
     imports
-        Whether functions are imported; without, they are not checked, and what they replied before is not found.
+        Whether to import functions; if not, they are not checked and their earlier replies are not found.
 
     Raises
     ------
     RefusalIndexError
-        If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
+        If a setting, the dataset or a model's name cannot be used, or the folder belongs to another run.
     """
     if settings.log_to:
         entry_points.hook("trackers").check_trackers(settings.log_to)
@@ -399,12 +399,12 @@ def prepare(
         (settings.model, dataset.name),
     )
     checked(plan, imports=imports)
-    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
+    check_context(settings.model, dataset.questions, prompts)  # last, because it counts all tokens
     return plan
 
 
 def load_questions(settings: Settings) -> Dataset:
-    """Load the dataset that the settings name, and draw the sample of it that they ask for.
+    """Load the dataset named in the settings, and sample from it if they set a limit.
 
     Raises
     ------
@@ -419,7 +419,7 @@ def load_questions(settings: Settings) -> Dataset:
 
 
 def _repeats(settings: Settings, n_questions: int) -> Repeats:
-    """Return how often to draw which of the questions: once, unless the settings say otherwise."""
+    """Fill in the defaults of repeated sampling, and check them against the number of questions."""
     given = settings.repeats
     if given.repeat_questions is not None and given.repeat_questions > n_questions:
         raise SettingError(
@@ -436,7 +436,7 @@ def _repeats(settings: Settings, n_questions: int) -> Repeats:
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
-    """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
+    """Return the number of draws per question; samples with the same seed are nested."""
     drawing, questions = settings.repeats, dataset.questions
     if drawing.draws is None or drawing.draws == 1:
         return dict.fromkeys(questions, 1)
@@ -446,18 +446,18 @@ def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
 
 
 UNSCORED = "unscored"
-"""Every reason to ask again."""
+"""Stands for every reason to ask again."""
 
-PARAPHRASES = "+"  # behind a variant's name
+PARAPHRASES = "+"  # suffix of a variant's name
 
 
 def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
-    """Tell who grades: a rule, a model or a function, or two of these that must agree.
+    """Parse a grader: a rule, a model or a function, or two models that must agree.
 
     Raises
     ------
     SettingError
-        If it is none of these.
+        If it is not a known grader.
 
     Examples
     --------
@@ -473,7 +473,7 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
 
 
 def _grader_name(name: str) -> str:
-    """Return the name of a model or a function; a plugin's grader, of ``refusal_index.graders``, is a function."""
+    """Return the name of a model or a function; a grader registered in ``refusal_index.graders`` is a function."""
     if "/" in name or is_function_name(name):
         return name
     plugin = entry_points.find("graders", name)
@@ -485,23 +485,23 @@ def _grader_name(name: str) -> str:
 def refusal_detector(
     name: str, objects: Mapping[str, object] | None = None, *, imports: bool = True
 ) -> Detector | None:
-    """Return what recognises refusals where a rule grades.
+    """Return the refusal detector for rule-based grading.
 
     Parameters
     ----------
     name
-        The setting `refusal`.
+        The value of the setting `refusal`.
     objects
-        Functions in memory by name.
+        Functions in memory, by name.
     imports
-        Whether to import a function that is given by name.
+        Whether to import a function given by name.
 
     Raises
     ------
     SettingError
-        If it is no regular expression.
+        If it is not a valid regular expression.
     ModelError
-        If there is no such function.
+        If the function cannot be found.
     """
     if is_function_name(name):
         function: Any = (objects or {}).get(name)
@@ -529,12 +529,12 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
 
 
 def placement_of(settings: Settings) -> Placement:
-    """Return where the instruction stands.
+    """Return the message that holds the instruction.
 
     Raises
     ------
     SettingError
-        If there is no such place.
+        If the value is unknown.
     """
     known = [str(placement) for placement in Placement]
     if settings.prompting.placement not in known:
@@ -543,12 +543,12 @@ def placement_of(settings: Settings) -> Placement:
 
 
 def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
-    """Return the variants of a prompt set that are named, in its order; with a plus sign, their paraphrases too.
+    """Return the named variants of a prompt set, in its order; a plus sign adds paraphrases.
 
     Raises
     ------
     SettingError
-        If there is none of that name.
+        If a name is unknown.
     """
     known = list(prompts.variants)
     if tuple(given) == ("all",):
@@ -567,12 +567,12 @@ def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
 
 
 def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
-    """Raise where what is to be asked again, or a budget, cannot be told, or an engine would leave out how it is asked.
+    """Check the reasons to ask again, the budget and the options of the engine.
 
     Raises
     ------
     SettingError
-        If a reason is none, a budget in dollars lacks a price, or a setting is given that the engine does not have.
+        If a reason is unknown, a cost limit lacks a price, or the engine does not use a given setting.
     """
     check_engines_own(settings.sending)
     check_limits(settings)
@@ -590,12 +590,12 @@ def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: b
 
 
 def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:
-    """Raise where a prompt is longer than the model takes, as far as that is known.
+    """Raise if a prompt is longer than the model's context, where that is known.
 
     Raises
     ------
     PromptLengthError
-        If there is such a question.
+        If a question is too long.
     """
     provider, name = provider_of(model)
     context = None if provider is None else provider.context_length(name)
@@ -604,23 +604,23 @@ def check_context(model: str, questions: Sequence[Question], prompts: PromptSet)
 
 
 def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -> None:
-    """Raise if a folder names code that the user did not name as well: asking it would run it.
+    """Raise if a folder names a Python function that the user did not name as well.
 
-    Names that were read from a folder pass here before an engine is made of them, since engines import functions.
+    Names read from a folder are checked here before an engine imports the functions, which would run code.
 
     Parameters
     ----------
     names
-        Whom the folder has asked.
+        The models that the folder asked, by role.
     given
-        The names that the user gave, and those of what is in memory.
+        The names that the user gave, and those of objects in memory.
     source
         The folder.
 
     Raises
     ------
     SettingError
-        The message says what to add.
+        The message says which option to add.
 
     Examples
     --------
@@ -637,19 +637,19 @@ def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -
 
 
 def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -> None:
-    """Raise if there is no such provider, function or model of a plugin's provider; no key is needed.
+    """Raise if a provider, function or plugin's model does not exist; needs no API key.
 
     Parameters
     ----------
     name, objects
-        Who is to be asked, and what is in memory by such names.
+        The model's name, and the objects in memory by name.
     engine
-        Who asks. Only the direct engine needs Inspect, for the names of its providers.
+        The engine. Only the direct engine needs Inspect, for the names of its providers.
 
     Raises
     ------
     ModelError
-        The message names the nearest.
+        The message suggests the nearest name.
     """
     provider, _, rest = name.partition("/")
     if name in objects:
@@ -665,7 +665,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
 
 
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
-    """Return the hashes of functions' own sources, by name: an edited function is another model."""
+    """Return the source hashes of functions by name: an edited function counts as another model."""
     found = {}
     for name in (settings.model, *graders, settings.refusal):
         function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""A progress bar, in a terminal or a notebook: one of the callbacks that an evaluation tells how far it has come."""
+"""Progress bars for the terminal and for notebooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, U
 
 
 class _WithNote(Progress):
-    """A progress bar with a line below that says how things stand."""
+    """A progress bar with a line of text below."""
 
     note = ""
 
@@ -28,7 +28,7 @@ class _WithNote(Progress):
 
 
 class ProgressBar:
-    """Counts questions, tokens and cost while a run goes on."""
+    """Shows questions, tokens and cost while a run is in progress."""
 
     def __init__(self, progress: _WithNote, questions: int, prices: Prices) -> None:
         self._progress = progress
@@ -37,7 +37,7 @@ class ProgressBar:
         self._took = UsageCounter()
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Update the bar for an event."""
         match event:
             case Opened(finished, note):
                 if note is not None:
@@ -65,9 +65,9 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
-    """Show a progress bar on `console` once a run is open, until the block ends; `questions` of all its variants."""
+    """Show a progress bar inside the block, once a run is open; `questions` counts all variants."""
     columns = (
-        TextColumn("{task.fields[variant]:>8}", markup=False),  # a variant may be called anything
+        TextColumn("{task.fields[variant]:>8}", markup=False),  # a variant's name may contain markup
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -85,7 +85,7 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
 
 @contextmanager
 def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show how far something has come while the block runs, which calls what it is given at every step."""
+    """Show a progress bar inside the block, which gets a function that advances it by one."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -1,9 +1,4 @@
-"""What a run's store of replies adds up to: the outcome table, what it took, what is missing, where graders differ.
-
-Somebody else's first pass in a run's folder: where it lies, and what to call the two passes together.
-
-What the questions of a run add up to beside outcomes: what they took, what is missing, where graders differ.
-"""
+"""Results derived from a run's stored replies: outcome table, usage, missing questions and disagreements of graders."""
 
 from __future__ import annotations
 
@@ -51,12 +46,12 @@ from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 
 STILL_TO_COME = "it was not asked to its end"
-"""What is missing of a question that nothing kept from being finished, but that the run ended before."""
+"""Reason for a question that did not fail, but that the run ended before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A question that is not finished, and what kept it from it."""
+    """An unfinished question, and why."""
 
     variant: str
     question_id: str
@@ -70,9 +65,9 @@ class Disagreement:
     Attributes
     ----------
     question, variant, of
-        What was asked, under which variant and in which pass.
+        The question, the variant and the pass.
     reply
-        Word for word.
+        The reply, verbatim.
     grade, second_grade
         The two verdicts.
     """
@@ -87,7 +82,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question under a variant: what became of its draws, the replies that this rests on, and what is wrong."""
+    """A question under a variant: outcomes of its draws, the replies behind them, and the error if it is unfinished."""
 
     question: Question
     outcomes: Sequence[Outcome]
@@ -96,75 +91,75 @@ class Answered:
 
 
 class Sums:
-    """What questions add up to, one after the other.
+    """Running totals over questions.
 
     Parameters
     ----------
     variants
-        Those that something is asked under, in their order.
+        The variants with questions, in order.
     procedure
-        By which their replies are read.
+        The procedure that interprets their replies.
     """
 
     def __init__(self, variants: Sequence[str], procedure: TwoPass) -> None:
         self.variants, self.procedure = variants, procedure
         self.is_begun = False
-        """Whether anything was answered, or failed."""
+        """Whether there is any reply or failure."""
         self._took = {variant: UsageCounter() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
         ways = ("tag", "judge") if procedure.grader.models else ("tag", "wording", "choice")
         self.refusals: dict[str | None, dict[str, int]] = {variant: dict.fromkeys(ways, 0) for variant in variants}
-        """How many first draws refused, by variant and by what showed it."""
+        """Number of first draws that refused, by variant and by how the refusal was recognised."""
 
     def add(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
-        """Add one question, with all the variants that it is asked under."""
+        """Add one question with its outcomes under all variants."""
         self.is_begun = self.is_begun or any(one.said or one.error != STILL_TO_COME for one in answered.values())
         self._count(record, answered)
         for found in _disagreements(answered):
             self._disagreements[str(found.variant)].append(found)
         for variant, one in answered.items():
-            outcome = next(iter(one.outcomes), None)  # there is none where the store is damaged
+            outcome = next(iter(one.outcomes), None)  # none if the store is damaged
             if outcome is not None and outcome.refused and (reply := outcome.first_reply) is not None:
                 self.refusals[variant][recognised_by(self.procedure.grader, record.question, reply)] += 1
             if one.error is not None:
                 self._missing[variant].append(Missing(variant, record.question.question_id, one.error))
 
     def _count(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
-        """Count what each variant took, with what was set aside; what is shared counts once, for the first of them."""
+        """Count the usage of each variant, retired replies included; shared replies count for the first variant."""
         counted: set[int] = set()
         for variant in self.variants:
             replies = answered[variant].said if variant in answered else ()
             aside = (one for one in record.retired if (one.variant or self.variants[0]) == variant)
             for one in (*replies, *aside):
-                if id(one) not in counted:  # all of them are this record's own
+                if id(one) not in counted:  # replies of one record are distinct objects
                     counted.add(id(one))
                     self._took[variant].add(one)
 
     def usage(self, prices: Prices) -> dict[str | None, Usage]:
-        """Return what each variant took."""
+        """Return the usage of each variant."""
         return {variant: counter.usage(prices) for variant, counter in self._took.items()}
 
     @property
     def missing(self) -> tuple[Missing, ...]:
-        """What is not finished, by variant and id."""
+        """Unfinished questions, by variant and id."""
         return tuple(one for found in self._missing.values() for one in found)
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Replies over which the graders differ, by variant and id."""
+        """Replies on which the graders disagree, by variant and id."""
         return tuple(one for found in self._disagreements.values() for one in found)
 
 
 def total(replies: Iterable[Completion], prices: Prices) -> Usage:
-    """Add up what some replies took."""
+    """Add up the usage of replies."""
     return UsageCounter(replies).usage(prices)
 
 
 def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
-    """Yield each reply to a question over which the graders differ, once, however often it came.
+    """Yield each reply to a question on which the graders disagree, once even if it was drawn several times.
 
-    A forced answer that variants share belongs to the first of them.
+    A forced answer shared by several variants belongs to the first of them.
     """
     shared: set[str] = set()
     for found in (each for variant, one in answered.items() for each in _of_variant(variant, one)):
@@ -193,19 +188,19 @@ def _of_variant(variant: str, answered: Answered) -> Iterator[Disagreement]:
 
 
 def first_pass_table(folder: RunFolder) -> Path:
-    """Return the place in a folder of the first pass that was imported: an outcome table."""
+    """Return the path of the imported first pass in a folder, an outcome table."""
     return folder.path / "first_pass.parquet"
 
 
 def named(settings: Mapping[str, Any], passes: Sequence[FirstPass]) -> list[FirstPass]:
-    """Give rows that mix two models a name that says so."""
+    """Name rows that mix two models accordingly."""
     dataset = settings["dataset"]["name"]
     name = model_name(settings["first_pass"]["model"], settings["model"])
     return [replace(one, model=name, dataset=one.dataset or dataset) for one in passes]
 
 
 def model_name(first: str | None, forced: str) -> str:
-    """Return what to call a first pass and a forced pass together.
+    """Return the display name of a first pass and a forced pass by possibly different models.
 
     Examples
     --------
@@ -218,7 +213,7 @@ def model_name(first: str | None, forced: str) -> str:
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Whether two names are of one model: the shorter is how the longer ends, part by part.
+    """Whether two names refer to one model: the shorter is a suffix of the longer, part by part.
 
     Examples
     --------
@@ -231,48 +226,49 @@ def is_same_model(one: str, other: str) -> bool:
 
 
 def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
-    """Return the caution that the two passes may be of two models, if they may."""
+    """Return a caution if the two passes may be from different models."""
     if first is not None and is_same_model(first, forced):
         return ()
     return (Statement("two_models", "serious", {"first": first, "forced": forced}),)
 
 
 FURTHER_DRAWS = "its further draws were not asked to their end"
-"""What is missing of a question of which not every draw is whole."""
+"""Reason for a question whose further draws are incomplete."""
 
 ROWS_OF_PART = 10_000
-"""How many outcomes of a variant are made into a part of the table at a time."""
+"""Outcomes of a variant per part of the table."""
 
 ROWS_OF_GROUP = 100_000
-"""How many are written at a time where parts are put together."""
+"""Rows per row group of the whole table."""
 
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
-"""How Polars tells the number of an error of the system, where it does."""
+"""Matches the number of a system error in a message of Polars."""
 
 Asking = tuple[Conversation, list[Completion], str | None]
-"""A question under a variant, what was said about it, and what kept it from being finished."""
+"""A question under a variant, its replies, and the error that kept it from being finished."""
 
 
 class UnfinishedError(RefusalIndexError, ValueError):
-    """A run that has no replies yet."""
+    """Raised for a run without replies."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """Everything that follows from a run's replies.
+    """Everything derived from a run's replies.
 
     Attributes
     ----------
     outcomes
-        The outcome table, as it lies in its file: every question that was asked for, whatever became of it.
+        The outcome table in its file, with every question that was asked.
     usage
-        Requests, tokens and cost by variant. A forced answer that several variants share counts for the first of them.
+        Requests, tokens and cost by variant. A forced answer shared by several variants counts for the first of them.
     missing
-        Questions that ended in an error, or are still to be asked to their end.
+        Questions that failed or are unfinished.
     disagreements
         Replies over which two graders differ.
     refusals
-        How many first draws refused, by variant and by what showed it; empty where somebody else asked the first pass.
+        Number of first draws that refused, by variant and by how the refusal was recognised; empty for an imported
+        first pass.
     """
 
     outcomes: pl.LazyFrame
@@ -283,7 +279,7 @@ class Derived:
 
 
 def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
-    """Return the procedure of a run's folder, by which its replies are read.
+    """Return the procedure that interprets the replies of a run's folder.
 
     Examples
     --------
@@ -306,24 +302,24 @@ def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
 
 
 def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
-    """Write what the replies of a run add up to as an outcome table, variants in the order of their prompt set.
+    """Write the outcome table of a run's replies, variants in the order of their prompt set.
 
-    Of a run of both passes never more than parts of the table are in memory.
+    Unless the first pass was imported, only parts of the table are in memory at a time.
 
     Parameters
     ----------
     place
-        The file, of Parquet; nothing sees to it that it is whole, or what was there stays. A folder beside it holds
-        the parts of the table until they are put together.
+        The Parquet file. It is not written atomically. A folder beside it holds the parts of the table until they are
+        joined.
     folder, store
         The run's folder and its replies.
     prices
-        Of its models.
+        The prices of its models.
 
     Raises
     ------
     UnfinishedError
-        If nothing was answered yet, and nothing failed; then nothing is written.
+        If there are no replies and no failures; nothing is written.
     RunFolderError
         If the folder is not a run's.
     OSError
@@ -352,7 +348,7 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
 
 @contextmanager
 def _raising_os_errors(place: Path) -> Iterator[None]:
-    """Raise as an error of the system what Polars makes of one: the disk may be full."""
+    """Convert Polars' errors of the system, such as a full disk, to OSError."""
     try:
         yield
     except pl.exceptions.ComputeError as error:
@@ -372,7 +368,7 @@ def _check_begun(folder: RunFolder, sums: Sums) -> None:
 
 
 def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield the outcome table in parts of one variant each, and add up all else."""
+    """Yield parts of the outcome table, each of one variant, and update the totals."""
     asked = {one: Identification(settings["model"], settings["dataset"]["name"], one) for one in sums.variants}
     rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {one: [] for one in sums.variants}
     for record, answered in _each_answered(store, sums):
@@ -389,7 +385,7 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
 
 
 def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
-    """Yield every question with what became of it under each variant, and add it up."""
+    """Yield every question with its outcomes under each variant, and update the totals."""
     for record in store.each_question():
         answered = {one[0].variant: _became(*one) for one in _asked_of(record, sums.variants, sums.procedure)}
         sums.add(record, answered)
@@ -397,10 +393,9 @@ def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionReco
 
 
 def each_asked(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
-    """Yield every question that was asked, what was said about it, and what kept it from being finished.
+    """Yield every question that was asked, its replies, and the error that kept it from being finished.
 
-    They come by variant and id, not in the order in which they were asked, so that sums over them are the same to the
-    bit.
+    They are ordered by variant and id, not by time, so that floating-point sums over them are reproducible.
     """
     for variant in variants:
         for record in store.each_question():
@@ -415,7 +410,7 @@ def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Proced
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> Answered:
-    """Return what became of a question, a row a draw: of one that is not finished what is missing is unscored."""
+    """Return the outcomes of a question, one per draw; draws that are unfinished are unscored."""
     first_replies = any(one.reply.pass_ is Pass.FIRST for one in said) or not conversation.procedure.asks_first
     known, found = completions_and_outcomes(conversation, said) if first_replies else ([], [])
     if len(found) == conversation.draws:
@@ -431,7 +426,7 @@ def _became(conversation: Conversation, said: list[Completion], error: str | Non
 def _with_first_passes(
     folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices
 ) -> tuple[pl.DataFrame, Derived]:
-    """Return what a forced pass adds up to, together with the first pass that it was made for, and its table."""
+    """Return the outcome table of a forced pass joined to its imported first pass, and all else derived from it."""
     sums = _sums([FORCED], store, procedure_of(settings))
     forced = {
         record.question.question_id: answered[FORCED].outcomes[0]
@@ -440,7 +435,7 @@ def _with_first_passes(
     }
     _check_begun(folder, sums)
     passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
-    # All variants share the forced answers, which therefore count for the first of them.
+    # All variants share the forced answers, so they count for the first.
     first = passes[0].variant
     disagreements = tuple(replace(one, variant=first) for one in sums.disagreements)
     table = to_outcomes(passes, forced)

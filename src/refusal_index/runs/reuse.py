@@ -1,7 +1,7 @@
 """Runs that reuse replies: the forced pass of an imported first pass, and the replies of a run regraded.
 
-A forced pass asks only what the imported first pass refused, and both passes are scored together. Regrading asks
-graders in a new folder, and the model not at all.
+A forced pass asks only the questions that the imported first pass refused; both passes are scored together. Regrading
+sends requests to graders only, and writes to a new folder.
 """
 
 from __future__ import annotations
@@ -92,20 +92,20 @@ def prepare_force(
     read: ReadOptions | None = None,
     out: Path | None = None,
 ) -> Plan:
-    """Plan the forced pass of the questions that a first pass refused, and check what can be checked before.
+    """Plan the forced pass for the questions that an imported first pass refused, and check all that can be checked.
 
-    Executing the plan writes the results of both passes into its folder.
+    Executing the plan writes the results of both passes to its folder.
 
     Parameters
     ----------
     file, kind, read
-        A file that `import` reads, what kind it is unless its content tells, and how it is read.
+        A file that `import` can read, its format if not detected from its content, and how to read it.
     settings
-        The model, and how it is asked; a dataset fills in what the file lacks of questions and gold answers.
+        The model and how it is asked; a dataset fills in questions and gold answers that the file lacks.
     name
-        The model in the file whose first pass it is, where there are several.
+        The model in the file whose first pass is used, if there are several.
     out
-        The folder; without it, one below `runs` that is named after its settings.
+        The folder; by default one below `runs`, named after the settings.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def prepare_force(
 
 
 def _known_questions(settings: Settings) -> Dataset | None:
-    """Return the dataset whose questions fill in those that the file lacks, if one is named."""
+    """Return the dataset that fills in missing questions, if one is named."""
     asked = settings.questions
     name = asked.dataset or ("own" if asked.data else None)
     return None if name is None else load_dataset(name, data=asked.data, mix_seed=settings.seed)
@@ -175,7 +175,7 @@ def _default_grader(dataset: str, known: Dataset | None) -> str:
 
 
 def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:
-    """Return what the first pass is: taken as it was graded, so that its file and all that was read of it count."""
+    """Return the identity of the first pass: its grades are kept, so the file and how it is read count."""
     read = json.dumps([{name: value for name, value in asdict(one).items() if name not in BEYOND} for one in passes])
     return {
         "source": imported.file.path.name,
@@ -190,7 +190,7 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset 
 
 
 class Importer(Interface):
-    """Reads a format; a plugin registers one in the group ``refusal_index.importers``."""
+    """Reads a file format; plugins register importers in the group ``refusal_index.importers``."""
 
     def __call__(self, file: SourceFile, options: ReadOptions, /) -> tuple[FirstPass, ...]:
         """Return the first passes in a file; raises FirstPassError if it cannot be read."""
@@ -198,7 +198,7 @@ class Importer(Interface):
 
 @dataclass(frozen=True)
 class Imported:
-    """A file, what kind it is, and the first passes in it."""
+    """A file, its format, and its first passes."""
 
     file: SourceFile
     kind: str
@@ -206,21 +206,21 @@ class Imported:
 
 
 def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Return first passes with the forced answers that another file holds, in rows that are read alike.
+    """Return first passes joined with the forced answers of another file, read with the same options.
 
-    A column that was named counts for this file where it is there. Raises what `import_file` and `with_forced` do.
+    Named columns apply to this file if it has them. Raises the errors of `import_file` and `with_forced`.
     """
     file = SourceFile.read(forced)
     if not file.is_inspect_log:
         present = present_columns(file.with_paths(options.columns.values()))
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
-    # whose answers they are, the first file says
+    # the first file names the model
     found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
     return with_forced(passes, _under_their_names(passes, found), str(forced))
 
 
 def _under_their_names(passes: Sequence[FirstPass], found: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
-    """Name forced answers of one model like the only model of the first passes: two files have two names."""
+    """Rename a single model's forced answers like the single model of the first passes: files name it differently."""
     models, others = ({one.model for one in each} for each in (passes, found))
     if len(models) == len(others) == 1:
         return tuple(replace(one, model=passes[0].model) for one in found)
@@ -235,14 +235,14 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     path
         The file.
     kind
-        One of `FORMATS`, or a plugin's; None to tell it by the content.
+        One of `FORMATS` or a plugin's format; None to detect it from the content.
     options
-        How it is read.
+        How to read it.
 
     Raises
     ------
     ValueError
-        One of this package's own, if it cannot be used; the message names the line.
+        An error of this package if the file cannot be used; the message names the line.
     """
     refusal = options.refusal or ""
     if refusal in (WORDING, TAG) or is_function_name(refusal):
@@ -261,7 +261,7 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
 
 
 def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
-    """Whether a reply refuses by its tag or, with a detector, by its wording."""
+    """Whether a reply refuses, by its tag or, with a detector, by its wording."""
     reading = read_reply(reply)
     return reading.refused or (detector is not None and detector(reading.answer, question))
 
@@ -271,7 +271,7 @@ NOT_ANSWERED = "not answered in the run that is regraded: "
 
 @dataclass(frozen=True)
 class _Replied:
-    """What a model said to a question under a variant, and what kept it from saying all."""
+    """A model's replies to a question under a variant, and the error if some are missing."""
 
     question: Question
     variant: str
@@ -281,18 +281,18 @@ class _Replied:
 
 
 def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -> Plan:
-    """Plan to have a run's replies graded, and check the grader against its questions.
+    """Plan to regrade a run's replies, and check that the grader can grade its questions.
 
-    Executing the plan writes the results into a new folder.
+    Executing the plan writes the results to a new folder.
 
     Parameters
     ----------
     run
         The folder of a finished run of both passes.
     settings
-        The grader, and how it is asked.
+        The grader, and how to ask it.
     out
-        The new folder; without it, one below `runs` that is named after its settings.
+        The new folder; by default one below `runs`, named after the settings.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
             "'refusal-index force' with this grader into another folder"
         )
-    detector = refusal_detector(settings.refusal)  # before the run is read, which may name the same function
+    detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
     with open_store(source, made=False) as store:
         replied = _finished(store, before["prompts"]["variants"], source, procedure_of(before))
     settings = replace(settings, model=before["model"], seed=before["seed"])
@@ -327,7 +327,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of))
 
     def begin() -> None:
-        """Copy the replies, and the outcome table under the grader before."""
+        """Copy the replies, and the outcome table under the previous grader."""
         if not (folder.path / BEFORE).exists():
             with open_store(source, made=False) as store, replacing(folder.path / BEFORE) as new:
                 derive_into(new, source, store)
@@ -353,7 +353,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
 
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:
-    """Return every question that was asked with the model's replies, at no cost: they were paid for in that run."""
+    """Return every question with the model's replies at no cost, because the original run paid for them."""
     found = [_replied(*one) for one in each_asked(store, variants, procedure)]
     if not found:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
@@ -361,9 +361,9 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return what was said to a question, in those of its draws that the model was asked to their end, one at least.
+    """Return the replies to a question in its complete draws, at least one.
 
-    The others stay missing. A question that was answered, and whose grader failed, is graded like any other.
+    Other draws stay missing. A question that was answered but whose grader failed is regraded as well.
     """
     whole = _draws_replied(conversation, said)
     own = tuple(one for one in _own(conversation, said) if one.draw < whole)
@@ -374,7 +374,7 @@ def _replied(conversation: Conversation, said: list[Completion], error: str | No
 
 
 def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
-    """Return how many draws the model was asked to their end, from the first one on, one at least."""
+    """Return the number of complete draws, counted from the first; at least one."""
     there = {(one.reply.pass_, one.draw) for one in said if one.reply.role is Role.MODEL}
     is_forced = conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
@@ -384,10 +384,10 @@ def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> in
 
 
 def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:
-    """Yield the model's replies that an outcome rests on, the first pass before the forced one."""
+    """Yield the model's replies behind an outcome, first pass before forced pass."""
     own = [one for one in used_completions(conversation, said) if one.reply.role is Role.MODEL]
     for one in sorted(own, key=lambda one: (one.reply.pass_ is Pass.FORCED, one.draw)):
-        # its variant's own: that another variant was forced says nothing of what this one was asked
+        # of its own variant: a forced answer of another variant does not count
         yield replace(one, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 
 
@@ -401,7 +401,7 @@ def _hash(replied: Iterable[_Replied]) -> str:
 
 
 def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
-    """Return what was known of the run, and where it lies; its prices are not those of these graders."""
+    """Return the facts recorded about the run, and its folder; prices are left out, since the graders differ."""
     accounts = settings.accounts
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}

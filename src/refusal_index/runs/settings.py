@@ -1,7 +1,7 @@
-"""The settings of a run: one frozen tree that the command line, TOML and Python build.
+"""The settings of a run: one frozen tree, built from the command line, TOML or Python.
 
-Every leaf is a setting with one name, the same as option, key of a configuration and argument. `SETTINGS` lists them.
-A setting that affects replies is part of the identity of a run's folder; one that does not says so.
+Every leaf is a setting whose name is the same as option, TOML key and argument. `SETTINGS` lists them. A setting that
+affects replies is part of the identity of a run's folder; settings that do not say so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_DRAWS = 1_000_000
 """Most samples per question."""
 
 COMPARABILITY_VERSION = 2
-"""Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
+"""Raised whenever a change makes new results incomparable with earlier ones; independent of the package's version."""
 
 
 PRICE = parses(Price, "dollars per million tokens in and out, for instance 2.5,10")
@@ -192,17 +192,17 @@ class Settings(RequestSettings):
 
     @classmethod
     def of(cls, **values: Any) -> Self:
-        """Make settings from values by name; the others are as they are unless given.
+        """Make settings from values by name; all others keep their defaults.
 
         Raises
         ------
         SettingError
-            If there is no such setting, or a value is of another kind or out of range.
+            If a setting is unknown, or a value has the wrong type or is out of range.
         """
         return cls().changed(**values)
 
     def changed(self, **values: Any) -> Self:
-        """Return these settings with other values; it raises as `of` does."""
+        """Return a copy with other values; raises the errors of `of`."""
         groups: dict[str | None, dict[str, Any]] = {}
         for name, value in values.items():
             known = SETTINGS.get(name)
@@ -216,7 +216,7 @@ class Settings(RequestSettings):
 
     @property
     def prices_as_sent(self) -> Prices:
-        """What the model and those that grade cost as requests are sent now: in batches by the rate of these.
+        """Prices of the model and the graders for the chosen engine: in batches, multiplied by the batch rate.
 
         Examples
         --------
@@ -226,7 +226,7 @@ class Settings(RequestSettings):
         return self.accounts.prices.in_batches if self.sending.is_in_batches else self.accounts.prices
 
     def value(self, name: str) -> Any:
-        """Return the value of a setting by its name."""
+        """Return a setting's value by name."""
         group = SETTINGS[name].group
         return getattr(self if group is None else getattr(self, group), name)
 
@@ -259,7 +259,7 @@ REMOVED = {
 
 
 def not_a_setting(name: str) -> SettingError:
-    """Return the error of an unknown setting; it names the replacement of a removed one, else the nearest name."""
+    """Return the error for an unknown setting; it names the replacement of a removed setting, or the nearest name."""
     if name in REMOVED:
         return SettingError(f"{{{name}}}: removed; {REMOVED[name]}")
     return SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")

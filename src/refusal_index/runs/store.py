@@ -1,10 +1,9 @@
-"""The store of replies: everything that a run paid for, in one SQLite file in its folder.
+"""The store of replies: everything a run paid for, in one SQLite file in its folder.
 
-Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
-variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
-Beside the replies lie those that were set aside to be asked for again, the questions, which of them are asked under
-which variant and how often, and what kept those that are not finished. Nothing in it is code, and nothing of it is held
-in memory: a store may be larger.
+Each reply is committed when it arrives, so a crash loses none. The key of a request is question, variant, pass, role,
+draw and attempt; a request with a stored reply is not sent again, and the first reply is kept. The store also holds
+replies set aside to be requested again, the questions, their number of draws under each variant, and the errors of
+unfinished questions. It holds no code, and may be larger than memory.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ STORE_VERSION = 6
 """Version of the tables; a store with another one is refused."""
 
 OF_REPLIES = "replies", "retired"
-"""The tables that hold replies."""
+"""Tables that hold replies."""
 
 UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
 
 MAX_REPLY = 16 << 20
-"""Most characters of a reply that are kept, and of its log probabilities, which are left out if there are more."""
+"""Longest reply that is kept, in characters; longer log probabilities are dropped."""
 
 CACHE_KIB = 64 << 10
-"""Memory for pages of the file: replies that come in any order lie all over it."""
+"""Page cache in KiB; replies that arrive in any order are spread over the whole file."""
 
 
 def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Make the tables of a new store, or check those that are there and what lies in them.
+    """Create the tables of a new store, or check the tables and rows of an existing one.
 
     Raises
     ------
     StoreError
-        If it has another version, is damaged, or holds what no run puts there.
+        If it has another version, is damaged, or holds anything that no run writes.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, STORE_VERSION):
@@ -69,9 +68,9 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     is_whole = check_schema(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 1")  # else the last replies are lost with a -wal file
+    connection.execute("PRAGMA wal_autocheckpoint = 1")  # otherwise the last replies would be lost with the -wal file
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    if not version:  # else whoever only reads changes nothing
+    if not version:  # reading alone changes nothing
         connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {STORE_VERSION}; COMMIT;")
     elif not is_whole:
         raise StoreError(f"{path}: a table of the store of replies is missing; {ADVICE}")
@@ -91,14 +90,14 @@ REPLY_COLUMNS = (
     "question_id, variant, pass, asked, draw, attempt, text, stop_reason, input_tokens, output_tokens, requests, "
     "seconds, logprobs, request_sha256, in_batch, rowid"
 )
-"""What is read of a reply; the last tells the order in which they came."""
+"""Columns that make up a reply; the last gives the order of arrival."""
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
     "pass": {str(one): one for one in Pass},
     "asked": {str(one): one for one in Role},
     "stop_reason": {str(one): one for one in StopReason},
 }
-"""Columns of replies that hold one of a few words, and what each stands for."""
+"""Enumerated columns of replies, and the type of each."""
 
 _PASSES, _ASKED, _STOP_REASONS = WORDS.values()
 _FIELDS = tuple(one.name for one in fields(Question))
@@ -107,16 +106,16 @@ _values_of = attrgetter(*_FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class QuestionRecord:
-    """Everything that a store holds about one question.
+    """Everything the store holds about one question.
 
     Attributes
     ----------
     question
-        What is asked.
+        The question.
     draws, failures
-        How often it is asked, and what kept it from being finished, by variant.
+        Its number of draws and its error, by variant.
     replies, retired
-        What was said under any variant and in the forced passes, and what of that was set aside, as they came.
+        Replies under all variants and in the forced pass, and those set aside, in order of arrival.
     """
 
     question: Question
@@ -136,7 +135,7 @@ class QuestionRecord:
 
 
 def with_standing(said: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
-    """Return replies with those set aside whose place nobody has taken, each place once."""
+    """Return replies, and those set aside that no new reply has replaced, one per place."""
     if not aside:
         return said
     held = {place_of(one)[:-1] for one in said}
@@ -144,12 +143,12 @@ def with_standing(said: list[Completion], aside: Sequence[Completion]) -> list[C
 
 
 def place_of(one: Completion) -> tuple[Any, ...]:
-    """Return what tells a reply from all others."""
+    """Return the key of a reply."""
     return one.question_id, one.variant, str(one.reply.pass_), str(one.reply.role), one.draw, one.attempt
 
 
 def reply_row(one: Completion) -> Row:
-    """Return a reply as the store's table holds it."""
+    """Return a reply as a row of its table."""
     reply = one.reply
     return with_checksum(
         one.question_id,
@@ -171,7 +170,7 @@ def reply_row(one: Completion) -> Row:
 
 
 def reply_of(row: Row) -> Completion:
-    """Read a row of `REPLY_COLUMNS`; raises ValueError where it holds a word that stands for nothing."""
+    """Read a row of `REPLY_COLUMNS`; raises ValueError for an unknown enumerated value."""
     question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest, _ = row
     try:
         reply = Reply(_PASSES[of], _ASKED[asked], text, _STOP_REASONS[stop_reason])
@@ -183,18 +182,18 @@ def reply_of(row: Row) -> Completion:
 
 
 def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
-    """Return replies as they will be read again: none too long, and without keys."""
+    """Return replies as they will be read back: truncated, and with API keys redacted."""
     completions = [_bounded(one) for one in completions]
     texts = [text for one in completions for text in (one.reply.text, one.logprobs) if text]
     whole = "\0".join(texts)
-    # One look at all of them is much faster than one at each, and nearly always enough.
+    # One search over all of them is much faster than one each, and nearly always enough.
     if sound_text(whole) == whole == redacted(whole):
         return completions
     return [_without_keys(one) for one in completions]
 
 
 def _bounded(one: Completion) -> Completion:
-    """Return a reply of at most `MAX_REPLY` characters, a longer one as if the model had ended there."""
+    """Return a reply truncated to `MAX_REPLY` characters, as if the model had stopped there."""
     if len(one.logprobs or "") > MAX_REPLY:
         one = replace(one, logprobs=None)
     if len(one.reply.text) <= MAX_REPLY:
@@ -204,7 +203,7 @@ def _bounded(one: Completion) -> Completion:
 
 
 def _without_keys(one: Completion) -> Completion:
-    """Return a reply without keys. The tokens of one that has some go: they would tell it in pieces."""
+    """Return a reply without API keys; log probabilities of its tokens go too, as they contain the key in pieces."""
     sound = sound_text(one.reply.text), one.logprobs
     clean = redacted_in(sound)
     text, logprobs = clean if clean == sound else (clean[0], None)
@@ -214,14 +213,14 @@ def _without_keys(one: Completion) -> Completion:
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
-    """Yield questions as the store's table holds them."""
+    """Yield questions as rows of their table."""
     for question in questions:
         document = json.dumps(dict(zip(_FIELDS, _values_of(question), strict=True)))
         yield with_checksum(question.question_id, document)
 
 
 def question_of(question_id: str, document: str) -> Question:
-    """Read a question; raises ValueError, TypeError, KeyError or RecursionError where it is none."""
+    """Read a question; raises ValueError, TypeError, KeyError or RecursionError if the document is invalid."""
     held = json.loads(document)
     question = Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})
     optional = (question.gold, question.topic, question.context, question.pattern)
@@ -242,9 +241,9 @@ WITH RECURSIVE found(variant) AS (
     WHERE variant IS NOT NULL)
 SELECT variant FROM found WHERE variant IS NOT NULL
 """
-"""One step along the key a variant, where DISTINCT would go through all that is asked."""
+"""One index lookup per variant; DISTINCT would scan the whole table."""
 
-# A place that is taken stays as it is; OR IGNORE would also leave out what is no reply, without a word.
+# An existing reply is kept; OR IGNORE would also silently skip invalid rows.
 INSERT_REPLY = """
 INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (question_id, variant, pass, asked, draw, attempt) DO NOTHING
@@ -257,11 +256,11 @@ AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw 
 OF_VARIANT = "question_id = ? AND variant IN (?, ?)"
 
 READ_SIZE = 200
-"""How many questions are read at a time, or replies."""
+"""Questions or replies read at a time."""
 
 
 class StoreGoneError(StoreError):
-    """A store whose file was removed or replaced while it was open."""
+    """Raised if the file was removed or replaced while the store was open."""
 
 
 class ReplyStore:
@@ -270,12 +269,12 @@ class ReplyStore:
     Parameters
     ----------
     path
-        The file, made where there is none; None for a store in memory.
+        The file, created if missing; None for a store in memory.
 
     Raises
     ------
     StoreError
-        If the file cannot be opened, has another version, is damaged, or holds what no run puts there.
+        If the file cannot be opened, has another version, is damaged, or holds anything that no run writes.
 
     Examples
     --------
@@ -291,21 +290,21 @@ class ReplyStore:
         self.path = path
         with self._telling():
             self._connection, is_copy = connect(path)
-        # Absolute, as SQLite keeps it: whoever evaluates in a process of theirs may change its working directory.
+        # Absolute, as SQLite keeps it: the caller's process may change its working directory.
         self._place = None if path is None or is_copy else path.absolute()
         try:
             with self._telling():
                 self._file = self._place and _file_at(self._place)
                 open_tables(self._connection, path)
                 self._check_words()
-                if is_copy:  # what is put there would be lost
+                if is_copy:  # writes to it would be lost
                     self._connection.execute("PRAGMA query_only = ON")
         except StoreError:
             self._connection.close()
             raise
 
     def _check_words(self) -> None:
-        """Read a reply that cannot be read, if there is one, which says so."""
+        """Raise if a reply has an unknown enumerated value."""
         other = " OR ".join(f"{name} NOT IN ({', '.join(map(repr, words))})" for name, words in WORDS.items())
         for table in OF_REPLIES:
             self._replies(f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {other} LIMIT 1")  # noqa: S608 - words of ours
@@ -317,7 +316,7 @@ class ReplyStore:
         self._connection.close()
 
     def require(self, variant: str, draws: Mapping[Question, int]) -> None:
-        """Take down that each question is asked so often under a variant; what was asked more often stays so."""
+        """Record the number of draws of questions under a variant; a larger recorded number is kept."""
         with self._telling(), self._connection as connection:
             connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?, ?)", question_rows(draws))
             connection.executemany(
@@ -326,9 +325,9 @@ class ReplyStore:
             )
 
     def draws(self) -> dict[str, dict[str, int]]:
-        """Return how often each question is asked, by variant and question id, in the order they were taken down.
+        """Return the number of draws by variant and question id, in the order they were recorded.
 
-        All of it in memory: `each_question` is for stores of any size.
+        Reads everything into memory; `each_question` works for a store of any size.
         """
         found: dict[str, dict[str, int]] = {}
         for variant, question_id, draws in self._rows("SELECT variant, question_id, draws FROM asked ORDER BY rowid"):
@@ -336,16 +335,16 @@ class ReplyStore:
         return found
 
     def variants(self) -> list[str]:
-        """Return the variants that something is asked under, in the order of their names."""
+        """Return the variants with questions, sorted by name."""
         return [variant for (variant,) in self._rows(VARIANTS)]
 
     def questions(self) -> dict[str, Question]:
-        """Return every question by its id, in the order they were taken down; all of them in memory."""
+        """Return every question by id, in the order they were recorded; reads all into memory."""
         rows = self._rows("SELECT question_id, document FROM questions ORDER BY rowid")
         return {question_id: self._question(question_id, document) for question_id, document in rows}
 
     def question(self, question_id: str) -> Question | None:
-        """Return one question; None if there is none of that id."""
+        """Return one question; None if the id is unknown."""
         rows = self._rows("SELECT question_id, document FROM questions WHERE question_id = ?", question_id)
         return self._question(*rows[0]) if rows else None
 
@@ -359,9 +358,9 @@ class ReplyStore:
             ) from error
 
     def each_question(self) -> Iterator[QuestionRecord]:
-        """Yield each question with all that is about it, in the order of ids, whatever is put meanwhile.
+        """Yield each question with everything about it, sorted by id, even if replies are added meanwhile.
 
-        A few hundred are read at a time, so that a store of any size takes little memory.
+        Reads a few hundred at a time, so that memory stays small.
         """
         query, start = (
             "SELECT question_id, document FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?",
@@ -369,10 +368,10 @@ class ReplyStore:
         )
         while rows := self._rows(query, start, READ_SIZE):
             yield from self._records(rows)
-            start = rows[-1][0] + "\0"  # no id lies between
+            start = rows[-1][0] + "\0"  # the smallest id above it
 
     def _records(self, rows: Sequence[Row]) -> Iterator[QuestionRecord]:
-        """Yield what is about some questions that follow each other."""
+        """Yield the records of consecutive questions."""
         found = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
         ends, between = (rows[0][0], rows[-1][0]), "WHERE question_id BETWEEN ? AND ?"
         for variant in self.variants():
@@ -389,20 +388,20 @@ class ReplyStore:
         yield from found.values()
 
     def put(self, completions: Sequence[Completion]) -> None:
-        """Keep replies, all of them or none; they are safe when this returns, and a place that is taken stays as it is.
+        """Store replies in one transaction, committed when this returns; an existing reply is kept.
 
         Raises
         ------
         StoreError
-            If they cannot be written, as when the disk is full, or their file has gone: then nothing further should
-            be paid for.
+            If they cannot be written, for example because the disk is full or the file is gone; nothing further should
+            be paid for then.
         """
         with self._telling(), self._connection as connection:
             connection.executemany(INSERT_REPLY, map(reply_row, as_stored(completions)))
         self._check_there()
 
     def _check_there(self) -> None:
-        """Raise StoreError if the file is no longer where it was: SQLite goes on writing into what nobody finds."""
+        """Raise StoreError if the file was moved or removed: SQLite would go on writing to an unlinked file."""
         if self._place is not None and _file_at(self._place) != self._file:
             raise StoreGoneError(
                 f"{self.path}: the store of replies was removed, moved or replaced while a run writes to it; put it "
@@ -410,11 +409,11 @@ class ReplyStore:
             )
 
     def completions(self, question_id: str, variant: str) -> list[Completion]:
-        """Return every reply about a question: to first passes under the variant, and to its forced passes."""
+        """Return every reply about a question: first passes under the variant, and forced passes."""
         return self._of_variant("replies", question_id, variant)
 
     def effective_completions(self, question_id: str, variant: str) -> list[Completion]:
-        """Return all replies about a question that count: one that was set aside does until another takes its place."""
+        """Return the replies about a question that count; one that was set aside counts until it is replaced."""
         return with_standing(self.completions(question_id, variant), self._of_variant("retired", question_id, variant))
 
     def _of_variant(self, table: str, question_id: str, variant: str) -> list[Completion]:
@@ -422,56 +421,56 @@ class ReplyStore:
         return self._replies(query, question_id, variant, forced_variant(variant))
 
     def has_reply_from(self, asked: Role) -> bool:
-        """Whether somebody has replied, be it that all of it was set aside."""
+        """Whether a role has replied, including replies set aside."""
         heard = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
         return any(self._rows(heard.format(table), str(asked)) for table in OF_REPLIES)
 
     def replies(self) -> Iterator[Completion]:
-        """Yield every reply in the order they came, whatever is put meanwhile; few are read at a time."""
+        """Yield every reply in order of arrival, a few at a time, even if replies are added meanwhile."""
         return self._each("replies")
 
     def retire(self, completions: Sequence[Completion]) -> None:
-        """Set replies aside, so that they are asked for again; what they took still counts."""
+        """Set replies aside, so that their requests are sent again; their usage still counts."""
         places = [place_of(one) for one in completions]
         with self._telling(), self._connection as connection:
             connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
             connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
 
     def retired(self) -> Iterator[Completion]:
-        """Yield every reply that was set aside, in the order they were."""
+        """Yield every reply that was set aside, in that order."""
         return self._each("retired")
 
     def paid(self, *, auxiliary: bool = False) -> Iterator[Completion]:
-        """Yield every reply of the run's two passes, or every auxiliary one, with those that were set aside."""
+        """Yield every reply of the two passes, or every auxiliary reply, including those set aside."""
         return (one for one in chain(self.replies(), self.retired()) if is_auxiliary(one.variant) is auxiliary)
 
     def times_retired(self, question_id: str, variant: str, of: Pass, asked: Role, draw: int) -> int:
-        """Return how many replies were set aside at a place."""
+        """Return how many replies to a request were set aside."""
         query = f"SELECT count(*) FROM retired WHERE {AT_PLACE.removesuffix(' AND attempt = ?')}"  # noqa: S608
         ((count,),) = self._rows(query, question_id, variant, str(of), str(asked), draw)
         return int(count)
 
     def record_failure(self, variant: str, question_id: str, error: str) -> None:
-        """Take down what kept a question from being finished; `finish` takes it back."""
+        """Record the error that kept a question from being finished; `clear_failure` removes it."""
         told = redacted(sound_text(error))
         with self._telling(), self._connection as connection:
             row = with_checksum(variant, question_id, told)
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
     def clear_failure(self, variant: str, question_id: str) -> None:
-        """Forget what kept a question from being finished before."""
+        """Remove the recorded error of a question."""
         of = "FROM failures WHERE variant = ? AND question_id = ?"
-        if self._rows(f"SELECT 1 {of}", variant, question_id):  # to look costs nothing, and there is one seldom
+        if self._rows(f"SELECT 1 {of}", variant, question_id):  # a read is cheap, and a failure rare
             with self._telling(), self._connection as connection:
                 connection.execute(f"DELETE {of}", (variant, question_id))
 
     def failures(self) -> dict[tuple[str, str], str]:
-        """Return what kept questions from being finished, by variant and question id."""
+        """Return the recorded errors, by variant and question id."""
         rows = self._rows("SELECT variant, question_id, error FROM failures")
         return {(variant, question_id): error for variant, question_id, error in rows}
 
     def copy_from(self, other: ReplyStore) -> None:
-        """Take over all that another store holds."""
+        """Copy everything from another store."""
         questions = other.questions()
         for variant, draws in other.draws().items():
             self.require(variant, {questions[question_id]: count for question_id, count in draws.items()})
@@ -492,7 +491,7 @@ class ReplyStore:
             last = rows[-1][-1]
 
     def _replies(self, query: str, *values: object) -> list[Completion]:
-        """Return replies in the order they came."""
+        """Return replies in order of arrival."""
         return self._read(sorted(self._rows(query, *values), key=itemgetter(-1)))  # faster than by the file
 
     def _read(self, rows: Sequence[Row]) -> list[Completion]:
@@ -509,7 +508,7 @@ class ReplyStore:
     def _telling(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError, UnicodeError) as error:  # a name in a damaged schema need not be text
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # names in a damaged schema may not be text
             advice = f"; {ADVICE}" if _is_damage(error) else ""
             if _code(error) == sqlite3.SQLITE_READONLY:
                 advice = "; it cannot be written: free some disk space, or check the permissions of its folder"
@@ -518,7 +517,7 @@ class ReplyStore:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return which file lies at a place, whatever it is called; None if there is none."""
+    """Return the device and inode of a file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:

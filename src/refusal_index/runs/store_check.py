@@ -1,7 +1,7 @@
-"""Opening a store that a stranger may have made: its files, its schema and its values are looked at before their use.
+"""Opening a store from an untrusted source: files, schema and values are checked before use.
 
-Nothing in a SQLite file is code, but a view or a trigger runs when it is used, a rollback journal can name another file
-to be removed, and a page that is linked twice makes a small file endless.
+A SQLite file holds no code, but views and triggers run when used, a rollback journal can name another file to delete,
+and a page that is linked twice makes a small file endless.
 """
 
 from __future__ import annotations
@@ -43,35 +43,35 @@ CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
 """
 
 MAX_VALUE_BYTES = 256 << 20
-"""Most bytes of one value, as of a reply."""
+"""Largest value, such as a reply, in bytes."""
 
 MAX_COUNT = 2**53
 """Largest count."""
 
 WAL, SHARED, JOURNAL = "-wal", "-shm", "-journal"
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-"""Ends a rollback journal that names another file, which ours never do: SQLite may remove that file."""
+"""Ends a rollback journal that names another file, which SQLite may delete; our journals never do."""
 
 UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
-"""What SQLite says where nothing can be written, as on a full disk or a medium that is read only."""
+"""SQLite's error codes when nothing can be written, for example on a full disk or a read-only medium."""
 
 STORED = {"TEXT": "text", "INTEGER": "integer", "REAL": "real"}
 ADVICE = "restore the file from a copy, or choose another folder"
 
 
 class StoreError(RefusalIndexError, ValueError):
-    """A store of replies that is unreadable, damaged or of another version; the message names the file."""
+    """Raised for a store that is unreadable, damaged or of another version; the message names the file."""
 
 
 def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
-    """Open a store's file, or make it, and return whether it is a copy, in which nothing must be put.
+    """Open or create a store's file; also return whether it is a copy, which must not be written to.
 
-    A file that cannot be written to is read into memory and stays as it is; None is a store in memory alone.
+    A read-only file is copied into memory. None opens a store in memory.
 
     Raises
     ------
     StoreError
-        If it or one of the files that SQLite keeps beside it is a link, a pipe or the like, or names other files.
+        If it or a file that SQLite keeps beside it is a link, a pipe or another special file, or names other files.
     """
     if path is None:
         return sqlite3.connect(":memory:", check_same_thread=False), False
@@ -85,7 +85,7 @@ def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
-    """Return whether all tables are there; raise StoreError if there is anything else."""
+    """Return whether all tables exist; raise StoreError if there is anything else."""
     expected, known = _schema(), _table_names()
     found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     for kind, name, of, statement in found:
@@ -99,7 +99,7 @@ def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
 
 
 def check_values(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Raise StoreError if the file is damaged, or a value is not of its column's type; call it after `check_schema`."""
+    """Raise StoreError if the file is damaged or a value has the wrong type; call after `check_schema`."""
     (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if said != "ok":
         raise StoreError(f"{path}: the store of replies is damaged ({' '.join(said.split())[:200]}); {ADVICE}")
@@ -111,7 +111,7 @@ def check_values(connection: sqlite3.Connection, path: Path | None) -> None:
 
 
 def check_rows(connection: sqlite3.Connection, path: Path | None) -> None:
-    """Raise StoreError if a row does not have its checksum, and sqlite3.Error or UnicodeError if a text is none.
+    """Raise StoreError if a row's checksum is wrong, and sqlite3.Error or UnicodeError if a text is invalid.
 
     One row is held in memory at a time.
     """
@@ -122,7 +122,7 @@ def check_rows(connection: sqlite3.Connection, path: Path | None) -> None:
 
 
 def checksum(values: tuple[object, ...]) -> int:
-    """Return what the last column of a row holds, of the values in the columns before it.
+    """Return the checksum of a row, which its last column holds, from the values before it.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def with_checksum(*values: object) -> tuple[object, ...]:
 
 
 def _conditions(connection: sqlite3.Connection, table: str) -> Iterator[str]:
-    """Yield what is wrong with values of a table, as SQL."""
+    """Yield SQL conditions that are true for invalid values of a table."""
     for _, name, kind, required, _, key in connection.execute(f"PRAGMA table_info({table})").fetchall():
         wrong = f"typeof({name}) != '{STORED[kind]}'"
         yield wrong if required or key else f"({name} IS NOT NULL AND {wrong})"
@@ -152,7 +152,7 @@ def _table_names() -> list[str]:
 
 @cache
 def _schema() -> dict[tuple[str, str], str | None]:
-    """Return the statements that make the tables and the indices, as SQLite writes them, by kind and name."""
+    """Return the CREATE statements of tables and indices as SQLite writes them, by type and name."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
@@ -160,7 +160,7 @@ def _schema() -> dict[tuple[str, str], str | None]:
 
 
 def _plain(statement: str | None) -> str | None:
-    """Return a statement without what only separates its words."""
+    """Return a statement with whitespace normalised."""
     return None if statement is None else re.sub(r"\s*([(),])\s*|\s+", lambda found: found[1] or " ", statement)
 
 
@@ -188,11 +188,11 @@ def _check_journal(path: Path) -> None:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    # Whoever evaluates in a thread of its own uses the store there; never two at the same time.
+    # The store may be used in a thread of the caller's, but never in two at once.
     connection = sqlite3.connect(path, check_same_thread=False)
     try:
         _guard(connection)
-        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # it is opened with the first look
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # SQLite opens the file on first access
     except (sqlite3.Error, UnicodeError):
         connection.close()
         raise
@@ -211,7 +211,7 @@ def _guard(connection: sqlite3.Connection) -> None:
 
 
 def _copied(path: Path) -> sqlite3.Connection:
-    """Return a copy in memory."""
+    """Return a copy of the database in memory."""
     memory = sqlite3.connect(":memory:", check_same_thread=False)
     with TemporaryDirectory() as place:
         copy = Path(place) / path.name

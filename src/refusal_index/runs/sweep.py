@@ -1,10 +1,10 @@
-"""Every model of a configuration on every dataset of it, as one resumable set.
+"""Sets of runs: every model of a configuration on every dataset, resumable as a whole.
 
-Everything is checked for all of them before the first request. Each model and dataset has a run's folder of its own,
-named after its settings, so that a set may grow and a name may change without anything being paid for twice. What one
-run of the set cannot do keeps none of the others from being done.
+All runs are checked before the first request. Each model and dataset has a run's folder of its own, named after its
+settings, so a set can grow and entries can be renamed without paying for anything twice. A run that fails does not stop
+the others.
 
-A configuration: models and datasets as tables of a file, whose keys are the settings of a run.
+A configuration file has a table for each model and each dataset, whose keys are settings of a run.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ NAME = "name"
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
     tuple(name for name, known in SETTINGS.items() if known.scope == kind) for kind in ("model", "dataset", "set")
 )
-"""Settings of each model, of each dataset, and of the whole set, whose results stand in one table."""
+"""Settings of each model, of each dataset, and of the whole set."""
 
 IDENTITY_KEYS = ("model", "dataset", "data", "column")
-"""What makes an entry, and has no default."""
+"""Keys that identify an entry, and have no default."""
 
 DEFAULT_KEYS = tuple(key for key in (*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS) if key not in IDENTITY_KEYS)
 TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
@@ -80,9 +80,9 @@ class Entry:
     place
         The file and the table, for messages.
     name
-        What to call it; None for what it is.
+        Its display name; None for its own name.
     values
-        Options by name, checked one by one.
+        Checked settings by name.
     """
 
     place: str
@@ -92,18 +92,18 @@ class Entry:
 
 @dataclass(frozen=True)
 class Config:
-    """A configuration as it was read.
+    """A parsed configuration.
 
     Attributes
     ----------
     name
-        Names the folder that the set is run in.
+        The name of the set, and of its folder.
     source, sha256
-        The file, and what was in it.
+        The path of the file, and the hash of its content.
     defaults
-        Options that hold for all entries that do not say otherwise.
+        Settings of all entries that do not set their own.
     models, datasets
-        Each model answers each dataset.
+        Entries; each model answers each dataset.
     """
 
     name: str
@@ -126,14 +126,15 @@ def config_names() -> tuple[str, ...]:
 
 
 def read_config(given: str) -> Config:
-    """Read a configuration by its path, or by the name of one that comes with the package.
+    """Read a configuration by path, or by name if it comes with the package.
 
-    A file goes first. Otherwise ``paper/all``, ``paper/all.toml`` and ``configs/paper/all.toml`` name the same one.
+    A file takes precedence. Otherwise ``paper/all``, ``paper/all.toml`` and ``configs/paper/all.toml`` name the same
+    one.
 
     Raises
     ------
     ConfigError
-        If there is none, or something in it is not as it should be.
+        If there is no such configuration, or it is invalid.
 
     Examples
     --------
@@ -248,26 +249,26 @@ def _guess(key: str, known: tuple[str, ...]) -> str:
 
 
 Watched = Callable[[int, Plan], AbstractContextManager[Progress]]
-"""Gives what is told of a run's progress, for its place in a set."""
+"""Returns the progress callback of a run, given its position in the set."""
 
 DATASET_GIVEN = ("dataset", "data", "column")
-"""Settings that take the place of all datasets of a file."""
+"""Settings that replace all datasets of a file."""
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What became of one run of a set.
+    """The result of one run of a set.
 
     Attributes
     ----------
     plan
         The run.
     run
-        Its results; None where there are none yet.
+        Its results; None if there are none yet.
     error
-        What kept it from its end.
+        The error that stopped it.
     waits
-        What it waits for, where there are no results yet.
+        What it is waiting for, if it has no results yet.
     """
 
     plan: Plan
@@ -277,19 +278,19 @@ class CellResult:
 
     @property
     def status(self) -> str:
-        """``complete``, ``incomplete`` (too much is unscored), ``failed``, ``waiting`` or ``pending``."""
+        """``complete``, ``incomplete`` (too many questions are unscored), ``failed``, ``waiting`` or ``pending``."""
         if self.run is None:
             return "failed" if self.error is not None else "waiting" if self.waits is not None else "pending"
         return "complete" if self.run.is_complete else "incomplete"
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it ended as it was told to, before all was asked."""
+        """Whether it ended early as planned."""
         return self.waits is not None or (self.run is not None and self.run.ended is not None)
 
     @property
     def labelled(self) -> Summary | None:
-        """The summary with the names that the set has for model and dataset."""
+        """The summary with the set's display names of model and dataset."""
         if self.run is None:
             return None
         model, dataset = self.plan.title
@@ -303,12 +304,12 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A set of runs, the folder that they lie in, and the configuration that it is of.
+    """A set of runs, with its folder and its configuration.
 
     Attributes
     ----------
     path, config
-        Of the set.
+        The folder and the configuration.
     plans
         Its runs, model by model.
     """
@@ -327,11 +328,11 @@ class Sweep:
         write_atomically(self.summary, self.to_json(results).encode())
 
     def to_json(self, results: Sequence[CellResult]) -> str:
-        """Give the set's summary as JSON text."""
+        """Return the set's summary as JSON text."""
         return json.dumps(self.to_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def to_document(self, results: Sequence[CellResult]) -> dict[str, Any]:
-        """Give the set's summary as JSON holds it."""
+        """Return the set's summary as a JSON-serialisable dictionary."""
         return {
             "set_version": SET_VERSION,
             "name": self.config.name,
@@ -349,25 +350,25 @@ def prepare_sweep(
     *,
     imports: bool = True,
 ) -> Sweep:
-    """Check every model of a configuration with every dataset of it.
+    """Plan every model of a configuration on every dataset, and check all plans.
 
     Parameters
     ----------
     given
         The configuration, by path or name.
     settings
-        Those that hold where neither `values` nor the file says otherwise.
+        Settings used where neither `values` nor the file sets them.
     values
-        Settings by name that go before what the file says.
+        Settings by name that override the file.
     out
-        The set's folder; without it, one below `runs` that is named after the configuration.
+        The set's folder; by default one below `runs`, named after the configuration.
     imports
-        As `prepare` takes it.
+        As for `prepare`.
 
     Raises
     ------
     RefusalIndexError
-        If anything in the configuration cannot be used, two runs are the same, or the folder is something else.
+        If the configuration is invalid, two runs are the same, or the folder is not a set's.
     """
     config, values = read_config(given), values or {}
     path = out or RUNS / config.name
@@ -392,12 +393,12 @@ def prepare_sweep(
 
 
 async def check_models(plans: Sequence[Plan]) -> None:
-    """Raise if a model that is still to be asked has no key, or lacks its package.
+    """Raise if a model with pending requests lacks its API key or its package.
 
     Raises
     ------
     ModelError
-        The message says what is missing, and names all others that cannot be asked.
+        The message says what is missing, and names all models that cannot be asked.
     """
     failed: dict[str, ModelError] = {}
     seen, clusters = set(), set()
@@ -409,11 +410,11 @@ async def check_models(plans: Sequence[Plan]) -> None:
             if name in seen:
                 continue
             seen.add(name)
-            only, sending = {Role.MODEL: name}, plan.settings.sending  # graders too, else they would be asked
+            only, sending = {Role.MODEL: name}, plan.settings.sending  # graders too, otherwise they would be asked
             try:
                 engine = engine_of(sending.engine)(plan.settings, only, plan.objects)
                 if sending.engine == RAY and sending.ray_address in clusters:
-                    continue  # to open it for each model would start a cluster for each
+                    continue  # opening it for each model would start a cluster for each
                 async with engine.open():
                     clusters.add(sending.ray_address)
             except ModelError as error:
@@ -425,24 +426,24 @@ async def check_models(plans: Sequence[Plan]) -> None:
 
 
 async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
-    """Carry out one run after the other; the set's summary is what is known so far, from the first on.
+    """Execute the runs one after the other; the set's summary is written after each.
 
-    Runs in batches are begun one after the other, so that the first rounds of all are in flight together; whichever
-    has something to collect goes on, until all have come to their end or are to be detached.
+    Runs in batches are started one after the other, so that their first rounds are in flight together. Each continues
+    when it has results to collect, until all are finished or detached.
 
     Parameters
     ----------
     sweep
-        The set, held by the caller.
+        The set; the caller holds its lock.
     watched
-        Gives, for each run and its place in the set, what is told of its progress.
+        Returns the progress callback for each run and its position in the set.
     budget
-        What they may use together; None for what their settings say.
+        The budget of all runs together; None for the one in their settings.
     """
     results = [CellResult(plan) for plan in sweep.plans]
     budget = budget or Budget(sweep.plans[0].settings.limits)
     _count_earlier(sweep, budget)
-    sweep.write(results)  # it has the names that the runs' own reports show
+    sweep.write(results)  # it has the display names of the runs' own reports
     places, wait = list(range(len(results))), 0.0
 
     def tell(plan: Plan, note: str) -> None:
@@ -476,7 +477,7 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
 
 
 async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
-    """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
+    """Execute one run, if it has anything to do; a run in batches goes only as far as it can without waiting."""
     carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
         if news is not None and not await news(plan):
@@ -490,7 +491,7 @@ async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: 
 
 
 def _count_earlier(sweep: Sweep, budget: Budget) -> None:
-    """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
+    """Count the earlier usage of all runs of a set, finished ones included: the budget is the set's."""
     for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
         with open_store(plan.folder, made=False) as store:
             budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
@@ -498,7 +499,7 @@ def _count_earlier(sweep: Sweep, budget: Budget) -> None:
 
 @contextmanager
 def telling(place: str) -> Iterator[None]:
-    """Put the place in a configuration before whatever is wrong with the input inside the block."""
+    """Prefix input errors raised inside the block with the place in the configuration."""
     try:
         yield
     except RefusalIndexError as error:
@@ -506,7 +507,7 @@ def telling(place: str) -> Iterator[None]:
 
 
 def _check_folder(path: Path) -> None:
-    """Raise if the folder of a set is something else."""
+    """Raise if the folder is not a set's."""
     if (path / "run.json").exists():
         raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
     if (path / SUMMARY).exists() and "set_version" not in set_document(path):
@@ -514,7 +515,7 @@ def _check_folder(path: Path) -> None:
 
 
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
-    """Raise where two runs of a set would share a folder, or could not be told apart in its table."""
+    """Raise if two runs of a set would share a folder or a name."""
     folders: dict[Path, str] = {}
     titles: set[str] = set()
     for one in plans:
@@ -530,7 +531,7 @@ def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
 
 
 def index_of(summary: Summary) -> dict[str, Any] | None:
-    """Return the Refusal Index of a run: jointly over its variants, or of its only one; None where it has none."""
+    """Return the Refusal Index of a run, over all its variants jointly; None if it has none."""
     if not summary.variants:
         return None
     if summary.pooled:
@@ -541,7 +542,7 @@ def index_of(summary: Summary) -> dict[str, Any] | None:
 
 
 def run_document(result: CellResult) -> dict[str, Any]:
-    """Give one run of a set as the summary of the set holds it."""
+    """Return one run of a set as an entry of the set's summary."""
     index = index_of(result.run.summary) if result.run else None
     model, dataset = result.plan.title
     return {
@@ -560,7 +561,7 @@ LONGEST_RUN = 32
 
 
 def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
-    """Yield the results of a set, a row for each run, and what is not complete."""
+    """Yield the results of a set, one row per run, and what is incomplete."""
     yield from result_blocks(results)
     unfinished = [result for result in results if result.status != "complete"]
     if unfinished:
@@ -573,7 +574,7 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 
 def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
-    """Yield one row for each of several runs: RI over its prompts, and the rates of its prompts."""
+    """Yield one row per run: RI over its prompts, and the rates of its prompts."""
     known = [result.labelled for result in results if result.labelled is not None]
     if not known:
         return
@@ -606,14 +607,14 @@ def _result_row(result: CellResult) -> Iterator[str]:
 
 
 def _range(shares: Sequence[float | None]) -> str:
-    """Format shares in per cent, from the lowest to the highest."""
+    """Format a range of shares in per cent."""
     known = sorted(share for share in shares if share is not None)
     ends = dict.fromkeys(number(100 * share, 0) for share in (*known[:1], *known[-1:]))
     return " to ".join(ends) or UNDEFINED
 
 
 def why_unfinished(result: CellResult) -> str:
-    """Return why a run of a set has no results, or not all of them."""
+    """Return why a run of a set has no results, or incomplete ones."""
     if result.error is not None:
         return result.error
     if result.run is not None and result.run.ended is not None:

@@ -58,21 +58,21 @@ class Run:
     Attributes
     ----------
     folder
-        Where it lies.
+        The run's folder.
     rows
-        The outcome table, one row a question, variant and draw; where it is large, as it lies in the folder.
+        The outcome table, one row per question, variant and draw; a large table is read lazily from the folder.
     summary
         Every metric of every variant, with intervals and cautions.
     missing
-        Questions that ended in an error or are not finished, where that is known.
+        Questions that failed or are unfinished, if known.
     document
-        The summary as JSON holds it, with the grader.
+        The summary as a JSON-serialisable dictionary, with the grader.
     disagreements
-        How many replies two graders differ over.
+        Number of replies on which two graders disagree.
     changes
-        What another grader changed; None in a run that was graded once.
+        What regrading changed; None for a run that was graded once.
     ended
-        Why it ended before all was asked, as it was told to; None where it did not.
+        Why it ended early as planned; None if it did not.
     outdated
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     stopped
@@ -98,7 +98,7 @@ class Run:
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
-        """The outcome table, one row a question, variant and draw, in memory."""
+        """The outcome table in memory, one row per question, variant and draw."""
         return self.rows.collect()
 
     @property
@@ -108,12 +108,12 @@ class Run:
 
     @property
     def confidence(self) -> pl.DataFrame | None:
-        """Scores of how likely its answers are right, as they lie in its folder now; None where there are none."""
+        """The confidence scores in its folder; None if there are none."""
         return self.folder.read_confidence()
 
     @property
     def is_complete(self) -> bool:
-        """Whether no variant lacks more than 2 % of its questions, or of their further draws."""
+        """Whether every variant has at least 98 % of its questions and of their further draws."""
         return is_complete(self.summary)
 
     @property
@@ -122,12 +122,12 @@ class Run:
         return tuple(variant.variant or "all" for variant in self.summary.variants)
 
     def refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
-        """Return RI of one variant: the index of one response per question, with its intervals by method.
+        """Return RI of one variant, estimated from one response per question, with intervals by method.
 
         Parameters
         ----------
         variant
-            Its name; may be left out where there is only one.
+            Its name; optional if there is only one variant.
 
         Raises
         ------
@@ -137,10 +137,10 @@ class Run:
         return refusal_index(self._variant(variant).table)
 
     def corrected_refusal_index(self, variant: str | None = None) -> CorrectedRefusalIndexResult:
-        """Return RI estimated for the model's probabilities; it takes what `refusal_index` takes.
+        """Return RI corrected for sampling noise, from repeated samples; takes the arguments of `refusal_index`.
 
-        It is undefined as ``"no_repeated_questions"`` where no question was sampled more than once. At temperature 0 it
-        repeats RI, unless repeated samples differ.
+        It is undefined, with status ``"no_repeated_questions"``, if no question was sampled more than once. At
+        temperature 0 it equals RI, unless repeated samples differ.
 
         Raises
         ------
@@ -160,18 +160,18 @@ class Run:
         return self.summary.variants[self.variants.index(variant)]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the outcome table as a data frame of pandas, which must be installed."""
+        """Return the outcome table as a pandas DataFrame; needs pandas."""
         import pandas as pd  # noqa: PLC0415 - a package that only this needs
 
         return pd.DataFrame(self.outcomes.to_dict(as_series=False))
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write one self-contained HTML page of the run, and return its place.
+        """Write a self-contained HTML report of the run, and return its path.
 
         Parameters
         ----------
         path
-            Where to write it; without one, `report.html` in the run's folder.
+            Where to write it; by default `report.html` in the run's folder.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Run:
         return place
 
     def report_runs(self) -> tuple[ReportRun, ...]:
-        """Return what a report is made of."""
+        """Return the data behind a report."""
         return folder_runs(self.folder, self.rows, self.summary)
 
     def __str__(self) -> str:
@@ -200,12 +200,12 @@ class Run:
 
 
 def open_run(path: str | Path) -> Run:
-    """Open the folder of a run that has results, without changing anything in it.
+    """Open the folder of a run with results; nothing in it is changed.
 
     Raises
     ------
     RunFolderError
-        If it is not the folder of one run, or has no results yet.
+        If it is not a single run's folder, or has no results yet.
     """
     folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
@@ -229,8 +229,8 @@ T = TypeVar("T")
 def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result, whether a loop runs in this thread or not.
 
-    Where one runs, as in a notebook, the coroutine runs in a thread with a loop of its own; an interruption cancels it
-    there, so that what came before is kept.
+    If a loop is running, as in a notebook, the coroutine runs in a thread with a loop of its own. An interruption
+    cancels it there, so that earlier replies are kept.
     """
     try:
         asyncio.get_running_loop()
@@ -242,7 +242,7 @@ def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
         tasks.append(asyncio.ensure_future(coroutine))
         return await tasks[0]
 
-    with ThreadPoolExecutor(1, "refusal-index") as pool:  # waits for the thread when it is left
+    with ThreadPoolExecutor(1, "refusal-index") as pool:  # leaving the block waits for the thread
         done = pool.submit(copy_context().run, asyncio.run, main())
         try:
             return done.result()
@@ -253,21 +253,21 @@ def run_to_completion(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 PLACE = ("variant", "question_id", "draw")
-"""What tells the outcomes of one run apart."""
+"""Columns that identify an outcome within a run."""
 
 
 def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
-    """See to it that no outcome in a folder gives way to one that lacks its replies.
+    """Check that every scored outcome in the folder still has its replies before the table is replaced.
 
     Raises
     ------
     StoreError
-        If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
+        If a question scored in the folder's outcome table is missing from `table`, or lacks a reply there.
     """
     try:
         scored = _read_before(folder).filter(pl.col("refused").is_not_null() & pl.col("wrong").is_not_null())
     except OutcomeTableError:
-        return  # none yet, or one that nobody can read
+        return  # missing or unreadable
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
     kept = table.filter(~lacking.fill_null(value=False)).select(PLACE)
     variants = scored.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"]
@@ -285,12 +285,12 @@ def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
 
 
 def _read_before(folder: RunFolder) -> pl.LazyFrame:
-    """Read the columns that say what is scored; of a table of our own, which may be large, no others, and late."""
+    """Read the columns that show what is scored; lazily from a table of ours, since it may be large."""
     wanted = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
     with suppress(OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         found = pl.scan_parquet(check_plain(folder.outcomes), glob=False).select(*wanted)
         if found.collect_schema() == wanted:
-            # Read to its end once, whatever comes of it: only so it is found out that nothing in it is damaged.
+            # Read to the end once: otherwise damage further down would go unnoticed.
             found.select(pl.all().hash().sum()).collect()
             if not found.select(pl.col("draw").has_nulls()).collect().item():
                 return found
@@ -298,21 +298,21 @@ def _read_before(folder: RunFolder) -> pl.LazyFrame:
 
 
 def _lost(scored: pl.LazyFrame, kept: pl.LazyFrame, variant: str | None) -> pl.DataFrame:
-    """Return the rows of one variant that are no longer there: one at a time, as a join holds all that it joins."""
+    """Return one variant's rows that are missing now; by variant, because a join holds its tables in memory."""
     before, now = (table.filter(pl.col("variant").eq_missing(variant)) for table in (scored, kept))
     return before.join(now, on=PLACE, how="anti", nulls_equal=True, maintain_order="left").collect()
 
 
 DISAGREEMENTS = "disagreements.csv"
 HELD = 200_000
-"""Outcomes of a run that are held in memory once they are written: a table of more is read when it is asked for."""
+"""Outcome tables of at most this many rows stay in memory; larger ones are read from their file when needed."""
 
 BEFORE = "before.parquet"
-"""In the folder of a run that was regraded: the outcome table under the grader before."""
+"""In the folder of a regraded run: the outcome table under the previous grader."""
 
 
 class ComparabilityError(RefusalIndexError, ValueError):
-    """A run that was graded under the rules of another release."""
+    """Raised for a run that was graded under the rules of another release."""
 
 
 def write_results(
@@ -324,16 +324,16 @@ def write_results(
     truthfulness_weights: Weights | None = None,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
 ) -> Run:
-    """Derive the results of a folder from its replies and write them into it; call it inside the folder's lock.
+    """Derive a folder's results from its replies and write them; the folder must be locked.
 
-    Prices, penalty and weights are those that the folder was made with, unless others are given.
+    Prices, penalty and weights default to those recorded in the folder.
 
     Raises
     ------
     UnfinishedError
-        If nothing was answered yet.
+        If there are no replies yet.
     StoreError
-        If replies behind the results that are there have gone: these stay.
+        If replies behind existing results are missing; the results are kept.
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
@@ -372,7 +372,7 @@ def write_results(
 
 
 def _clear_away(folder: RunFolder) -> None:
-    """Remove what was left half-written where the process was killed: parts of a large table take room."""
+    """Remove half-written files of a killed process: parts of a large table take up disk space."""
     for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -382,7 +382,7 @@ def _clear_away(folder: RunFolder) -> None:
 
 @contextmanager
 def _advising(folder: RunFolder) -> Iterator[None]:
-    """Say where results cannot be written that nothing is lost, and what makes them."""
+    """Add to a write error that the replies are safe, and which command writes the results."""
     try:
         yield
     except OSError as error:
@@ -391,19 +391,19 @@ def _advising(folder: RunFolder) -> Iterator[None]:
 
 
 def _table(folder: RunFolder) -> pl.LazyFrame:
-    """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
+    """Return the outcome table that was just written; a large one is read lazily from its file."""
     table = pl.scan_parquet(folder.outcomes, glob=False)
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
 RefreshScores = Callable[[RunFolder, ReplyStore, Mapping[str, Any], pl.LazyFrame], tuple[str, ...]]
-"""Updates the confidence table of a folder, before its outcomes are replaced, and names the methods it removed."""
+"""Updates a folder's confidence table before its outcomes are replaced; returns the methods whose scores it removed."""
 
 
 def _refresh_scores(
     folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
 ) -> tuple[str, ...]:
-    """Have the plugin of confidence scores refresh those in a folder that holds some."""
+    """Let the confidence plugin refresh the scores of a folder that has any."""
     if not folder.confidence.exists():
         return ()
     refresh: RefreshScores = entry_points.hook("refresh_confidence")
@@ -411,13 +411,13 @@ def _refresh_scores(
 
 
 def _goals(about: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
-    """Return the sentence on whether a run became as certain as it should, if it should, by its code."""
+    """Return a sentence on whether the run reached its target half-width, by code; empty without a target."""
     statement = goal(about, summary)
     return {} if statement is None else {statement.code: sentence(statement)}
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
-    """Add the caution that the two passes may be of two models."""
+    """Add a caution if the two passes may be from two models."""
     if "first_pass" not in settings:
         return summary
     said = mixture(settings["first_pass"]["model"], settings["model"])
@@ -426,7 +426,7 @@ def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
 
 
 def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
-    """Write what is made of the outcome table."""
+    """Write the outcome table, and everything computed from it."""
     folder, changes = run.folder, None
     document = {
         **summary_document(run.summary),
@@ -449,7 +449,7 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 
 def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
-    """Write the replies that two graders differ over as CSV, if any."""
+    """Write replies on which two graders disagree to a CSV file, if there are any."""
     if not found:
         path.unlink(missing_ok=True)
         return
@@ -479,28 +479,28 @@ def rebuild(
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     regrade: bool = False,
 ) -> Run:
-    """Derive the results of a run's folder again from its replies, without a request.
+    """Derive a run's results again from its replies, without sending requests.
 
     Parameters
     ----------
     path
         The folder.
     penalty, truthfulness_weights
-        Of the weighted and of the truthfulness score; the run's own unless given.
+        Penalty of the weighted score and weights of the truthfulness score; by default the run's own.
     confidence_level
         Of every interval.
     regrade
-        Whether to grade again by the rules of this release where the folder was made by others.
+        Whether to apply this release's grading rules to a folder made under others.
 
     Raises
     ------
     ComparabilityError
-        If the folder was made under another comparability version: what is there is kept.
+        If the folder has another comparability version; its results are kept.
     RefusalIndexError
         If the folder is not a run's, or has no results yet.
     """
     folder = RunFolder(path)
-    # Before the lock, which makes a folder where there is none, the settings are read.
+    # Settings are read before locking, which would create a missing folder.
     if not regrade:
         check_comparable(folder)
     made, current = _comparability_versions(folder)
@@ -521,7 +521,7 @@ def rebuild(
 
 
 def check_comparable(folder: RunFolder) -> None:
-    """Raise ComparabilityError if a folder was made by other rules than this release grades by."""
+    """Raise ComparabilityError if a folder was graded under other rules than this release's."""
     made, current = _comparability_versions(folder)
     if made != current:
         raise ComparabilityError(
@@ -531,7 +531,7 @@ def check_comparable(folder: RunFolder) -> None:
 
 
 def _comparability_versions(folder: RunFolder) -> tuple[int, int]:
-    """Return the version that a folder was made under, and the one that this release would make it under."""
+    """Return the comparability version of a folder, and the one that this release would give it."""
     settings = folder.read_settings()
     current = comparability_version((settings.get("grader") or {}).get("name"))
     return settings.get("comparability_version", current), current
