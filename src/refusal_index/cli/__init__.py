@@ -118,11 +118,11 @@ class LazyGroup(TyperGroup):
         self.commands = LazyCommands()  # type: ignore[assignment]
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
-        """Name the commands in the order of the groups."""
+        """Return the commands in the order of the groups."""
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; an old name, or an argument that is not valid UTF-8, raises OptionError."""
+        """Return the command; raises OptionError for an old name, or an argument that is not valid UTF-8."""
         for given in args:
             if not is_utf8(given):
                 raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
@@ -144,7 +144,7 @@ class LazyGroup(TyperGroup):
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help shows the options in common use; ``--help-all`` adds the others, in groups.
+    """A command whose help shows common options; ``--help-all`` adds the others, in groups.
 
     An option with a help panel belongs to the group of that name, and is left out of ``--help``.
     """
@@ -158,7 +158,7 @@ class GroupedCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
-        """Return the parts of the usage line: what the arguments are called, in brackets where they may be left out."""
+        """Return the parts of the usage line: the arguments, optional ones in brackets."""
         arguments: list[Any] = [argument for argument in self.params if argument.param_type_name == "argument"]
         names = [
             (str(argument.metavar) + ("..." if argument.nargs == -1 else ""), argument)
@@ -234,7 +234,7 @@ class SharedOptions:
 
 
 def documented(command: Callable[..., Any]) -> Callable[..., None]:
-    """Give the parameters of a command, as options, the help that its docstring has for them.
+    """Add the help texts in a command's docstring to its options.
 
     A parameter before the ``/`` of the signature is an argument. ``typer.Option`` in an annotation says what the
     docstring does not, such as a range; a parameter without an entry in the docstring is left as it is.
@@ -270,7 +270,7 @@ def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect
 
 
 def metavar_of(kind: Any) -> str | None:
-    """Return what stands for a value of a type in the help; None for a flag.
+    """Return the placeholder for a value of a type in the help; None for a flag.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def metavar_of(kind: Any) -> str | None:
 def set_parameters(
     command: Callable[..., Any], signature: inspect.Signature, parameters: Iterable[inspect.Parameter]
 ) -> None:
-    """Make a command take these parameters, all by name."""
+    """Give a command these keyword parameters."""
     by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # inspect reads it
     command.__annotations__ = {each.name: each.annotation for each in by_name}
@@ -312,7 +312,7 @@ def _main(
 
 
 def _interrupted(*_: object) -> None:
-    """Do what Ctrl-C does, also where that itself is ignored, as in a script's background."""
+    """Handle a signal like Ctrl-C, even where SIGINT is ignored, as in a background script."""
     for descriptor in (1, 2):
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):  # a terminal that was closed

@@ -1,6 +1,6 @@
 """Everything that the command line prints, and the exit status after bad input.
 
-All text is escaped here, and none is read as markup: a model, a topic or a file may have any name. API keys are
+All text is escaped here, and none is read as markup, since models, topics and files may have any name. API keys are
 removed from all output.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
+TABLE_WIDTH = 1000  # wider than any table: lines may wrap, but no cell is cut
 
 
 class _Filtered:
@@ -54,17 +54,17 @@ def filter_streams() -> None:
 
 
 def say(text: object = "") -> None:
-    """Print one line, however long; an empty one without a text."""
+    """Print one line of any length; without a text, an empty line."""
     typer.echo(_shown(text))
 
 
 def note(text: object) -> None:
-    """Print one line beside the results, to the standard error."""
+    """Print one line to standard error."""
     typer.echo(_shown(text), err=True)
 
 
 def error(text: object) -> None:
-    """Print why a command ends, to the standard error."""
+    """Print an error to standard error."""
     note(f"error: {text}")
 
 
@@ -93,7 +93,7 @@ def document(content: Any) -> None:
 
 
 def print_no_more(descriptor: int | None = None) -> None:
-    """Discard what is left to print: with its reader gone, Python would fail again at the end of the process."""
+    """Discard remaining output: if its reader has gone, Python would fail again at exit."""
     place = os.open(os.devnull, os.O_WRONLY)
     os.dup2(place, sys.stdout.fileno() if descriptor is None else descriptor)
     os.close(place)
@@ -105,14 +105,14 @@ def _escaped(line: str) -> str:
 
 
 def terminal(*, stderr: bool = False, width: int | None = None) -> Console:
-    """Make the console that everything goes to, as standard output and error are now."""
+    """Return a console for the current standard output and error."""
     from rich.console import Console
 
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
-    """Make an empty table without lines, its columns to the right but for those named in `left`."""
+    """Return an empty table without borders; columns are right-aligned except those in `left`."""
     from rich.table import Table
     from rich.text import Text
 
@@ -148,7 +148,7 @@ EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "th
 
 
 def option(name: str) -> str:
-    """Return what a setting is called on the command line.
+    """Return the command-line option of a setting.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
             error(shown(option) if shown else caught)
             raise typer.Exit(BAD_INPUT) from caught
         except OSError as caught:
-            if caught.errno == errno.EPIPE or caught.filename is None:  # whoever read what is printed has gone
+            if caught.errno == errno.EPIPE or caught.filename is None:  # the reader of the output has gone
                 raise
             error(f"{caught.filename}: {caught.strerror}; check the path and its permissions")
             raise typer.Exit(INCOMPLETE) from caught

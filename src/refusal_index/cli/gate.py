@@ -27,7 +27,7 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
 
 FORMS = {".json": "json", ".md": "markdown", ".xml": "junit", ".html": "report"}
-"""What ``--out`` writes into a file, by its suffix."""
+"""Formats written by ``--out``, by file suffix."""
 
 
 ASKING = tuple(
@@ -35,7 +35,7 @@ ASKING = tuple(
     for name in SETTINGS
     if name not in ("variants", "log_to", "half_width", "detach", "penalty", "truthfulness_weights", *FORECAST)
 )
-"""Settings of a candidate that is evaluated by the gate."""
+"""Settings of a candidate that the gate evaluates."""
 
 
 @takes_settings(*ASKING, all_of_run=True, looks="With --run: number of looks, after equal portions of the questions.")
@@ -104,7 +104,7 @@ def gate(
         )
     try:
         result = _evaluate(candidate, baseline, criteria, values) if run else judge(candidate, baseline, criteria)
-    except OSError as error:  # a full disk is no verdict, which its usual exit status would be
+    except OSError as error:  # a full disk is not a verdict, which exit status 1 would mean
         raise OptionError(f"{error}; there is no verdict") from error
     _write(result, [candidate, *([baseline] if baseline else [])], places)
     _print(result, as_json=json)
@@ -151,7 +151,7 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 
 
 def _places(files: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of ``--out`` by what is written into each; raises OptionError for any other suffix."""
+    """Return the files of ``--out`` by format; raises OptionError for any other suffix."""
     places: dict[str, Path] = {}
     for place in files:
         form = FORMS.get(place.suffix.lower())
@@ -165,7 +165,7 @@ def _places(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def _print(result: GateResult, *, as_json: bool) -> None:
-    """Print the verdict; it also stands where the reader of the output has closed it, as `head` does after a line."""
+    """Print the verdict; the exit status is kept even if the reader closes the output early, as `head` does."""
     from refusal_index.render.gate import gate_blocks, gate_document
 
     try:

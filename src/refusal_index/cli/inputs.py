@@ -172,7 +172,7 @@ def prompts(
 
 
 def _differences(prompt_set: PromptSet) -> Iterator[str]:
-    """Yield what tells the variants of a set apart: the instruction, and how many of the examples refuse."""
+    """Yield the differences between the variants of a set: the instruction, and the number of refused examples."""
     from refusal_index.protocol import FORCED
 
     count = len(prompt_set.examples)

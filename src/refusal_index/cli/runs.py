@@ -48,7 +48,7 @@ SHOWN = 5
 
 
 def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, waits: str = WAITS) -> T:
-    """Run something that asks models; its failure or interruption ends the command with a line that says so."""
+    """Run a function that sends requests; a failure or interruption ends the command with a one-line message."""
     try:
         result = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget, waits))
     except WaitingError as error:
@@ -69,7 +69,7 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
 
 
 async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, waits: str) -> T:
-    """Take the first interruption for the end of the budget: what is in flight comes back; the second ends at once."""
+    """Treat the first interruption as the end of the budget: requests in flight finish; the second ends at once."""
     if threading.current_thread() is not threading.main_thread():
         return await coroutine
     loop, before, interruptions = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT), count(1)
@@ -128,7 +128,7 @@ def watching(plan: Plan, size: int | None = None) -> Iterator[Progress]:
 
 
 def show_run(run: Run, *, as_json: bool) -> bool:
-    """Print the results of a run, and return whether enough of it is there."""
+    """Print the results of a run, and return whether it is complete."""
     if as_json:
         console.document(run.document)
         return run.is_complete
@@ -170,13 +170,13 @@ def _advice(run: Run) -> Iterator[str]:
 
 
 def tell_notes(plans: Sequence[Plan]) -> None:
-    """Print what is worth knowing of the datasets of runs, each once."""
+    """Print the notes on the datasets of runs, each once."""
     for note in dict.fromkeys(f"{plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes):
         console.note(f"note: {note}")
 
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
-    """Print what runs would send."""
+    """Print the estimates of a dry run."""
 
     async def estimates() -> list[RunEstimate]:
         show_progress = partial(counting, console.terminal(stderr=True))

@@ -63,13 +63,13 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
 
 
 def payoffs_of(penalty: float | None, truthfulness_weights: str | None) -> dict[str, Any]:
-    """Return the payoffs that were given, as keyword arguments."""
+    """Return the given payoffs as keyword arguments."""
     given = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def check_place(out: Path) -> None:
-    """Check a table to write: as `check_new_file`, or RefusalIndexError if the suffix is not that of a table."""
+    """Check a table to write, as `check_new_file`; also raise RefusalIndexError for a suffix that is not a table's."""
     from refusal_index.data.tables import file_format
 
     file_format(out)
@@ -217,7 +217,7 @@ _HELP_ALL = inspect.Parameter(
 
 
 def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> FoundRuns:
-    """Read the runs that can be read, and say of the others why not.
+    """Read all readable runs, and report why others cannot be read.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
 
 
 def only_folder(command: str, files: Sequence[Path]) -> Path | None:
-    """Return the run's folder that a command was given, None where it was given files; raises OptionError for both."""
+    """Return the given run's folder, None if files were given; raises OptionError for both."""
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
         raise OptionError(
@@ -250,7 +250,7 @@ def summary_of(
     confidence_level: float,
     columns: Mapping[str, str] | None,
 ) -> Summary:
-    """Summarise outcome tables, or the outcomes of a run, with the payoffs of the run where none are given."""
+    """Summarise outcome tables or a run, by default with the run's payoffs."""
     from refusal_index.data.folder import RunFolder, read_outcomes_of
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.findings.summary import summarise
@@ -284,7 +284,7 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
 
 
 def tell_missing(runs: Sequence[ComparedRun]) -> None:
-    """Say which runs lack grades, before what is made of them."""
+    """Report which runs lack grades, before any results."""
     from refusal_index.render.comparison import missing_lines
 
     for line in missing_lines(runs):
@@ -292,6 +292,6 @@ def tell_missing(runs: Sequence[ComparedRun]) -> None:
 
 
 def tell_left_out(sentences: Iterable[str]) -> None:
-    """Say why runs are left out; a command that then ends well has the exit status `INCOMPLETE`."""
+    """Report why runs are left out; the exit status of a command that succeeds is then `INCOMPLETE`."""
     for sentence in sentences:
         console.note(f"left out: {sentence}")

@@ -154,7 +154,7 @@ def _expected(
 
 
 def _check(options: PlanOptions) -> None:
-    """Refuse what cannot be planned for, before anything is read."""
+    """Check the options before anything is read."""
     for name, value in (("--half-width", options.half_width), ("--difference", options.difference)):
         if value is not None and not 0 < value < 2:
             raise OptionError(f"{name}: expected a number above 0 and below 2, got {value}")

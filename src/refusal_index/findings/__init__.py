@@ -1,1 +1,1 @@
-"""What outcome tables show: summaries, comparisons, gates, plans."""
+"""Findings from outcome tables: summaries, comparisons, gates and plans."""

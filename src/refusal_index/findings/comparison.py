@@ -1,4 +1,4 @@
-"""Runs to be compared, and two of them compared: every metric, question by question, and the two indices."""
+"""Matching runs by question, and comparing two of them: every metric, and RI jointly over prompts."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from refusal_index.stats.contingency import FEW_CLUSTERS, tables_of_rows
 class CompareOptions:
     """How to compare."""
 
-    variant: str | None = None  # the only variant to compare; None for every variant that the runs share
+    variant: str | None = None  # the only variant to compare; None for all shared variants
     metric: str = INDEX  # what to rank by
-    adjustment: stats.Adjustment = "max-t"  # how a ranking allows for many comparisons
-    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
+    adjustment: stats.Adjustment = "max-t"  # correction for multiple comparisons in a ranking
+    # penalty of the weighted score, and weights of the truthfulness score
     penalty: float = 1.0
     truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
     confidence_level: float = 0.95  # of every interval
-    seed: int = 0  # of the simulation behind max-t
-    sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
+    seed: int = 0  # seed of the max-t simulation
+    sampling: Sampling = OWN_COLUMNS  # names of the cluster and weight columns
 
 
 @dataclass(frozen=True, repr=False)
 class MatchedRuns(Shown):
-    """Runs and the questions that they share, by variant: what a comparison and a ranking rest on."""
+    """Runs and their shared questions, by variant: the basis of a comparison or a ranking."""
 
     runs: tuple[ComparedRun, ...]
     options: CompareOptions  # how they are compared
@@ -71,7 +71,7 @@ class MatchedRuns(Shown):
 
     @cached_property
     def matches_with_index(self) -> Mapping[str, Match]:
-        """Those in which every run has an index with a standard error: a joint index of each run rests on these."""
+        """Matched variants in which every run has an index with a standard error; the joint index uses these."""
         return {name: match for name, match in self.matches.items() if all(_statuses(match) == "ok")}
 
     @cached_property
@@ -104,7 +104,7 @@ class MatchedRuns(Shown):
         }
 
     def match_document(self, match: Match) -> dict[str, Any]:
-        """Return on which questions a comparison rests, and how they were sampled, as JSON holds it."""
+        """Return the questions a comparison uses and how they were sampled, as a JSON-serialisable dictionary."""
         return {
             "paired": match.paired,
             "questions": len(match.matrix.question_ids),
@@ -113,7 +113,7 @@ class MatchedRuns(Shown):
         }
 
     def shared_document(self) -> dict[str, Any]:
-        """Return in which settings the runs differ, and which range of the index missing questions leave, as JSON."""
+        """Return differing settings and the range of RI over missing grades, as a JSON-serialisable dictionary."""
         missing = {
             run.label: {variant or "all": asdict(one) for variant, one in missing_ranges(run.variants).items()}
             for run in self.runs
@@ -121,7 +121,7 @@ class MatchedRuns(Shown):
         return {"settings_that_differ": differing_settings(self.runs), "missing": missing}
 
     def match_statement(self, match: Match, variant: str | None) -> Statement:
-        """State on which questions a comparison rests; of one variant, where there are several."""
+        """State which questions a comparison uses."""
         if match.paired:
             left_out = [(label, count) for label, count in zip(self.labels, match.left_out, strict=True) if count]
             values = {"variant": variant, "questions": len(match.matrix.question_ids), "left_out": left_out}
@@ -132,7 +132,7 @@ class MatchedRuns(Shown):
         return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "serious", values)
 
     def sampling_statements(self, match: Match) -> Iterator[Statement]:
-        """State which clusters and weights intervals and p-values allow for."""
+        """State the clusters and weights that intervals and p-values account for."""
         sampling = describe(match.matrix.design, self.options.sampling)
         if sampling is not None and sampling["cluster"] is not None:
             few = sampling["clusters"] < FEW_CLUSTERS
@@ -162,7 +162,7 @@ def joint_corrected_indices(
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
-    """Match the questions of each variant to compare, by its name.
+    """Match the questions of each variant to compare, by variant name.
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
     without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
@@ -173,7 +173,7 @@ def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[s
 
 
 def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:
-    """Find what to compare under which name: the variant of each run."""
+    """Return the variants to compare of each run, by the name used in the comparison."""
     named = [run for run in runs if not run.has_no_variants]
     if variant is not None:
         return {variant: _beside(runs, chosen_variant(named or runs, variant))}
@@ -211,7 +211,7 @@ def stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[
 
 
 def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
-    """Say of each run which questions have no grade, and within which range they leave its index."""
+    """State for each run which questions lack a grade, and the range of the index that this allows."""
     for run in runs:
         tables = {variant: first_draws(rows) for variant, rows in run.variants.items()}
         if any(map(never_forced, tables.values())):
@@ -233,7 +233,7 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
 
 
 def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
-    """Say in which settings other than the model the runs differ."""
+    """State which settings other than the model differ."""
     if differing := differing_settings(runs):
         yield Statement("settings_differ", "serious", {"settings": list(differing)})
 
@@ -241,7 +241,7 @@ def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
 Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
 
 JOINTLY = "jointly"
-"""The place of a variant's name where there are several."""
+"""Stands for the variant's name in a joint estimate."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ class PairComparison(MatchedRuns):
 
     @property
     def headline(self) -> Difference:
-        """The difference that decides: of RI, jointly where there are several variants."""
+        """The primary difference: of RI, joint if there are several variants."""
         return self.joint or self.variants[0].comparison[INDEX]
 
     @property
@@ -324,7 +324,7 @@ class PairComparison(MatchedRuns):
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """What it says, by code: who is ahead, what it rests on, and what to know of its numbers."""
+        """Its statements: which run is better, which questions were compared, and caveats."""
         named = len(self.variants) > 1
         return (
             self._conclusion(),
@@ -338,9 +338,9 @@ class PairComparison(MatchedRuns):
         )
 
     def rows(self) -> Iterator[tuple[str, str, Difference]]:
-        """Yield every difference with the metric's name and the variant's, RI first, the corrected RI below it.
+        """Yield every difference with metric and variant, RI first, then corrected RI.
 
-        Where that repeats RI, it is not compared a second time.
+        Corrected RI is left out where it equals RI.
         """
         indices = (
             (INDEX, self.joint, self.joint_over),
@@ -357,14 +357,14 @@ class PairComparison(MatchedRuns):
 
     @property
     def has_primary(self) -> bool:
-        """Whether the first of `rows` is the one that decides: RI, jointly or of the only variant."""
+        """Whether the first of `rows` is the primary difference: RI, joint or of the only variant."""
         return len(self.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
 
     def adjusted_pvalues(self) -> tuple[float | None, ...]:
         """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.
 
-        Whoever looks at seven metrics finds some difference between equal models far more often than in one comparison
-        of twenty. The primary one is decided on by itself, and all others share one family-wise error.
+        Among seven metrics of equal models, some difference is significant far more often than once in twenty
+        comparisons. The primary difference is tested alone; all others share one family-wise error rate.
         """
         given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
         family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
@@ -385,7 +385,7 @@ class PairComparison(MatchedRuns):
         return pl.DataFrame(rows, infer_schema_length=None).with_columns(adjusted)
 
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded."""
+        """Return a JSON-serialisable dictionary with unrounded numbers."""
         level = self.options.confidence_level
         return {
             **dict(zip(("first", "second"), self.labels, strict=True)),
@@ -408,7 +408,7 @@ class PairComparison(MatchedRuns):
         }
 
     def _conclusion(self) -> Statement:
-        """Decide whether one run is ahead: at a boundary the p-value alone does not, as the interval may hold 0."""
+        """Decide which run is better; at a boundary a p-value is not enough, as the interval may contain 0."""
         level, difference = self.options.confidence_level, self.headline
         at_boundary, leads = difference.status == "boundary", ahead(difference, 1 - level)
         if difference.estimate is None or difference.pvalue is None:
@@ -432,7 +432,7 @@ class PairComparison(MatchedRuns):
         return Statement("ahead" if leads else "not_told_apart", "conclusion", values)
 
     def _primary(self) -> Statement:
-        """Say which p-value stands as it is, and that the others are adjusted."""
+        """State which p-value is unadjusted, and that the others are adjusted."""
         others = sum(pvalue is not None for pvalue in self.adjusted_pvalues())
         if not self.has_primary:
             return Statement("no_primary", "scope", {"others": others})
@@ -442,7 +442,7 @@ class PairComparison(MatchedRuns):
         return Statement("primary", "scope", values)
 
     def _about_corrected(self) -> Iterator[Statement]:
-        """Say what the corrected index rests on, where it disagrees with RI, and whether the models differ in noise."""
+        """State how corrected RI was estimated, where it disagrees with RI, and whether the models differ in noise."""
         if self.is_ri_corrected:
             yield Statement("corrected_repeats_ri")
             return
@@ -474,7 +474,7 @@ class PairComparison(MatchedRuns):
             yield Statement("models_differ_in_randomness", values=values)
 
     def _reasons(self) -> Iterator[Statement]:
-        """State why a difference is no plain number, once for each reason."""
+        """State why differences are undefined or at a boundary, once for each reason."""
         unusual = [
             (name, difference)
             for variant in self.variants
@@ -496,12 +496,12 @@ class PairComparison(MatchedRuns):
             yield Statement(code, "serious", dict(values))
 
     def _place(self, over: Sequence[str]) -> str:
-        """Name what a joint index rests on, where that is not all variants."""
+        """Name the variants behind a joint index, unless it uses all."""
         return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
 
 
 def ahead(difference: Difference, alpha: float) -> int:
-    """Return which run has the higher number beyond chance: 1 for the first, -1 for the second, 0 for neither."""
+    """Return the run with the significantly higher number: 1 for the first, -1 for the second, 0 for neither."""
     if difference.pvalue is None or difference.estimate is None or difference.pvalue >= alpha:
         return 0
     return 1 if difference.estimate > 0 else -1
@@ -515,12 +515,12 @@ def compare_pair(
     - `sections`: what plugins add, by name: see `refusal_index.render.sections`.
     """
     compared = PairComparison(tuple(runs), options, sections or {})
-    _ = compared.variants  # raises here, not where it is shown
+    _ = compared.variants  # so that errors are raised here, not while showing the result
     return compared
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
-    """Return the number of either run."""
+    """Return the numbers of both runs."""
     if isinstance(difference, stats.MetricDifference):
         return difference.first, difference.second
     return difference.first.estimate, difference.second.estimate

@@ -1,8 +1,8 @@
-"""What a summary says, as statements: beside its tables, and on the first screen of a report.
+"""Conclusions from a summary, as statements beside its tables and on the first screen of a report.
 
-What can be said of first passes without a forced pass is a `Tally`.
+A `Tally` holds what first passes alone show.
 
-No word is chosen by the estimate alone: .36 [.33, .39] and .36 [.02, .70] do not support the same claim.
+Wording never depends on the estimate alone: .36 [.33, .39] and .36 [.02, .70] do not support the same claim.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from refusal_index.findings.summary import Summary, VariantSummary, half_width_o
 from refusal_index.stats import ContingencyTable, Estimate, latent_auroc, metrics, refusal_index, rho_from_refusal_index
 
 NAMED = 8
-"""Most variants to name as incomplete."""
+"""Largest number of incomplete variants that are named."""
 
 MIX_SIGN = "+"
 """Joins the names of a mix's datasets."""
 
 SERIOUS_PULL = 0.05
-"""By how much something may move RI before it is serious: about the half-width of an interval of 4,326 questions.
-What pulls as far as the choice of questions does is no smaller matter than the interval."""
+"""Possible change of RI from which a caveat is serious: about the half-width of an interval from 4,326 questions."""
 
 SHOWN_PULL = 0.005
-"""By how much something must be able to move the index to be mentioned: less would be shown as 0.00."""
+"""Smallest possible change of the index that is mentioned; a smaller one would be shown as 0.00."""
 
 STEPS = {"barely": 0.2, "loosely": 0.4, "moderately": 0.6, "closely": 0.8, "very_closely": 1.01}
 """Words for how well refusals follow knowledge, each with the index at which it ends. A step is about as wide as a 95 %
@@ -47,8 +46,10 @@ NO_SIGN_BELOW = STEPS["barely"]
 interval shows neither an index nor its absence."""
 
 MAX_STEPS = 1
-"""How many steps the two ends of an interval may lie apart for the index to count as settled: neighbours share a border
-that an interval of any width may straddle."""
+"""Largest distance in steps between the ends of an interval for a definite verdict.
+
+An interval of any width may straddle the border of two neighbouring steps.
+"""
 
 BESIDE_THE_NUMBER = frozenset({"unscored_outcomes", "sampling"})
 """Caveats that are shown beside the number even where they are not serious."""
@@ -58,7 +59,7 @@ MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 
 
 def lacking(summary: Summary) -> Statement | None:
-    """State which variants lack too many of their questions, or of further draws; None if none does."""
+    """State which variants lack too many questions or further draws; None if none does."""
     parts: list[dict[str, Any]] = []
     reasons: set[str] = set()
     for what, field in (("questions", "completeness"), ("further_draws", "further_draws")):
@@ -84,7 +85,7 @@ def _name(summary: Summary, variant: VariantSummary) -> str:
 
 
 def indices(summary: Summary, corrected_by_name: Mapping[str, Estimate] | None = None) -> tuple[Statement, ...]:
-    """State what RI is, and the corrected index where there is one.
+    """State RI, and the corrected index if there is one.
 
     - `corrected_by_name`: the corrected index by name; None for that of each variant.
     """
@@ -99,7 +100,7 @@ def indices(summary: Summary, corrected_by_name: Mapping[str, Estimate] | None =
 
 
 def joint(summary: Summary, pooled: PooledSummary) -> Statement:
-    """State the joint index of several variants, and how far they lie apart."""
+    """State the joint index of several variants, and how much they differ."""
     source = [] if summary.has_one_source else [part for part in (pooled.model, pooled.dataset) if part]
     if pooled.refusal_index.estimate is None:
         return Statement("joint_undefined", "conclusion", {"source": source, "reason": pooled.refusal_index.reason})
@@ -118,7 +119,7 @@ def _spread(pooled: PooledSummary) -> dict[str, Estimate]:
 
 
 def remarks(variant: VariantSummary) -> Iterator[Statement]:
-    """Yield what a reader must know beside a variant's numbers; missing grades come first, however few."""
+    """Yield the remarks on a variant's numbers, missing grades first."""
     yield from sampling(variant)
     complete, index = variant.completeness, variant.index
     covered = {"incomplete"} | ({FORCED_NOT_ASKED} if set(complete.reasons) == {FORCED_NOT_ASKED} else set())
@@ -144,7 +145,7 @@ def sampling(variant: VariantSummary) -> Iterator[Statement]:
 
 
 def usage(summary: Summary) -> Statement | None:
-    """State what all variants took together; None if it is not known."""
+    """State the total usage of all variants; None if unknown."""
     used = [variant.usage for variant in summary.variants if variant.usage is not None]
     if not used:
         return None
@@ -154,7 +155,7 @@ def usage(summary: Summary) -> Statement | None:
 
 
 def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
-    """State whether a run became as certain as it should; None without a goal, and for a run that stopped.
+    """State whether a run reached its target half-width; None without a target, or for a run that stopped early.
 
     - `about`: what the run's folder says of how it was made.
     - `summary`: of all questions asked so far.
@@ -170,7 +171,7 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
 
 
 def stopped(stop: Stop) -> Statement:
-    """State where a run stopped."""
+    """State at which look a run stopped."""
     return Statement("stopped", "scope", asdict(stop))
 
 
@@ -179,7 +180,7 @@ class Headline:
     """The first screen of a run: the result, the rates of one prompt, its certainty, comparisons and caveats."""
 
     index: Estimate  # RI over all variants
-    verdict: Statement  # how well refusals follow knowledge
+    verdict: Statement  # how well refusals match knowledge gaps
     example: VariantSummary  # the variant whose cells and rates are shown: the one with the median refusal rate
     observed: Statement | None  # what it refused of what it gets wrong and right; None if a rate is undefined
     pairs: Statement | None  # what that means for two questions; None if nothing
@@ -229,7 +230,7 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
 
 
 def verdict(index: Estimate) -> Statement:
-    """State how well refusals follow knowledge, by both ends of the interval of the index.
+    """State how well refusals match knowledge gaps, from both ends of the interval of the index.
 
     >>> verdict(Estimate(0.36, 0.33, 0.39))
     Statement(code='follows', severity='conclusion', values={'step': 'loosely'})
@@ -261,7 +262,7 @@ def _step(value: float) -> str:
 
 
 def observed(variant: VariantSummary) -> Statement | None:
-    """State which share was refused of what a model gets wrong, and of what it gets right; None if undefined."""
+    """State the refusal rates of questions a model gets wrong and gets right; None if undefined."""
     wrong, right = (variant.metric(rate).estimate for rate in ("refusal_recall", "over_refusal"))
     if wrong is None or right is None:
         return None
@@ -269,7 +270,7 @@ def observed(variant: VariantSummary) -> Statement | None:
 
 
 def pairs(index: Estimate, error_rate: float | None) -> Statement | None:
-    """State in which share of pairs of a wrong and a right question the refusals tell them apart; None if undefined.
+    """State the share of pairs of a wrong and a right question in which the wrong one ranks higher; None if undefined.
 
     - `index`: the Refusal Index with its interval.
     - `error_rate`: share of wrong answers under forced answering; None if nothing was scored.
@@ -289,7 +290,7 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
     else:
         ends = {"low": index.low, "high": index.high, "level": summary.confidence_level}
         yield Statement("lies_between", "conclusion", ends)
-        # More questions do not make prompts alike.
+        # More questions do not reduce differences between prompts.
         yield Statement("rests_on", "scope", {**rests, "more_would_help": not is_joint})
     if (stop := Stop.read(about)) is not None:
         yield stopped(stop)
@@ -322,7 +323,7 @@ def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement
 
 
 def doubts(summary: Summary) -> tuple[Statement, ...]:
-    """Collect the reasons to believe a run's index less, the serious ones first."""
+    """Collect the caveats about a run's index, serious ones first."""
     doubts_found = (
         *_warnings(summary),
         *_pulls(summary.variants),
@@ -333,7 +334,7 @@ def doubts(summary: Summary) -> tuple[Statement, ...]:
 
 
 def _warnings(summary: Summary) -> Iterator[Statement]:
-    """Yield each kind of caution once, as it holds for the first variant that has it, with the names of the others."""
+    """Yield each kind of caution once, with the values of the first variant that has it and the names of the others."""
     held: dict[str, list[tuple[str, Statement]]] = {}
     for variant in summary.variants:
         for warning in variant.warnings:
@@ -344,7 +345,7 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
 
 
 def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
-    """State what missing grades, and refusals of the forced pass, could change where they are too few for a caution."""
+    """State how far missing grades and repeated refusals, too few for a caution, could move RI."""
     codes = {warning.code for variant in variants for warning in variant.warnings}
     unscored, asked = (sum(getattr(one.completeness, name) for one in variants) for name in ("unscored", "asked"))
     if unscored and "incomplete" not in codes:
@@ -356,7 +357,7 @@ def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
 
 
 def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
-    """Return severity and values of what may move the index: serious where that is as far as an interval reaches."""
+    """Return severity and values of a possible change of the index: serious if it is as large as the interval."""
     return "serious" if pull >= SERIOUS_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
 
 
@@ -375,7 +376,7 @@ def _lowered_by_rules(variant: VariantSummary) -> float:
 
 
 def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:
-    """State how far the prompts lie apart: serious by the size of it, not by a p-value."""
+    """State how much the prompts differ; the size decides whether it is serious, not a p-value."""
     if pooled.left_out:
         values = {"variants": pooled.left_out, "any_left": pooled.refusal_index.estimate is not None}
         yield Statement("left_out", "serious", values)
@@ -436,7 +437,7 @@ class Tally:
 
 
 def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:
-    """Count the first passes by model, dataset and variant, in the order in which they appear.
+    """Count the first passes by model, dataset and variant, in order of appearance.
 
     - `passes`: the first passes.
     - `penalty`: of the weighted score.
@@ -453,7 +454,7 @@ def _tally(
     grades = Counter(first_pass.grade for first_pass in group)
     correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
     unscored = [first_pass for first_pass in group if first_pass.grade in (None, Grade.UNSCORED)]
-    # The forced answers decide between the cells of the refused, and no metric of the first pass looks at them.
+    # Forced answers only split the refused cells, which no first-pass metric uses.
     estimates = metrics(ContingencyTable(refused, 0, incorrect, correct), penalty=penalty)
     by_name = {} if too_many_missing(len(unscored), len(group)) else {metric.name: metric for metric in estimates}
     forced = [
@@ -476,7 +477,7 @@ COUNTS = ("correct", "incorrect", "refused", "unscored")
 
 
 def tally_document(tally: Tally) -> dict[str, Any]:
-    """Return a tally as JSON holds it."""
+    """Return a tally as a JSON-serialisable dictionary."""
     fields = ("estimate", "low", "high", "status")
     return {
         **{name: getattr(tally, name) for name in ("model", "dataset", "variant")},

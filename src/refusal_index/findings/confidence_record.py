@@ -1,4 +1,4 @@
-"""What the scores in a run's folder rest on, method by method, and what that took: measured when they were made."""
+"""Record of how each confidence method's scores were made, and their cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True)
 class MethodRecord:
-    """The scores of one method, and of one variant where they differ between variants.
+    """How the scores of one method were made, for one variant if they differ between variants.
 
     Attributes
     ----------
@@ -72,12 +72,12 @@ class MethodRecord:
 
 
 def read_record(path: Path) -> tuple[MethodRecord, ...]:
-    """Read what scores rest on.
+    """Read the record of a run's confidence scores.
 
     Raises
     ------
     ConfidenceError
-        If it cannot be read, or is no such record.
+        If it cannot be read, or is not such a record.
     """
     try:
         document = read_json(path)
@@ -91,7 +91,7 @@ def read_record(path: Path) -> tuple[MethodRecord, ...]:
 
 
 def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRecord]:
-    """Return by method and variant what the scores of a run rest on; nothing where that is not known."""
+    """Return a run's records by method and variant; empty if there are none."""
     path = RunFolder(run.source).confidence_record
     try:
         records = read_record(path) if run.source.is_dir() and path.exists() else ()
@@ -101,7 +101,7 @@ def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRec
 
 
 def _record(method: str, document: Mapping[str, Any]) -> MethodRecord:
-    """Read a record; raises TypeError where a value is not of its field's type."""
+    """Read a record; raises TypeError if a value has the wrong type."""
     record = MethodRecord(**{**document, "method": method, "usage": usage_of(document["usage"])})
     for one in fields(record):
         value = getattr(record, one.name)

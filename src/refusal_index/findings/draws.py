@@ -1,4 +1,4 @@
-"""What repeated samples add: the corrected Refusal Index, and one joint estimate over all variants."""
+"""Results of repeated samples: the corrected Refusal Index, and one joint estimate over all variants."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from refusal_index.findings.metrics import CORRECTED, INDEX
 NO_REPEATED_QUESTIONS = "no_repeated_questions"
 
 SEED = 0
-"""Of the resamples behind the intervals: the same outcomes give the same summary."""
+"""Seed of the resamples behind the intervals: the same outcomes give the same summary."""
 
 
 @dataclass(frozen=True)
 class DrawsSummary:
-    """What the repeated draws of one variant show.
+    """Results of the repeated draws of one variant.
 
     From RI, `forced_for_all` and `uncorrected` lead to the corrected index, one change at a time. All are weighted to
     stand for all questions.
@@ -59,7 +59,7 @@ class DrawsSummary:
 def draws_summary(
     outcomes: pl.DataFrame, confidence_level: float, *, is_deterministic: bool = False
 ) -> DrawsSummary | None:
-    """Return what the repeated draws of one variant show; None where no question was drawn twice.
+    """Summarise the repeated draws of one variant; None if no question was drawn twice.
 
     - `is_deterministic`: as for `corrected_indices`.
     """
@@ -85,7 +85,7 @@ def draws_summary(
 def corrected_indices(
     tables: Sequence[pl.DataFrame], is_deterministic: Sequence[bool] | None = None
 ) -> tuple[stats.CorrectedRefusalIndexResult, ...]:
-    """Estimate the corrected index of each of some variants, over the questions of all of them.
+    """Estimate the corrected index of several variants, over the questions they share.
 
     It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, except where `is_deterministic`.
 
@@ -98,14 +98,14 @@ def corrected_indices(
 
 
 def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
-    """Whether questions were drawn repeatedly, or need not be."""
+    """Whether the corrected index can be estimated."""
     return result.reason != NO_REPEATED_QUESTIONS
 
 
 def joint_corrected_index(
     tables: Sequence[pl.DataFrame], confidence_level: float, *, is_deterministic: bool
 ) -> stats.Estimate | None:
-    """Estimate one corrected index from all variants of a model; None where one has none."""
+    """Estimate one corrected index from all variants of a model; None if a variant has none."""
     if not is_deterministic and any(map(drawn_once, tables)):
         return None
     indices = corrected_indices(tables, [is_deterministic] * len(tables))
@@ -145,7 +145,7 @@ def _named(result: stats.CorrectedRefusalIndexResult, confidence_level: float) -
 
 
 def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:
-    """Say which questions have a first and a further draw, shape (n,)."""
+    """Return which questions have a first and a further draw, shape (n,)."""
     return np.asarray(matrix.scored[0] & matrix.scored[1:].any(axis=0))
 
 
@@ -169,7 +169,7 @@ usual interval."""
 
 
 POOLED = ("question_id", "draw", "refused", "wrong", "forced_grade", "question", *SAMPLING_COLUMNS)
-"""The columns that the joint estimates are made of."""
+"""Columns needed for joint estimates."""
 
 
 @dataclass(frozen=True)
@@ -195,19 +195,19 @@ class PooledSummary:
     homogeneity: stats.HomogeneityTest  # whether the variants share one index
 
     def differ_by_chance(self, level: float) -> bool:
-        """Whether chance alone may have made the variants differ as they do, or it cannot be said."""
+        """Whether the variants differ within sampling error, or the test is undefined."""
         pvalue = self.homogeneity.pvalue
         return pvalue is None or pvalue >= 1 - level
 
     def disagree(self, level: float) -> bool:
-        """Whether the variants differ by more than chance, and by so much that one number for all hides it."""
+        """Whether the variants differ significantly, and too much to be summarised by one number."""
         spread = self.between_prompts.estimate
         return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
 
 
 @dataclass(frozen=True, eq=False)
 class JointIndex:
-    """The joint estimate of a model's variants: its number, what is known of it, and the outcomes it was made of."""
+    """The joint estimate of a model's variants, with its summary and the outcomes behind it."""
 
     index: stats.Estimate
     result: stats.JointRefusalIndexResult
@@ -243,7 +243,7 @@ def pool(
 
 
 def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) -> PooledSummary | None:
-    """Return the joint estimate of some variants; None for fewer than two. Only this holds the tables of all."""
+    """Return the joint estimate of several variants; None for fewer than two."""
     tables = [group.outcomes for group in groups]
     joint = joint_index(tables, level)
     if joint is None:

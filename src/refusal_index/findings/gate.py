@@ -1,4 +1,4 @@
-"""A release gate: whether a candidate may take the place of its baseline.
+"""Release gate: whether a candidate may replace its baseline.
 
 The verdict is that of `refusal_index.stats.non_inferiority`, over the guards of a policy. Nothing is decided of a run
 that lacks grades of more questions than the policy allows: what is missing may depend on what it would have been.
@@ -63,7 +63,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class GuardResult(NamedGuard):
-    """A guard and its test."""
+    """A guarded metric and its test."""
 
     test: GuardTest
 
@@ -89,7 +89,7 @@ class GuardResult(NamedGuard):
         return Statement(code, "conclusion", {"metrics": [name]})
 
     def to_document(self) -> dict[str, Any]:
-        """Return it as JSON holds it, unrounded."""
+        """Return a JSON-serialisable dictionary with unrounded numbers."""
         guard, test = self.guard, self.test
         of_guard = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
         of_test = ("worst", "best", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
@@ -106,18 +106,18 @@ class GuardResult(NamedGuard):
 
 @dataclass(frozen=True, repr=False)
 class GateResult(Shown):
-    """What a gate decided, and why.
+    """The verdict of a gate, and its reasons.
 
     Attributes
     ----------
     verdict
         ``"pass"``, ``"fail"`` or ``"inconclusive"``.
     candidate, baseline
-        The runs; the last is None where there are fixed bounds only.
+        The runs; the baseline is None if there are only fixed bounds.
     guards
-        Every guard with what came of it; none where nothing was judged, as between two looks.
+        The results of all guards; empty if nothing was judged, for example between two looks.
     policy
-        What was demanded.
+        The policy.
     variant, match
         What was judged; the match is None without a baseline, and pairs nothing where no grades are there to pair.
     missing
@@ -150,34 +150,35 @@ class GateResult(Shown):
 
     @property
     def alpha(self) -> float:
-        """The probability of error, of all looks together where there are several."""
+        """The error probability over all looks together."""
         return self.policy.alpha
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """The runs that lack grades of more questions than the policy allows."""
+        """The runs with more missing grades than the policy allows."""
         return _incomplete(self.missing, self.policy)
 
     @property
     def unasked(self) -> str | None:
-        """The error that kept the candidate from being asked up to its next look; None where there was none."""
+        """The error that prevented the candidate's next look; None if there was none."""
         is_unasked = self.obstacle is not None and self.obstacle.code == "unasked"
         return self.obstacle.values["error"] if self.obstacle is not None and is_unasked else None
 
     @property
     def more_questions(self) -> int | None:
-        """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
+        """Number of further questions that would give a clear verdict with a probability of 80 %.
 
-        None where it is settled, where the number is not known, and where nothing can be decided.
+        The true values are taken to equal the estimates. None if the verdict is clear, the number is unknown, or no
+        verdict is possible.
         """
         times = times_to_settle([guard.test for guard in self.guards]) if self._is_open else None
         return None if times is None else math.ceil((times - 1) * self.questions)
 
     @property
     def questions_if_equal(self) -> int | None:
-        """With how many questions in all a candidate that equals its baseline passes with a chance of 80 % or more.
+        """Number of questions with which a candidate equal to its baseline passes with a probability of 80 %.
 
-        None unless the verdict is open and the candidate may equal its baseline by every margin.
+        None unless the verdict is inconclusive and the candidate may equal its baseline on every margin.
         """
         tests = [guard.test for guard in self.guards if guard.against_baseline]
         level = self.alpha if self.look is None else self.look.level
@@ -186,17 +187,17 @@ class GateResult(Shown):
 
     @property
     def _is_open(self) -> bool:
-        """Whether the guards, and nothing else, leave the verdict open."""
+        """Whether the verdict is inconclusive because of the guards alone."""
         return self.verdict == "inconclusive" and bool(self.guards) and self.obstacle is None
 
     @property
     def level_at_look(self) -> float | None:
-        """The one-sided level of the tests at its look."""
+        """The one-sided level of the tests at this look."""
         return None if self.look is None else self.look.level
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """Why the verdict is what it is, what was judged, and what else there is to know."""
+        """The reasons for the verdict, what was compared, and notes."""
         return (self._conclusion(), self._scope(), *self._notes())
 
     def _conclusion(self) -> Statement:
@@ -207,7 +208,7 @@ class GateResult(Shown):
         return Statement("all_within", "conclusion", {"level": 1 - self.alpha})
 
     def _decisive(self) -> list[Statement]:
-        """State why the guards that decide do not pass, those for the same reason together."""
+        """State why the deciding guards do not pass, grouped by reason."""
         alike: dict[tuple[str, str | None], list[Statement]] = {}
         for guard in self.guards:
             if guard.test.verdict == self.verdict:
@@ -218,7 +219,7 @@ class GateResult(Shown):
         return [replace(same[0], values={**same[0].values, "metrics": each}) for same, each in pairs]
 
     def _scope(self) -> Statement:
-        """State what was compared with what."""
+        """State what was compared."""
         values = {"candidate": self.candidate.label, "variant": self.variant, "questions": self.questions}
         if self._was_not_looked_at:
             return Statement("nothing_judged", "scope", values)
@@ -257,7 +258,7 @@ class GateResult(Shown):
 
     @property
     def why(self) -> str:
-        """The reason in words, as the first line of what is printed has it."""
+        """The reason in words, as on the first line of the output."""
         return str(self).partition("\n")[0].partition(": ")[2]
 
     @property
@@ -275,7 +276,7 @@ class GateResult(Shown):
         return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
 
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded; `refusal_index.render.gate.gate_document` adds the sentences."""
+        """Return a JSON-serialisable dictionary; `refusal_index.render.gate.gate_document` adds the sentences."""
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
@@ -307,7 +308,7 @@ def decide(
     look: AtLook | None = None,
     within_look: bool = False,
 ) -> GateResult:
-    """Judge a candidate by a policy.
+    """Judge a candidate under a policy.
 
     Raises OutcomeTableError if the runs share no variant, or several and the policy names none, or too few questions,
     or were never forced; PolicyError if there is nothing to judge by.
@@ -382,7 +383,7 @@ def decide(
 def _obstacle(
     within_look: bool, missing: Mapping[str, float], policy: Policy, *, is_unpaired: bool
 ) -> Statement | None:
-    """State why nothing can be decided; None where the guards decide."""
+    """State why no verdict is possible; None if the guards decide."""
     if within_look:
         return Statement("between_looks", "conclusion")
     if incomplete := _incomplete(missing, policy):
@@ -392,12 +393,12 @@ def _obstacle(
 
 
 def _incomplete(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
-    """Name the runs that lack grades of more questions than the policy allows."""
+    """Return the runs with more missing grades than the policy allows."""
     return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
 def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) -> tuple[PairComparison, str]:
-    """Match candidate and baseline by question, and name the one variant to judge by; a single run has its own."""
+    """Match candidate and baseline by question, and return the variant to judge; a single run has only its own."""
     variant = None if len(runs) == 1 and runs[0].has_no_variants else policy.variant
     options = CompareOptions(variant=variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
     pair = PairComparison(runs, options)
@@ -411,7 +412,7 @@ def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) ->
 
 
 def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None:
-    """Raise OutcomeTableError where two runs were asked other questions, graded or not, or one was never forced."""
+    """Raise OutcomeTableError if two runs have different questions, or one has no forced pass."""
     if len(rows) > 1 and not is_paired:
         ours, theirs = (set(table["question_id"]) for table in rows.values())
         shared, smaller = len(ours & theirs), min(len(ours), len(theirs))
@@ -430,7 +431,7 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
 
 
 def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
-    """Raise OutcomeTableError where a run, the candidate or the baseline, has not got the variant to judge by."""
+    """Raise OutcomeTableError if a run lacks the variant to judge."""
     if name is None or run.has_no_variants or name in run.variants:
         return
     known = [str(variant) for variant in run.variants]
@@ -442,7 +443,7 @@ def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
 def unjudged(
     candidate: ComparedRun, baseline: ComparedRun | None, policy: Policy, variant: str, unasked: str
 ) -> GateResult:
-    """Return what comes of a candidate that could not be asked up to its next look: inconclusive, with the reason.
+    """Return the inconclusive verdict on a candidate whose next look failed, with the reason.
 
     It takes what `decide` takes, the variant that was to be asked, and what kept it from that.
     """
@@ -453,13 +454,13 @@ def unjudged(
 def _absent_shares(
     runs: Mapping[str, ComparedRun], rows: Mapping[str, pl.DataFrame], asked: Mapping[str, Asked]
 ) -> dict[str, float]:
-    """Return the share of the questions to compare that have no grade, by run.
+    """Return the share of the compared questions without a grade, by run.
 
     With one dataset and seed the smaller sample is contained in the larger one, so the questions to compare are those
     of the smaller. A bare table records no sample: beside a run, the run's questions count, and of two tables every
     question in either. Samples of different datasets or seeds overlap by chance, so nothing is expected of them.
     """
-    # what identifies the sample of questions of each run, where that is recorded
+    # identity of each run's sample of questions, if recorded
     samples = {
         key: (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed"))
         for key, run in runs.items()
@@ -475,7 +476,7 @@ def _absent_shares(
     expected = set.union(*ids.values()) if owner is None else ids[owner]
     lacks = {key: len(expected - of_run) for key, of_run in graded.items()}
     number = len(expected)
-    if owner is not None and asked[owner].questions > number:  # which ones are gone is not recorded, only how many
+    if owner is not None and asked[owner].questions > number:  # only the number of missing questions is recorded
         lacks[owner] += asked[owner].questions - number
         number = asked[owner].questions
     return {key: count / number for key, count in lacks.items()} if number else {}

@@ -1,4 +1,4 @@
-"""What a release gate demands (margins, bounds, significance level, looks), its guards, and which questions changed."""
+"""Policies of a release gate (margins, bounds, significance level, looks), their guards, and changed questions."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue
 MARGINS: Mapping[str, float] = MappingProxyType(
     {"refusal_index": 0.1, "correct_rate": 0.05, "correct_given_attempted": 0.05, "refusal_rate": 0.1}
 )
-"""By how much worse than the baseline a candidate may be, unless told otherwise.
+"""Default margins: how much worse than the baseline a candidate may be.
 
 These four are always guarded: an index alone can be kept by a model that knows less, and rates alone by one that
 refuses the wrong questions. With the policy's `metric` the corrected index takes the place of RI.
 """
 
 INDICES = ("refusal_index", "corrected_refusal_index")
-"""The indices of which a policy's `metric` names the one to guard."""
+"""The indices that a policy's `metric` can select."""
 
 MOST_BYTES = 1 << 20
-"""Most bytes of a policy."""
+"""Largest policy file, in bytes."""
 
 
 class PolicyError(RefusalIndexError, ValueError):
-    """A gate's policy that cannot be used; the message names the key."""
+    """Raised for an invalid policy; the message names the key."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What a gate demands.
+    """The requirements of a gate.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Policy:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], source: str) -> Self:
-        """Take a policy from a document such as ``gate.toml`` holds; errors name its source."""
+        """Parse a policy from a dictionary as in ``gate.toml``; errors name its source."""
         known = [field_.name for field_ in fields(cls)]
         for key in document:
             if key not in known:
@@ -135,17 +135,17 @@ class Policy:
 
     @property
     def has_bounds(self) -> bool:
-        """Whether it demands anything that needs no baseline."""
+        """Whether it has any requirement that needs no baseline."""
         return bool(self.at_least or self.at_most)
 
     def changed(self, **values: Any) -> Self:
-        """Return it with other values: tables of numbers are added to its own, None changes nothing."""
+        """Return a copy with other values; tables are merged, and None changes nothing."""
         given = {name: value for name, value in values.items() if value is not None}
         merged = {name: {**getattr(self, name), **given[name]} for name in TABLES if name in given}
         return replace(self, **{**given, **merged})
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
+        """Return it as a JSON-serialisable dictionary."""
         return {
             field_.name: dict(value) if isinstance(value := getattr(self, field_.name), Mapping) else value
             for field_ in fields(self)
@@ -153,11 +153,11 @@ class Policy:
 
 
 TABLES = ("margins", "at_least", "at_most")
-"""The parts of a policy that hold a number for each of several metrics."""
+"""Tables of a policy, with a number for each metric."""
 
 
 def read_policy(path: Path) -> Policy:
-    """Read a policy from a file of TOML; raises PolicyError if it cannot be used, naming the file and the key."""
+    """Read a policy from a TOML file; raises PolicyError, naming file and key, if it is invalid."""
     try:
         document = tomllib.loads(read_plain(path, MOST_BYTES).decode())
     except OSError as error:
@@ -172,7 +172,7 @@ def _is_number(value: object) -> bool:
 
 
 def _check_numbers(name: str, given: object) -> None:
-    """Raise PolicyError unless a table of the policy holds a number that is possible for each of some metrics."""
+    """Raise PolicyError unless a table of the policy holds a valid number for each metric."""
     if not isinstance(given, Mapping):
         raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
     for key, value in given.items():
@@ -185,8 +185,8 @@ def _check_numbers(name: str, given: object) -> None:
         if not _is_number(value):
             raise PolicyError(f"{name}, {key}: expected a number, got {shortened(value)}")
         low = 0 if name == "margins" else metric.low
-        least = -metric.high if name == "margins" else low  # a margin with a sign has an error of its own
-        if metric.setting is None and not least <= value <= metric.high:  # else the range depends on the run
+        least = -metric.high if name == "margins" else low  # margins with a sign have an error of their own
+        if metric.setting is None and not least <= value <= metric.high:  # otherwise the range depends on the run
             per_cent = "; is it a percentage?" if abs(value) > metric.high == 1 else ""
             raise PolicyError(
                 f"{name}, {key}: expected a number that it can be, from {low:g} to {metric.high:g}, got {value:g}"
@@ -200,7 +200,7 @@ def _check_numbers(name: str, given: object) -> None:
 
 
 def _key_of(shown: str) -> str:
-    """Return the key of a metric that is called as tables call it; anything else as it is.
+    """Return the key of a metric given its label in tables; any other text is returned unchanged.
 
     >>> _key_of("c/a"), _key_of("corrected RI"), _key_of("refusl_rate")
     ('correct_given_attempted', 'corrected_refusal_index', 'refusl_rate')
@@ -236,14 +236,14 @@ def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
 
 
 def _sizes(questions: int, looks: int) -> tuple[int, ...]:
-    """Return after how many questions each look is; none where nobody can have planned so many."""
+    """Return the number of questions at each look; empty if the recorded plan is impossible."""
     return GroupSequential.planned(questions, looks).sizes if looks <= MOST_LOOKS else ()
 
 
 Interval = Callable[[float], stats.ConfidenceInterval]
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
-"""Why a candidate has no index, though the fault is its own."""
+"""Reasons for an undefined index that count against the candidate."""
 
 CONSTANT = "constant_difference"
 """Reason of a difference that is the same on every question, as of a model that repeats its baseline's answers."""
@@ -257,7 +257,7 @@ WEIGHED = (
 
 @dataclass(frozen=True)
 class NamedGuard:
-    """A guard, and where its number comes from."""
+    """A guard, and its metric."""
 
     guard: Guard
     against_baseline: bool
@@ -268,7 +268,7 @@ class NamedGuard:
 
 
 def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | None:
-    """Compare the refusals of a candidate and a baseline by whether a question has a right answer; None where unknown.
+    """Compare refusals of candidate and baseline separately for answerable and unanswerable questions; None if unknown.
 
     - `tables`: the outcomes of either run, of one variant.
     """
@@ -284,7 +284,7 @@ def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | N
 def margin_guards(
     compared: VariantComparison, policy: Policy, split: VariantComparison | None = None
 ) -> Iterator[NamedGuard]:
-    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline.
+    """Yield a guard for each margin in the comparison of a candidate with its baseline, the index first.
 
     - `split`: that by whether a question has a right answer, for margins of `BY_ANSWERABLE`.
     """
@@ -307,7 +307,7 @@ def margin_guards(
 
 
 def questions_for_margins(variant: VariantSummary, level: float, policy: Policy) -> int | None:
-    """Return with how many questions at most a candidate that equals this baseline passes with a chance of 80 %.
+    """Return the number of questions with which a candidate equal to this baseline passes with a probability of 80 %.
 
     Its answers are taken to differ from the baseline's as those of other questions would: where they repeat, fewer are
     enough. None where a number has no interval, or no margin.
@@ -325,7 +325,7 @@ def questions_for_margins(variant: VariantSummary, level: float, policy: Policy)
 
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
-    """Yield a guard for each fixed bound, of one variant of the candidate."""
+    """Yield a guard for each fixed bound on one variant of the candidate."""
     single = first_draws(rows)
     table = sampled_table(single) or contingency_table(single)
     scored = single.drop_nulls(["refused", "wrong"])
@@ -357,7 +357,7 @@ def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Pa
 
 
 def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
-    """Raise PolicyError for a limit that a score cannot have, whatever the answers are."""
+    """Raise PolicyError for a limit outside a score's range."""
     for metric, key, _ in WEIGHED:
         low, high = METRICS[metric].range(payoffs)
         ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
@@ -371,7 +371,7 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
 
 
 def _interval(name: str, difference: Difference, match: Match) -> Interval:
-    """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
+    """Return the interval of a difference; if it is constant, the interval for zero observed changes."""
     if difference.reason != CONSTANT or difference.estimate is None:
         return difference.confidence_interval
     if isinstance(difference, stats.CorrectedDifference):
@@ -386,7 +386,7 @@ def _interval(name: str, difference: Difference, match: Match) -> Interval:
 
 
 def _independent(design: Mapping[str, Any], n: int) -> int:
-    """Return how many independent questions n of some with this design are worth at most."""
+    """Return the largest effective sample size of n questions under this design."""
     cluster, weight = design.get("cluster"), design.get("weight")
     clusters = n if cluster is None else len(set(cluster.tolist()))
     return min(n, clusters, n if weight is None else int(effective_number(weight)))
@@ -395,9 +395,9 @@ def _independent(design: Mapping[str, Any], n: int) -> int:
 def _missing_index(
     name: str, estimate: float | None, reason: str | None, refused: BoolMatrix, design: Mapping[str, Any]
 ) -> tuple[float | None, str | None]:
-    """Return how unlikely it is that an acceptable model refuses nothing, or everything, and the reason for no number.
+    """Return the p-value of an acceptable model refusing nothing, or everything, and the reason for an undefined index.
 
-    Of a number that exists, or that has another reason, there is no such p-value.
+    If the index is defined, or undefined for another reason, there is no p-value.
     """
     is_sampled = reason != NO_REPEATED_QUESTIONS
     if name in INDICES and estimate is None and is_sampled and refused.size and refused.any() == refused.all():
@@ -408,7 +408,7 @@ def _missing_index(
 def _own_number(
     name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
 ) -> tuple[float | None, str | None, Interval]:
-    """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
+    """Return the candidate's metric: estimate, status and interval."""
     if name in INDICES:
         same = [is_deterministic(run.settings)]
         index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
@@ -429,7 +429,7 @@ def _own_number(
 
 
 def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndexResult) -> Interval:
-    """Return the interval of an index by the error of both its ends.
+    """Return the interval of an index with the given error at both ends.
 
     At the boundary one end may be 1 or -1, and the other then has all of the error.
     """
@@ -439,18 +439,18 @@ def index_interval(index: stats.RefusalIndexResult | stats.CorrectedRefusalIndex
 
 
 SHOWN = 10
-"""How many questions are shown."""
+"""Number of questions that are shown."""
 
 FALSE_DISCOVERIES = 0.05
-"""Share of the listed questions that may be listed by chance."""
+"""False discovery rate of the listed questions."""
 
 WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
-"""What each of the four outcomes counts, by which a change is measured."""
+"""Worth of each of the four outcomes, used to measure a change."""
 
 
 @dataclass(frozen=True)
 class ChangedQuestion:
-    """A question with which two models did different things."""
+    """A question on which two models differ."""
 
     question_id: str
     question: str | None
@@ -467,7 +467,7 @@ class ChangedQuestion:
 def most_changed(
     candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
 ) -> tuple[ChangedQuestion, ...]:
-    """Find the questions that changed beyond sampling noise, the largest changes first, losses before gains.
+    """Find questions that changed significantly, largest changes first, losses before gains.
 
     The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
     differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
@@ -495,7 +495,7 @@ def most_changed(
 
 
 def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
-    """Return why a single question cannot be shown to have changed, as a code; None where one could be."""
+    """Return the code of the reason why no single question can change significantly; None if one can."""
     both = _matched(candidate, baseline, shared)
     samples = 0 if exact else max(map(len, both["worths"]), default=0)
     if samples < 2:
@@ -522,7 +522,7 @@ def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> f
 
 
 def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
-    """Put the draws that both runs have a grade for side by side, a row a question."""
+    """Return the draws that are graded in both runs side by side, one row per question."""
     ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
     ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
     graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]

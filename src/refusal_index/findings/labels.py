@@ -1,4 +1,4 @@
-"""Grades that a person checked, and two graders compared on the same replies.
+"""Human labels of grades, and the agreement of two graders on the same replies.
 
 A sheet is a CSV file with one row a graded answer and an empty column `human_grade`. The answer is the one that counts:
 the first reply where the model answered, the forced one where it refused. Labels are counted for each model and
@@ -46,7 +46,7 @@ CHANCE = Kind(
     low=sys.float_info.min,
     high=1,
 )
-"""With what chance an answer was drawn."""
+"""Column with the probability with which an answer was sampled."""
 
 Source = tuple[str | None, str | None]
 """A model and a dataset."""
@@ -54,7 +54,7 @@ Source = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Labels:
-    """What a person's verdicts say about the grader of one model's answers to one dataset."""
+    """Human labels of the grades of one model on one dataset."""
 
     # refused, answered: labelled answers of the forced and of the first pass
     refused: GraderLabels
@@ -71,7 +71,7 @@ class Labels:
 
 
 def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
-    """Draw graded answers for a person to label: of each model, dataset, pass and grade as many, as far as there are.
+    """Sample graded answers for human labelling: equal numbers of each model, dataset, pass and grade, where available.
 
     A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
     shares in the whole run. The chance with which an answer was drawn stands beside it.
@@ -105,7 +105,7 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
 
 
 def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float) -> Statement:
-    """State how many labels an interval of each variant's index takes, in all.
+    """State the total number of labels for an interval of a given half-width of each variant's index.
 
     First answers are labelled for each variant, forced ones for all of them at once.
 
@@ -166,7 +166,7 @@ def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
 
 
 def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
-    """Read a labelled slice and hold it against the run that it is a slice of.
+    """Read human labels, and check them against the run.
 
     Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
     or no answer is labelled right or wrong.
@@ -216,7 +216,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
 
 
 def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
-    """Raise where a column is missing without which a row may be about one answer or about another."""
+    """Raise if a column is missing that is needed to identify answers."""
     several = [name for name in GROUP if outcomes[name].n_unique() > 1]
     for name in ("question_id", "human_grade", *several):
         if name not in raw.columns:
@@ -231,7 +231,7 @@ def _answer(
     asked: tuple[str | None, ...],
     answers: Mapping[tuple[tuple[str | None, ...], str], tuple[bool, bool]],
 ) -> tuple[bool, bool]:
-    """Return whether the answer that a row is about was refused at first, and is graded wrong."""
+    """Return whether the answer of a row was first refused, and whether it is graded wrong."""
     question = row["question_id"] or ""
     if (asked, question) not in answers:
         whose = ", ".join(f"{name} {shortened(given)}" for name, given in zip(GROUP, asked, strict=True) if given)
@@ -270,7 +270,7 @@ UNSCORED_CELL = "unscored"
 
 @dataclass(frozen=True)
 class GradeAgreement:
-    """How two graders graded the same replies of one pass."""
+    """Agreement of two graders on the replies of one pass."""
 
     # number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur
     counts: Mapping[tuple[str, str], int]
@@ -284,7 +284,7 @@ class GradeAgreement:
 
 @dataclass(frozen=True)
 class GradeChanges:
-    """What another grader changes."""
+    """Changes between two graders."""
 
     # first, forced: agreement over the replies of each pass; a forced answer that variants share is one
     first: GradeAgreement
@@ -336,7 +336,7 @@ def _cell(suffix: str = "") -> pl.Expr:
 
 
 def changes_document(changes: GradeChanges) -> dict[str, Any]:
-    """Give the changes as JSON holds them."""
+    """Return the changes as a JSON-serialisable dictionary."""
     return {
         "n": changes.n,
         "cells": _pairs(changes.cells),

@@ -1,6 +1,6 @@
-"""What findings are made of: metrics, statements, and results that show themselves.
+"""Metrics, statements, and the base class of results that can print themselves.
 
-`METRICS` is the table of metrics: what each is called, which values it can have, and which end of them is better.
+`METRICS` lists all metrics with label, range and direction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CORRECTED = "corrected_refusal_index"
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. Its description is the sentence of its name in ``render/en.toml``."""
+    """A metric; its description is the sentence of the same name in ``render/en.toml``."""
 
     name: str
     label: str  # in figures and printed tables
@@ -90,7 +90,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 
 Severity = Literal["conclusion", "scope", "note", "serious"]
-"""A conclusion; what a result applies to; something worth knowing; a reason to doubt the result."""
+"""Conclusion, scope, note, or reason to doubt the result."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Statement:
 
 
 class Shown:
-    """A result that shows itself: as text where it is printed, as tables in a notebook."""
+    """A result that prints as text, and as tables in a notebook."""
 
     # set by `render.format.shows`: a result as text and as HTML
     _text: ClassVar[Callable[[Any], str]] = object.__repr__

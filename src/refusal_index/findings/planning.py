@@ -1,4 +1,4 @@
-"""How many questions it takes: plans from expected rates, or from runs."""
+"""Sample size planning from expected rates, or from runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 USUAL_HALF_WIDTH = 0.1
-"""What the first sentence of a plan is about if neither a half-width nor a number of questions is given."""
+"""Half-width to plan for if neither a half-width nor a number of questions is given."""
 SIZES = (200, 500, 1000, 2000, 4326)
 # Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
 TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
@@ -46,7 +46,7 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class PairPlan:
-    """What it takes to tell two models apart."""
+    """Sample sizes for detecting a difference between two models."""
 
     needed: stats.PowerPlan  # questions, if the difference is the one seen
     chance: stats.PowerPlan | None  # the power of the given number of questions, if one is given
@@ -58,7 +58,7 @@ class PairPlan:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run of one model takes, for RI or, with slopes, for the corrected index."""
+    """Sample sizes for one model, for RI or, with slopes, for the corrected index."""
 
     scenario: stats.PlanningScenario  # what is expected, with the index that is planned for
     # the half-width to be expected of each number of questions, fewest first; one without a half-width where there is
@@ -73,18 +73,18 @@ class RunPlan:
     chance: stats.PowerPlan | None = None  # of telling them apart with the given number of questions
 
     def size_for(self, half_width: float) -> stats.SamplePlan | stats.RepeatPlan | None:
-        """Return the fewest questions that are expected to give this half-width."""
+        """Return the smallest number of questions with this expected half-width."""
         fits = (size for size in self.sizes if size.half_width is not None and size.half_width <= half_width + 1e-9)
         return next(fits, None)
 
     def chosen_size(self) -> stats.SamplePlan | stats.RepeatPlan | None:
-        """Return the number of questions that was asked for, else that of the usual half-width; None without a plan."""
+        """Return the given number of questions, or that for the usual half-width; None without a plan."""
         if len(self.sizes) > 1:
             return self.size_for(USUAL_HALF_WIDTH)
         return self.sizes[0] if self.sizes[0].half_width is not None else None
 
     def gaps(self, options: PlanOptions) -> Iterator[Statement]:
-        """State why something that was asked for has no number."""
+        """State why a requested number is undefined."""
         first = self.sizes[0]
         if first.half_width is None:
             status = first.status if isinstance(first, stats.SamplePlan) else None
@@ -96,7 +96,7 @@ class RunPlan:
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
-    """Take what is to be expected from a run, by variant.
+    """Return the expected rates shown by a run, by variant.
 
     Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
     """
@@ -127,9 +127,9 @@ def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> Run
 
 
 def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Statement]:
-    """State what to run so that RI is measured as wanted under every prompt, and what that costs.
+    """State how many questions the wanted precision takes under every prompt, and what they cost.
 
-    Prompts for which there is no plan follow with the reason.
+    Prompts without a plan follow, with the reason.
     """
     chosen = [(plan, size) for plan in plans.values() if (size := plan.chosen_size()) is not None]
     sizes = [size for _, size in chosen]
@@ -168,7 +168,7 @@ def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator
 
 
 def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statement | None:
-    """State how many questions tell two models apart under every prompt; None where there is no plan for any."""
+    """State how many questions detect the difference of two models under every prompt; None without any plan."""
     planned = [plan for plan in plans.values() if plan.needed.n is not None]
     chances = [plan.chance.power for plan in planned if plan.chance and plan.chance.power is not None]
     values = {
@@ -182,7 +182,7 @@ def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statemen
 
 
 def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
-    """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
+    """Plan how to detect the difference of two models, given the correlation observed between their runs.
 
     Raises OutcomeTableError if the runs share no variant, or not the one asked for.
 
@@ -206,7 +206,7 @@ def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stat
 
 
 def _other_metrics(scenario: stats.PlanningScenario, n: int, level: float) -> Iterator[tuple[str, float]]:
-    """Yield how well the same questions determine the other metrics."""
+    """Yield the precision of the other metrics for the same questions."""
     for metric in stats.METRIC_NAMES:
         if metric not in (*NOT_COMPARED, "refusal_index"):
             plan = stats.expected_half_width(scenario, n, metric=metric, confidence_level=level)
@@ -233,7 +233,7 @@ PilotSlopes = tuple[float, float, float | None]
 
 
 def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, PilotSlopes]:
-    """Return what the repeated draws of a run show, by variant if they show slopes."""
+    """Return the slopes shown by a run's repeated draws, by variant."""
     names = [chosen_variant([run], variant)] if variant else list(run.variants)
     slopes_by_variant = {}
     for name in names:
@@ -249,7 +249,7 @@ def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Pilo
 
 
 def _slope(reliability: float | None) -> float | None:
-    """Return the slope of a model with this tetrachoric correlation of two draws; None where it has none."""
+    """Return the slope that implies this tetrachoric correlation of two draws; None if there is none."""
     if reliability is None or reliability <= 0:
         return None
     return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT

@@ -1,4 +1,4 @@
-"""Three runs or more, ranked by one metric, and which of them cannot be told apart."""
+"""Ranking three or more runs by one metric, with ties where differences are not significant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from refusal_index.stats import Ranking, rank_corrected, rank_joint, rank_runs
 
 @dataclass(frozen=True, repr=False)
 class RunRanking(MatchedRuns):
-    """Three runs or more, ranked."""
+    """A ranking of three or more runs."""
 
     @cached_property
     def variants(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class RunRanking(MatchedRuns):
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """What it says, by code: which run is first, what it rests on, and what cannot be told apart."""
+        """Its statements: which run is first, which questions were compared, and which runs are tied."""
         ranking = self.ranking
         return (
             *self._leader(),
@@ -112,7 +112,7 @@ class RunRanking(MatchedRuns):
         )
 
     def _leader(self) -> Iterator[Statement]:
-        """Decide which run has the highest number, and which others may be as good."""
+        """Return which run has the highest number, and which are tied with it."""
         if len(self.ranking.runs) < 2:
             return
         first, *others = self.ranking.runs
@@ -131,7 +131,7 @@ class RunRanking(MatchedRuns):
             yield Statement("boundary_tested", values={"pairs": pairs})
 
     def to_frame(self) -> pl.DataFrame:
-        """Return a row a run, the highest first: its number, interval, status and letters."""
+        """Return one row per run, highest first: its number, interval, status and letters."""
         return pl.DataFrame(self._runs(), infer_schema_length=None).drop("row")
 
     def to_document(self) -> dict[str, Any]:
@@ -165,13 +165,13 @@ class RunRanking(MatchedRuns):
 
 
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
-    """Rank three runs or more.
+    """Rank three or more runs.
 
     Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
     joint estimate, or the corrected index is asked for and no variant was sampled more than once in every run.
     """
     ranked = RunRanking(tuple(runs), options)
-    _ = ranked.ranking  # raises here, not where it is shown
+    _ = ranked.ranking  # so that errors are raised here, not while showing the result
     return ranked
 
 

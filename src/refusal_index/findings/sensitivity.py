@@ -1,6 +1,6 @@
-"""How far the numbers of a variant depend on decisions and on missing grades.
+"""Sensitivity of a variant's metrics to scoring decisions and to missing grades.
 
-Decisions are those on missing grades, answers refused again, topics and a grader's errors.
+Decisions concern missing grades, repeated refusals, topics and errors of the grader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TopicEstimate:
 
 @dataclass(frozen=True)
 class TopicSummary:
-    """The Refusal Index within topics: what is left when topics of different difficulty do not help."""
+    """The Refusal Index within topics, without the contribution of differences between topics."""
 
     # topics, informative: number of topics, and of those that say anything about the index
     topics: int
@@ -51,7 +51,7 @@ class TopicSummary:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What other decisions would have given."""
+    """Metrics under other scoring decisions."""
 
     ranges: tuple[stats.ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
     rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
@@ -60,12 +60,12 @@ class Sensitivity:
     knows_refused_again: bool = True
 
     def range_of(self, name: str) -> stats.ScoringRange:
-        """Find the range of a metric by name."""
+        """Return the range of a metric by name."""
         return next(scoring_range for scoring_range in self.ranges if scoring_range.name == name)
 
 
 def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
-    """Return what other decisions would have made of one variant's outcomes, a row a question."""
+    """Return the metrics of one variant, one row per question, under other scoring decisions."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts).items())
     ranges = stats.scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
@@ -75,7 +75,7 @@ def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float)
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
-    """Count the questions by how they ended, the incomplete ones told apart."""
+    """Count the questions by outcome, with the reasons of incomplete ones."""
     refused, wrong = pl.col("refused"), pl.col("wrong")
     again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
     graded = contingency_table(outcomes.filter(~again))
@@ -112,14 +112,14 @@ def _estimate(result: stats.RefusalIndexResult | stats.WithinTopicResult, confid
 
 
 NO_LABELS = "no_labels:"
-"""How a reason begins that names the kinds of answers that nobody labelled."""
+"""Prefix of the reason that lists kinds of answers without labels."""
 
 UNLABELLED = Labels(stats.GraderLabels(0, 0, 0, 0), stats.GraderLabels(0, 0, 0, 0), 0)
 
 
 @dataclass(frozen=True)
 class DecisionOptions:
-    """What to allow for."""
+    """Options of a sensitivity analysis."""
 
     # what a person said about the grader's grades, by model and dataset, if anyone did
     labels: Mapping[Source, Labels] | None = None
@@ -134,7 +134,7 @@ class DecisionOptions:
 
 @dataclass(frozen=True)
 class Decisions:
-    """One variant, with every decision taken otherwise."""
+    """One variant under all other scoring decisions."""
 
     # model, dataset, variant: what was asked whom; None where the table does not say
     model: str | None
@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def statements(self) -> Iterator[Statement]:
-        """What its numbers leave out, and what the labels correct."""
+        """Its statements: what the numbers leave out, and what the labels correct."""
         if self.missing_grades:
             yield Statement("missing_left_out")
         if not self.scoring.knows_refused_again:
@@ -168,7 +168,7 @@ class Decisions:
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
-    """Return what other decisions would have made of each variant of an outcome table."""
+    """Return the metrics of each variant of an outcome table under other scoring decisions."""
     return tuple(_decisions(group, options) for group in variant_groups(outcomes))
 
 
@@ -219,12 +219,12 @@ FEWEST_FAILURES = 5
 """Refused questions without a grade below which they say nothing of where failures fall."""
 
 LEVEL = 0.05
-"""Of the test of whether failures go with refusals."""
+"""Level of the test of whether failures are associated with refusals."""
 
 
 @dataclass(frozen=True)
 class MissingRange:
-    """The Refusal Index over every grade that the unscored questions may have; no sampling error is in it."""
+    """Range of the Refusal Index over all possible grades of unscored questions, without sampling error."""
 
     # low, high: both ends, each the index of a way to fill in what is missing; None where no such way has one
     low: float | None
@@ -243,7 +243,7 @@ class MissingRange:
 
 
 def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
-    """Bound the index by what is missing of one variant, a row a question; None where nothing is.
+    """Return the range of the index over missing grades of one variant, one row per question; None if none is missing.
 
     >>> refused, wrong = [True, True, False, False, True], [True, False, True, False, None]
     >>> found = missing_range(pl.DataFrame({"refused": refused, "wrong": wrong, "forced_grade": [None] * 5}))
@@ -259,14 +259,14 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
 
 
 def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | None, MissingRange]:
-    """Bound the index of every variant of which a question is missing, by its first draws."""
+    """Return the range of the index of every variant with missing grades, from its first draws."""
     ranges = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
     return {variant: missing for variant, missing in ranges.items() if missing is not None}
 
 
 @dataclass(frozen=True)
 class FailuresByRefusal:
-    """How many of the questions that the first pass refused, and of those that it answered, have no grade."""
+    """Counts of questions without a grade among those refused and answered in the first pass."""
 
     # refused, refused_failed, answered, answered_failed: questions, and those of them without a grade
     refused: int
@@ -279,7 +279,7 @@ class FailuresByRefusal:
 def failures_by_refusal(
     table: stats.ContingencyTable, refused_failed: int, answered_failed: int
 ) -> FailuresByRefusal | None:
-    """Test whether failures go with refusals, among questions whose first pass is known; None where they do not.
+    """Test whether failures are associated with refusals; None if there is no significant association.
 
     Too few failures to say so are none either: fewer than `FEWEST_FAILURES` refused questions, or a p-value above
     `LEVEL`.

@@ -1,4 +1,4 @@
-"""Everything worth knowing about a run, as a pure function of its outcome table.
+"""The summary of a run, as a pure function of its outcome table.
 
 Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
 The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
@@ -54,28 +54,28 @@ from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.contingency import FEW_CLUSTERS, ONE_CLUSTER
 
 FORCED_REFUSAL_LIMIT = 0.05
-"""Share of refusals among the forced answers above which the forced pass did not force enough."""
+"""Share of refusals in the forced pass above which a caution is shown."""
 
 KNOWLEDGE_LIMIT = 0.01
-"""Share of right answers under forced answering below which there is no knowledge for refusals to follow."""
+"""Share of right answers under forced answering below which RI says little."""
 
 SMALL_CELL = 5
-"""Questions in a cell, found or expected, below which the interval need not have its nominal coverage."""
+"""Observed or expected cell count below which the interval may miss its nominal coverage."""
 
 REPEATED_LIMIT = 0.03
-"""Share of the wrong answers above which one that begins with the same sentence may be a refusal."""
+"""Share of wrong answers with the same first sentence above which they may be refusals."""
 
 FEWEST_REPEATED = 5
-"""Wrong answers that begin with the same sentence below which it may be chance."""
+"""Smallest number of wrong answers with the same first sentence for a caution."""
 
 FEWEST_WORDS = 4
-"""Words that make a sentence; the same name may be a wrong answer to many questions."""
+"""Smallest number of words in such a sentence; a name alone may be a wrong answer to many questions."""
 
 LONGEST_QUOTED = 200
-"""Characters of a sentence that are quoted."""
+"""Longest quotation, in characters."""
 
 FEW_REPEATED = 50
-"""Questions sampled more than once below which their reliabilities are mostly chance."""
+"""Number of repeated questions below which reliabilities are mostly noise."""
 
 
 def cautions(
@@ -115,9 +115,9 @@ def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Statement]:
 
 
 def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
-    """Yield the cautions that a rule may have missed refusals: it found none, or wrong answers share a sentence.
+    """Yield cautions that refusals may be missed: none were found, or wrong answers share a sentence.
 
-    - `rows`: one variant, one row a question, with ``first_reply``.
+        - `rows`: one variant, one row a question, with ``first_reply``.
     - `refusals`: how many were recognised by what; without ``wording`` no rule graded.
     """
     if refusals is None or "wording" not in refusals:
@@ -136,7 +136,7 @@ def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> 
 
 
 def _first_sentence(reply: pl.Expr) -> pl.Expr:
-    """Return how a reply begins, without tags and reasoning and on one line."""
+    """Return the first sentence of a reply on one line, without tags and reasoning."""
     plain = reply.str.replace_all(
         r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>", ""
     )
@@ -159,7 +159,7 @@ def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement
 
 
 def _small_cells(table: ContingencyTable) -> Iterator[Statement]:
-    """Yield a caution about the smallest cell, found or expected if refusal and error were unrelated."""
+    """Yield a caution if an observed or expected cell count is small."""
     found = dict(zip(CELL_NAMES, table.counts, strict=True))
     expected = expected_counts(table)
     smallest = min(CELL_NAMES, key=lambda cell: min(found[cell], expected[cell]))
@@ -172,7 +172,7 @@ def _small_cells(table: ContingencyTable) -> Iterator[Statement]:
 
 
 def expected_counts(table: ContingencyTable) -> dict[str, float]:
-    """Return the four counts to be expected if refusal and error were unrelated, from the margins.
+    """Return the four counts expected from the margins if refusal and error were independent.
 
     >>> expected_counts(ContingencyTable(40, 10, 20, 30))
     {'refused_wrong': 30.0, 'refused_right': 20.0, 'answered_wrong': 30.0, 'answered_right': 20.0}
@@ -183,7 +183,7 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
 
 
 def _incomplete(completeness: Completeness, *, only_first: bool) -> Iterator[Statement]:
-    """Yield a caution if too much is missing; of a first pass that was never forced, of that pass alone."""
+    """Yield a caution if too much is missing, from the first pass alone if there was no forced pass."""
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
     missing, asked = sum(reasons.values()), completeness.asked
     if too_many_missing(missing, asked):
@@ -194,7 +194,7 @@ def _incomplete(completeness: Completeness, *, only_first: bool) -> Iterator[Sta
 def _unscored_refusals(
     table: ContingencyTable, completeness: Completeness, missing: MissingRange | None
 ) -> Iterator[Statement]:
-    """Yield a caution if refused questions fail more often; what was never asked for is no failure."""
+    """Yield a caution if refused questions fail more often; questions not asked are not failures."""
     if missing is None:
         return
     failed = missing.refused - completeness.reasons.get(FORCED_NOT_ASKED, 0)
@@ -228,12 +228,12 @@ DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 INCOMPLETE = "incomplete"
-"""Status of a variant that lacks more than the tolerated share of what was asked, whatever its index is."""
+"""Status of a variant with too many missing questions, whatever its index."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a variant took."""
+    """Requests, tokens and cost of a variant."""
 
     # input_tokens, output_tokens, requests: sums over both passes and the grader
     input_tokens: int
@@ -298,12 +298,12 @@ class VariantSummary:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it lacks no more than the tolerated share of its questions, and of their further draws."""
+        """Whether at most the tolerated share of questions and further draws is missing."""
         return self.completeness.is_enough and (self.further_draws is None or self.further_draws.is_enough)
 
     @property
     def status(self) -> str:
-        """That of its index, or ``"incomplete"``: such an index is not to be taken as sound."""
+        """Status of its index, or ``"incomplete"`` if too many questions are missing."""
         return self.index.status if self.is_complete else INCOMPLETE
 
     @property
@@ -324,13 +324,13 @@ class VariantSummary:
         return ends[0] == ends[1] and self.index.estimate is not None
 
     def metric(self, name: str) -> Estimate:
-        """Find a metric by name; raises OutcomeTableError where there is none."""
+        """Return a metric by name; raises OutcomeTableError if it is unknown."""
         return _by_name(self.metrics, name)
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """All variants of an outcome table, in the order of the table, and what they say together."""
+    """Summaries of all variants of an outcome table, in table order, and joint estimates."""
 
     variants: tuple[VariantSummary, ...]  # each on its own
     pooled: tuple[PooledSummary, ...]  # the joint estimate of every model and dataset with two variants or more
@@ -352,33 +352,33 @@ class Summary:
 
     @property
     def usage(self) -> Usage:
-        """What all variants took together, of those of which it is known."""
+        """Total usage of all variants with known usage."""
         return Usage.total(variant.usage for variant in self.variants if variant.usage is not None)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether its metrics allow for clusters or weights."""
+        """Whether its metrics account for clusters or weights."""
         return any(variant.sampling is not None for variant in self.variants)
 
     def records(self, name: str) -> bool:
-        """Whether its dataset has what a metric is made of."""
+        """Whether its dataset supports a metric."""
         return any(variant.metric(name).reason != ANSWERABLE_NOT_RECORDED for variant in self.variants)
 
     def label(self, variant: VariantSummary) -> str:
-        """Name a variant of it; with model and dataset, if there are several."""
+        """Return a label for a variant, with model and dataset if there are several."""
         source = () if self.has_one_source else (variant.model, variant.dataset)
         return ", ".join(part for part in (*source, variant.variant) if part) or variant.name
 
     @property
     def index(self) -> Estimate | None:
-        """RI over all variants of the only model and dataset; None where there are several, or none."""
+        """Joint RI over all variants of the only model and dataset; None if there are several, or none."""
         if not self.has_one_source or not self.variants:
             return None
         return self.pooled[0].refusal_index if self.pooled else self.variants[0].index
 
     @property
     def corrected(self) -> Estimate | None:
-        """The corrected index over all variants; None where there is none."""
+        """Joint corrected index over all variants; None if there is none."""
         if self.index is None:
             return None
         return self.pooled[0].corrected_refusal_index if self.pooled else self.variants[0].corrected
@@ -388,7 +388,7 @@ COUNTED = (
     *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *SAMPLING_COLUMNS),
     *("question", "gold", "forced_reply"),
 )
-"""The columns that a variant's summary is made of."""
+"""Columns needed for a variant's summary."""
 
 
 def summarise(
@@ -454,7 +454,7 @@ def summarise(
 
 
 def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
-    """Summarise published rates, with intervals that reach over those of all rates that round to these.
+    """Summarise published rates; the intervals cover all rates that round to these.
 
     - `settings`: as `summarise` takes them.
     """
@@ -469,7 +469,7 @@ def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
 
 
 def is_complete(summary: Summary) -> bool:
-    """Whether there are variants, none of which lacks more than the tolerated share of what was asked."""
+    """Whether there are variants, and none has too many missing questions."""
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
 
 
@@ -521,7 +521,7 @@ def _variant_summary(
 
 
 def _corrected(index: Estimate, draws: DrawsSummary | None, *, is_deterministic: bool) -> Estimate:
-    """Return the corrected index, which repeats RI for a model without sampling noise."""
+    """Return the corrected index, which equals RI for a model without sampling noise."""
     if draws is not None:
         return draws.corrected_refusal_index
     if is_deterministic:
@@ -540,12 +540,12 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what each variant of a run took from the summary in its folder; empty where it is not known."""
+    """Read the usage of each variant from the summary in a run's folder; empty if unknown."""
     return _recorded(run, "usage", usage_of)
 
 
 def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
-    """Read how the refusals of each variant were recognised from the summary in a run's folder; empty without one."""
+    """Read how each variant's refusals were recognised from the summary in a run's folder; empty without one."""
     return _recorded(run, "refusals", lambda ways: {str(way): int(count) for way, count in ways.items()})
 
 
@@ -559,7 +559,7 @@ def _recorded(run: ComparedRun, key: str, read: Callable[[Any], Value]) -> dict[
 
 
 def usage_of(document: Mapping[str, Any]) -> Usage:
-    """Read what was taken, as JSON holds it; raises ValueError or TypeError where it was tampered with."""
+    """Read usage from a JSON document; raises ValueError or TypeError if it is invalid."""
     usage = Usage(**document)
     if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
         raise TypeError("expected numbers")
@@ -567,7 +567,7 @@ def usage_of(document: Mapping[str, Any]) -> Usage:
 
 
 def half_width_of(summary: Summary) -> float | None:
-    """Return half the width of the interval of a run's Refusal Index; None where it has none to go by."""
+    """Return the half-width of the interval of a run's Refusal Index; None if it is not usable."""
     index = summary.index
     if index is None or index.status != "ok" or index.low is None or index.high is None:
         return None

@@ -1,5 +1,5 @@
-"""Results as text, tables and pages: the only place that formats numbers and words results.
+"""Results as text, tables and pages: the only place where numbers are formatted and sentences are written.
 
-Functions that take a result yield blocks: a `Table`, or a paragraph, an empty one for space. Nothing in them is
-escaped; whoever shows them escapes what would be obeyed there.
+Functions take a result and yield blocks: a `Table` or a paragraph, an empty one for space. Blocks are not escaped; the
+code that prints or embeds them does that.
 """

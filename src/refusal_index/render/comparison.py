@@ -35,7 +35,7 @@ LONGEST_NAME, LONGEST_LABEL, SCALE_WIDTH, MOST_RUNS = 12, 24, 21, 8
 
 @shows(PairComparison)
 def pair_screen(comparison: PairComparison) -> Iterator[Block]:
-    """Yield which of two runs is better and how certain that is, the rates of both, and serious caveats."""
+    """Yield which of two runs is better and how certain this is, the rates of both, and serious caveats."""
     for line in selected(comparison, *MISSING):
         yield from (line, "")
     alpha = {"alpha": 1 - comparison.options.confidence_level}
@@ -90,7 +90,7 @@ def _both(metric: str, difference: Difference, digits: int) -> str:
 
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
-    """Yield what came out of a comparison of two runs, and whether they were asked alike."""
+    """Yield all differences of two runs, and the settings that differ."""
     for line in selected(comparison, *MISSING):
         yield from (line, "")
     yield " minus ".join(run.label for run in comparison.runs)
@@ -127,7 +127,7 @@ def differences_table(comparison: PairComparison) -> Table:
 
 @shows(RunRanking)
 def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
-    """Yield the best run and those that do not differ significantly from it, a row for each run, serious caveats."""
+    """Yield the best run and its ties, a row for each run, and serious caveats."""
     for line in selected(ranked, *MISSING):
         yield from (line, "")
     yield from selected(ranked, *CONCLUSIONS)
@@ -156,7 +156,7 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
 
 
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
-    """Yield a ranking, what it rests on, and whether the runs were asked alike."""
+    """Yield a ranking, the questions it uses, and the settings that differ."""
     for line in selected(ranked, *MISSING):
         yield from (line, "")
     yield from selected(ranked, *MATCHES, *SAMPLING)
@@ -196,5 +196,5 @@ def pairs_table(ranked: RunRanking) -> Table:
 
 
 def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """Say of each run which questions have no grade, before any number."""
+    """State for each run which questions lack a grade."""
     return map(sentence, missing_statements(runs))

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 UNDEFINED = "-"
-"""Stands for a number that does not exist."""
+"""Shown for an undefined number."""
 
 NOT_KNOWN = "not known"
-"""Stands for a number that exists but that the data do not hold."""
+"""Shown for an unknown number."""
 
 MINUS, DASH, NO_BREAK_SPACE = "\u2212", "\u2013", "\u00a0"
 
@@ -232,10 +232,10 @@ def reason_text(code: str | None) -> str:
 Result = TypeVar("Result", bound="Shown")
 
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that are followed rather than seen: controls, direction marks, line separators."""
+"""Unicode categories of control characters, direction marks and line separators."""
 
 TEXT_WIDTH = 80
-"""Columns of a terminal that every text fits; tables that are wider are split."""
+"""Width of the terminal for which all text is laid out; wider tables are split."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ Block = str | Table
 
 
 def escape(text: str) -> str:
-    r"""Return text with control and direction characters shown as escapes, so that nothing obeys them.
+    r"""Return text with control and direction characters replaced by visible escapes.
 
     >>> escape('a\x1b[31mb')
     'a\\x1b[31mb'
@@ -301,7 +301,7 @@ Blocks = Callable[[Result], Iterator[Block]]
 
 
 def shows(kind: type[Result]) -> Callable[[Blocks[Result]], Blocks[Result]]:
-    """Make a kind of result show itself by the paragraphs and tables that a function yields of it."""
+    """Make a class of results print the blocks that a function yields."""
 
     def register(blocks: Blocks[Result]) -> Blocks[Result]:
         kind._text = lambda result: to_text(blocks(result))
@@ -312,7 +312,7 @@ def shows(kind: type[Result]) -> Callable[[Blocks[Result]], Blocks[Result]]:
 
 
 def to_text(blocks: Iterable[Block]) -> str:
-    r"""Return blocks as plain text in which nothing is obeyed.
+    r"""Return blocks as plain text, with control characters escaped.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def _text_of(table: Table) -> str:
 
 
 def to_html(blocks: Iterable[Block]) -> str:
-    r"""Return blocks as HTML in which text of others is shown and not obeyed.
+    r"""Return blocks as HTML, with untrusted text escaped.
 
     Examples
     --------

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @shows(GateResult)
 def gate_blocks(result: GateResult) -> Iterator[Block]:
-    """Yield the verdict, what was judged, the guards, and what to know or to do; files have the rest."""
+    """Yield the verdict, what was compared, the guards, and notes; files hold the rest."""
     why, judged, *others = result.statements
     yield from (f"{result.verdict.upper()}: {sentence(why)}", "", sentence(judged))
     if result.guards:
@@ -54,7 +54,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
 
 
 def baseline_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield how many questions a gate's default margins need of a run of one prompt, where that is known."""
+    """Yield how many questions the default margins need for a run of one prompt, if known."""
     if len(summary.variants) == 1:
         questions = questions_for_margins(summary.variants[0], summary.confidence_level, Policy())
         if questions is not None:
@@ -62,7 +62,7 @@ def baseline_blocks(summary: Summary) -> Iterator[Block]:
 
 
 def gate_document(result: GateResult) -> dict[str, Any]:
-    """Give all of a verdict as JSON holds it, with the sentences on why and at which look."""
+    """Return a verdict as a JSON-serialisable dictionary, with its sentences."""
     document = result.to_document()
     first = {"gate_version": document["gate_version"], "verdict": result.verdict, "why": sentence(result.statements[0])}
     return {**first, **document, "looked": next(selected(result, "look"), None)}
@@ -109,7 +109,7 @@ ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def to_markdown(result: GateResult) -> str:
-    """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
+    """Return the verdict, every guard, notes, and the questions that changed most, as Markdown."""
     why, judged, *notes = (line(sentence(statement)) for statement in result.statements)
     table = [_table(guard_table(result))] if result.guards else []
     parts = [f"## Refusal Index gate: {result.verdict}", why, judged, *table, *notes]
@@ -120,7 +120,7 @@ def to_markdown(result: GateResult) -> str:
 
 
 def line(text: str) -> str:
-    r"""Return a text that stands in a line of its own, in which no character means anything to Markdown or HTML.
+    r"""Return a text escaped for Markdown and HTML, for a line of its own.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def line(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text in which no character means anything to Markdown or HTML, unless a line begins with it.
+    r"""Return a text escaped for Markdown and HTML, for use within a line.
 
     Examples
     --------
@@ -151,7 +151,7 @@ SUITE = "refusal-index gate"
 
 
 def to_junit(result: GateResult) -> bytes:
-    """Return the XML."""
+    """Return the verdict as JUnit XML."""
     from junitparser import JUnitXml, TestSuite  # noqa: PLC0415 - a package that only this needs
 
     suite = TestSuite(SUITE)
@@ -169,7 +169,7 @@ def to_junit(result: GateResult) -> bytes:
 
 
 def _name(result: GuardResult) -> str:
-    """Return a name that no other guard has: of several cases with the same one some readers show the first."""
+    """Return a unique name for a guard, since some readers show only the first of equal names."""
     if result.against_baseline:
         return result.guard.name
     return f"{result.guard.name} {'at least' if result.guard.higher_is_better else 'at most'}"
@@ -193,7 +193,7 @@ def _told(result: GuardResult) -> str:
 
 
 def _clean(text: str, keep: str = "") -> str:
-    """Show what XML does not take, and take keys out; the writer escapes the rest."""
+    """Remove API keys and characters that XML does not allow; the writer escapes the rest."""
     lines = redacted(text).split(keep) if keep else [redacted(text)]
     return keep.join(escape(line).translate(NOT_XML) for line in lines)
 

@@ -36,7 +36,7 @@ from refusal_index.stats import Estimate, MisgradingRange, RepeatPlan, SamplePla
 
 
 def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
-    """Yield how many questions it takes and what they cost, and a row for each prompt."""
+    """Yield how many questions are needed and their cost, and a row for each prompt."""
     for answer in plan_answers(plans, options):
         yield cautioned(answer)
     by_width = any(len(plan.sizes) > 1 for plan in plans.values())
@@ -93,7 +93,7 @@ def _size_row(size: SamplePlan | RepeatPlan) -> Iterator[str]:
 
 
 def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
-    """Yield how many questions tell two models apart, and a row for each prompt."""
+    """Yield how many questions detect the difference of two models, and a row for each prompt."""
     if (answer := pair_answer(plans, options)) is not None:
         yield from (sentence(answer), "")
     level = f"{percent(options.confidence_level)} interval"
@@ -124,17 +124,17 @@ def _over_interval(plan: PairPlan) -> str:
 
 
 SEED = 0
-"""Of the draws behind the intervals of corrected indices: the same outcomes give the same numbers."""
+"""Seed of the resamples behind the intervals of corrected indices: the same outcomes give the same numbers."""
 
 MOST_TOPICS = 12
 RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_lowest", "all_highest")
-"""What these say rests on which forced answers were refused again."""
+"""Scoring rules that depend on which forced answers were refused again."""
 
 Row = tuple[str, str, str, str]
 
 
 def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
-    """Yield what other decisions would have made of each variant, and what the labels say of the grader."""
+    """Yield the metrics of each variant under other decisions, and the labels' estimates of grader errors."""
     level = f"{percent(options.confidence_level)} interval"
     for place, variant in enumerate(decisions):
         yield from [""] * bool(place)

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - a section without some part ignores its arguments
-"""Sections: what plugins add to summaries, comparisons and the report. Ours are registered as anyone else's."""
+"""Sections that plugins add to summaries, comparisons and the report."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PageSection:
 
 
 class Section:
-    """What a plugin adds to results. A subclass sets `name` and overrides the methods of what it adds.
+    """Base class of sections. A subclass sets `name`, and overrides the methods for the parts that it adds.
 
     A plugin registers an instance under ``refusal_index.report_sections``.
     """
@@ -72,7 +72,7 @@ class Section:
         yield from ()
 
     def of_page(self, runs: Sequence[RunOnPage], heading: str) -> Iterator[PageSection]:
-        """Yield its sections at the top of a report, which are about all runs.
+        """Yield its sections at the top of a report, about all runs.
 
         - `heading`: the element of their title, ``"h1"`` or ``"h2"``.
         """
@@ -81,7 +81,7 @@ class Section:
 
 @cache
 def report_sections() -> tuple[Section, ...]:
-    """Load the sections of all installed plugins, ours first; raises PluginError if one cannot be loaded."""
+    """Load the sections of all plugins, those of this package first; raises PluginError if one cannot be loaded."""
     return tuple(entry_points.load(plugin) for plugin in entry_points.installed("report_sections").values())
 
 

@@ -1,6 +1,6 @@
 """Sentences about results: a Jinja2 template for each code of a statement, in ``en.toml``.
 
-Values are shown as they are: whoever shows a sentence escapes what would be obeyed there.
+Values are not escaped; the code that prints or embeds a sentence does that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = ("count", "dollars", "listed", "counted", "title", "reason_text")
 
 
 def sentence(statement: Statement, audience: Audience = "text") -> str:
-    """Return the sentence of a statement; the report has the one of plain text unless it has its own."""
+    """Return the sentence of a statement; the report uses the plain-text sentence unless it has its own."""
     sections = sentences()
     section = audience if audience != "page" or statement.code in sections["page"] else "text"
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
@@ -38,19 +38,19 @@ def cautioned(statement: Statement) -> str:
 
 
 def description(metric: str, payoffs: Payoffs) -> str:
-    """Return what a metric means, given what answers are worth."""
+    """Return the description of a metric for the given payoffs."""
     right, refused, wrong = payoffs.truthfulness
     worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
     return fill(sentences()["metric"][metric], worth, typeset=True)
 
 
 def selected(result: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
-    """Yield the sentences of those statements of a result that have one of some codes, in its order."""
+    """Yield the sentences of a result's statements with the given codes, in order."""
     return (sentence(statement, audience) for statement in result.statements if statement.code in codes)
 
 
 def phrase(code: str, section: str) -> str:
-    """Return the phrase of a code that is a part of sentences; a code without one is formatted as a reason."""
+    """Return the phrase for a code used inside sentences; a code without one is formatted as a reason."""
     return sentences()[section].get(code) or formats.reason_text(code)
 
 

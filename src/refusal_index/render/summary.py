@@ -61,7 +61,7 @@ SUMMARY_VERSION = 3
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
-    """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
+    """Return the summary as a JSON-serialisable dictionary: floats unrounded, None for undefined numbers."""
     return {
         "summary_version": SUMMARY_VERSION,
         "complete": is_complete(summary),
@@ -100,27 +100,27 @@ def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
 
 
 POOLED = "pooled"
-"""Names the variant of an estimate that is joint over all variants."""
+"""Stands for the variant of a joint estimate."""
 
 UNNAMED = "all"
-"""Names the variant where a table names none, as in the report."""
+"""Stands for the variant if a table has none."""
 
 TRANSPARENT = ("variants", "metrics", "estimate")
-"""Levels of a summary that are left out of names: the estimate of a metric has the name of the metric."""
+"""Levels of a summary that are omitted from names: an estimate has the name of its metric."""
 
 IDENTIFYING = ("variant", "method", "pass", "name", "rule", "family", "code")
-"""What distinguishes the items of a list, where they have some of these."""
+"""Keys that identify the items of a list."""
 
 UNSAFE = re.compile(r"[^A-Za-z0-9_. -]+")
-"""Characters that some tracker of experiments refuses in a name; the slash separates levels."""
+"""Characters that some experiment tracker refuses in a name; the slash separates levels."""
 
 MAX_NAME_PART = 60
 
 
 def numbers(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return every number of a summary as JSON holds it by name, in its order; undefined numbers are left out.
+    """Return every number of a summary document by name, in order; undefined numbers are left out.
 
-    Those of warnings are left out too: they repeat others.
+    Numbers of warnings are left out too, since they repeat others.
 
     >>> ri = {"estimate": 0.4, "low": 0.1, "high": None, "status": "ok"}
     >>> numbers({"penalty": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
@@ -149,7 +149,7 @@ def _numbers(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 def _item_name(item: Any, position: int, parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the name of an item of a list: what distinguishes it from the others, else its position."""
+    """Return the name of a list item: its identifying keys, or its position."""
     if not isinstance(item, Mapping):
         return (str(position),)
     if parts == ():
@@ -160,7 +160,7 @@ def _item_name(item: Any, position: int, parts: tuple[str, ...]) -> tuple[str, .
 
 
 def name_part(text: str) -> str:
-    """Return a text as a part of a name that every tracker of experiments accepts.
+    """Return a text as part of a name that every experiment tracker accepts.
 
     >>> name_part("my/prompt"), name_part("..")
     ('my_prompt', '_')
@@ -190,14 +190,14 @@ INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
         ("by answerable", "answerable"),
     )
 }
-"""The metrics that stand in tables of their own, each with its interval, by the heading of the table."""
+"""Metrics shown with intervals in tables of their own, by heading."""
 
 STEPS = ("forced for all", "of another draw")
-"""What changes from RI to the corrected RI, before sampling noise is removed."""
+"""Steps from RI to corrected RI before sampling noise is removed."""
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what is lacking, all variants, what they show together, repeated draws, remarks, and sections."""
+    """Yield what is missing, all variants, joint estimates, repeated draws, remarks, and sections."""
     lacks = lacking(summary)
     if lacks is not None:
         yield from (sentence(lacks), "")
@@ -218,7 +218,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
 
 
 def summary_table(summary: Summary) -> Table:
-    """Make the table of all variants."""
+    """Return the table of all variants."""
     heading = _heading(summary)
     has_missing = any(variant.missing is not None for variant in summary.variants)
     columns = (
@@ -251,7 +251,7 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
 
 
 def interval_table(summary: Summary, heading: str, metrics: Sequence[Metric]) -> Table:
-    """Make a table of metrics with their intervals, a row for each variant; scores are named with their weights."""
+    """Return a table of metrics with intervals, one row per variant; scores are named with their weights."""
     level = f"{percent(summary.confidence_level)} interval"
     weights = ",".join(number(weight, None) for weight in summary.truthfulness_weights)
     names = [f"{one.column} at {weights}" if one.setting == "truthfulness_weights" else one.column for one in metrics]
@@ -291,7 +291,7 @@ def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
 def changes_blocks(
     changes: GradeChanges, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
 ) -> Iterator[Block]:
-    """Yield how far two graders agree, and which cells changed.
+    """Yield the agreement of two graders, and which cells changed.
 
     - `changes`: as `grade_changes` returns them.
     - `before`, `now`: the graders, as a run's settings hold them.
@@ -315,7 +315,7 @@ def _agreement_table(name: str, agreement: GradeAgreement) -> Table:
 
 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
-    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
+    """Yield the counts of every model, its first-pass metrics, and the number of questions a forced pass would ask."""
     heading = "model, dataset, variant"
     columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
     yield Table.of(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
@@ -427,7 +427,7 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
 
 
 class Results(Protocol):
-    """What is shown of a run; its members are those of `Run`."""
+    """The parts of a run that are shown; members of `Run`."""
 
     @property
     def path(self) -> Path: ...  # noqa: D102 - as in `Run`
@@ -458,7 +458,7 @@ class Results(Protocol):
 
 
 def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
-    """Yield the results of a run, and what happened to it; with everything, all its metrics."""
+    """Yield the results of a run; with `everything`, all its metrics."""
     yield from (summary_blocks if everything else first_screen)(run.summary)
     if run.stopped is not None:
         yield from ("", sentence(stopped(run.stopped)))
@@ -477,7 +477,7 @@ def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
 
 
 def used_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what all variants took together, where it is known."""
+    """Yield the total usage of all variants, if known."""
     used = usage(summary)
     if used is not None:
         yield from ("", sentence(used))

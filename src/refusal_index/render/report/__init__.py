@@ -1,7 +1,7 @@
-"""One self-contained HTML file of a run, or several: to look at, to browse, to hand on.
+"""The report: one self-contained HTML file of one or several runs.
 
-`write_report` writes it; `read_report_runs` reads what it is made of, and `folder_runs` takes it from a run that has
-just been made. The page works from a disk without a network.
+`write_report` writes it. `read_report_runs` reads runs for it, and `folder_runs` takes a run that has just been made.
+The page works without a network connection.
 """
 
 from refusal_index.render.report.page import WrittenReport, is_report, write_report

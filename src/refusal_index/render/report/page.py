@@ -93,10 +93,10 @@ def index_scale(cells: Iterable[Estimate]) -> Scale:
 
 
 NOT_KNOWN = Estimate(None, reason="no_forced_grade")
-"""Stands for a range that would rest on which forced answers were refused again, where nothing says so."""
+"""Shown for a range that depends on which forced answers were refused again, where that is unknown."""
 
 ORDER = (INDEX, CORRECTED, *(name for name in METRICS if name not in (INDEX, CORRECTED)))
-"""The metrics in the order of the page."""
+"""Metrics in the order of the page."""
 
 KINDS = {
     INDEX: "",
@@ -108,7 +108,7 @@ KINDS = {
     "refused_again_dropped": "rule",
     "within_topics": "other",
 }
-"""What may be decided otherwise, in the order of the page, and how it looks there."""
+"""Scoring decisions in the order of the page, and their styles."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class MetricRow:
 
 
 def metric_rows(run: ReportRun) -> Iterator[MetricRow]:
-    """Put the metrics of all variants side by side."""
+    """Return rows with the metrics of all variants."""
     has_corrected = any(variant.corrected is not None for variant in run.variants)
     payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
     for name in (name for name in ORDER if run.summary.records(name) and (name != CORRECTED or has_corrected)):
@@ -136,7 +136,7 @@ def metric_rows(run: ReportRun) -> Iterator[MetricRow]:
 
 
 def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
-    """Yield the rates of one variant that people act on."""
+    """Yield the main rates of one variant."""
     payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
     for name in ("refusal_rate", "refusal_precision", "over_refusal"):
         yield MetricRow(METRICS[name].label, description(name, payoffs), UNIT, (variant.metric(name),))
@@ -148,7 +148,7 @@ def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
 
 
 def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
-    """List what other decisions, and repeated draws, would make of every variant's index; all rows on one axis."""
+    """Return every variant's index under other decisions and with repeated draws; all rows share one axis."""
     by_variant = [dict(_decisions(variant)) for variant in run.variants]
     scale = index_scale(cell for decisions in by_variant for cell in decisions.values())
     return tuple(
@@ -393,7 +393,7 @@ COMPARED = {
     *("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader"),
     *("matched", "partly_shared", "unpaired", "letters", "not_ranked"),
 }
-"""What the first screen says of a comparison or a ranking."""
+"""Statements of a comparison or ranking that the first screen shows."""
 
 
 def overview(views: Sequence[RunView]) -> Overview:
@@ -420,7 +420,7 @@ def overview(views: Sequence[RunView]) -> Overview:
 
 
 def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tuple[Statement, ...], Mapping[int, str]]:
-    """Return what a comparison shows, and the letters of each run that is ranked, by its place."""
+    """Return the statements of a comparison, and the letters of each ranked run by position."""
     if len({run.dataset_id for run in runs}) > 1:
         datasets = list(dict.fromkeys(run.dataset or "not stated" for run in runs))
         return (Statement("other_questions", "scope", {"datasets": datasets}),), {}
@@ -445,7 +445,7 @@ GENERATOR = "refusal-index"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """What was written."""
+    """A written report."""
 
     # path, size: the file, and its bytes
     path: Path
@@ -473,7 +473,7 @@ def write_report(
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report, or is empty."""
+    """Whether a file is a report or empty."""
     with opened_file(path) as file:
         beginning = file.read(2000)
     return not beginning or f'<meta name="generator" content="{GENERATOR} '.encode() in beginning

@@ -1,4 +1,4 @@
-"""What a report is made of: runs with their summaries, what is known of how each was made, and every question.
+"""The data of a report: runs with their summaries, how each was made, and every question.
 
 Of the questions the page holds columns of codes and a list of texts, each text once, in the order of suspicion. Two
 things are suspicious: a question that was refused though the model is right when forced, and one that it answers
@@ -42,10 +42,10 @@ from refusal_index.stats import CELL_NAMES, TRUTHFULNESS_WEIGHTS, Estimate
 from refusal_index.stats.baseline import Weights
 
 MOST_ROWS = 200_000
-"""Outcomes that a page holds: of more it shows a random sample of the questions."""
+"""Largest number of outcomes on a page; beyond it, a random sample of the questions is shown."""
 
 SEED = 0
-"""Of the sample: the same outcomes give the same page."""
+"""Seed of the sample: the same outcomes give the same page."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ReportRun:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What to call its variants; a table need not say."""
+        """Names of its variants."""
         return tuple(variant.name for variant in self.variants)
 
     @property
@@ -87,7 +87,7 @@ class ReportRun:
 
 @dataclass(frozen=True)
 class Found:
-    """The runs that could be read, and a sentence on each of the others."""
+    """The readable runs, and a sentence on each of the others."""
 
     runs: tuple[ReportRun, ...]
     left_out: tuple[str, ...]
@@ -135,7 +135,7 @@ def read_report_runs(
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
-    """Take a run whose outcomes and summary are at hand, without computing them again.
+    """Prepare a run whose outcomes and summary are in memory, without computing them again.
 
     Of outcomes in a file only those are read that a page has room for, and only these are in `ReportRun.run`.
     """
@@ -148,7 +148,7 @@ def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> 
 
 
 def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
-    """Return all outcomes, or those of a random sample of the questions, and how many questions are left out.
+    """Return all outcomes, or those of a random sample of the questions, and the number of questions left out.
 
     - `outcomes`: rows of outcome tables, each question with several.
     - `most`: how many rows to return at most, or about as many: every question has all of its own.
@@ -174,7 +174,7 @@ def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary
     variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
     own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
-    # Scores may have come since the summary was made.
+    # Scores may have been added since the summary was written.
     return with_sections(own, _of(outcomes, run), run.source)
 
 
@@ -218,20 +218,20 @@ UNSCORED = len(CELL_NAMES)
 
 GRADES = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED)
 NOT_ASKED = len(GRADES)
-"""Code of a pass that was not asked, or whose grade is not told."""
+"""Code of a pass that was not asked, or whose grade is unknown."""
 
 REFUSED_THOUGH_RIGHT, CONFIDENTLY_WRONG, MISSING, DIVIDED = 1, 2, 4, 8
 """Bits of a question's flags; the last says that the variants put it in different cells."""
 
 HEAD = 0.7
-"""Share of the room that the beginning of a text gets where its middle is cut out: answers stand at the end."""
+"""Share of the kept text taken from its beginning; the middle is cut, because answers come at the end."""
 
 _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of the replies to keep."""
+    """Limits on the replies to keep."""
 
     limit: int  # characters of a text; 0 leaves replies out
     all_draws: bool = True  # whether to keep the replies of every draw, or of the first only
@@ -271,7 +271,7 @@ def questions_of(runs: Sequence[ReportRun]) -> Questions:
 
 
 def most_cautious(run: ReportRun) -> int:
-    """Return which variant refuses most; of several the last."""
+    """Return the variant with the highest refusal rate; the last of several."""
     rates = [variant.metric("refusal_rate").estimate or 0.0 for variant in run.variants]
     return max(range(len(rates)), key=lambda place: (rates[place], place))
 
@@ -298,14 +298,14 @@ def _grade(column: str, otherwise: pl.Expr) -> pl.Expr:
 
 
 def _first_grade() -> pl.Expr:
-    """Tell the grade of the first pass in tables that hold no more than what came of it."""
+    """Return the grade of the first pass for tables that lack it."""
     refused, wrong = GRADES.index(Grade.REFUSED), GRADES.index(Grade.INCORRECT)
     answered = pl.when(_WRONG).then(wrong).when(~_WRONG).then(GRADES.index(Grade.CORRECT))
     return pl.when(_REFUSED).then(refused).otherwise(answered.otherwise(GRADES.index(Grade.UNSCORED)))
 
 
 def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
-    """Make one row a question with its flags, in the order of suspicion."""
+    """Return one row per question with its flags, most suspicious first."""
     cell, variant = pl.col("cell"), pl.col("variant_code")
     answered_wrong, refused_right = (cell == CELL_NAMES.index(name) for name in ("answered_wrong", "refused_right"))
     at_most_cautious = variant == pl.col("run").replace_strict(cautious, return_dtype=pl.Int32)
@@ -332,7 +332,7 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
 
 
 def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
-    """Give the questions as the page's script takes them.
+    """Return the questions in the format of the page's script.
 
     - `questions`: the questions.
     - `cut`: how much of the texts to keep; a question and its gold answer are cut like a reply, but never left out.
@@ -376,7 +376,7 @@ def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
 
 
 def _without_replies(rows: pl.DataFrame, cut: Cut) -> pl.DataFrame:
-    """Take away the replies that the page has no room for."""
+    """Remove replies that do not fit on the page."""
     if cut.limit and cut.all_draws:
         return rows
     first = pl.col("draw") == pl.col("draw").min().over("question_row", "variant_code")
@@ -411,20 +411,20 @@ def _places(column: pl.Series, names: Sequence[str]) -> list[int]:
 
 
 PLAIN_UP_TO = 300_000
-"""Bytes of JSON that are left as they are."""
+"""Largest JSON in bytes that is not compressed."""
 
 ROOM = 12_000_000
-"""Characters that the data may take: the page stays below 15 MB."""
+"""Largest size of the embedded data in characters: the page stays below 15 MB."""
 
 RAW_ROOM = 60_000_000
-"""Bytes of JSON that a browser reads without a pause worth mentioning."""
+"""Largest JSON in bytes that a browser parses without a noticeable delay."""
 
 LADDER = (
     *(Cut(limit) for limit in (4000, 2000, 1000, 500, 200)),
     *(Cut(limit, all_draws=False) for limit in (500, 200)),
     Cut(0, all_draws=False),
 )
-"""What is tried in turn until the data fits."""
+"""Cuts that are tried in turn until the data fits."""
 
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
@@ -443,7 +443,7 @@ class Embedded:
 
 
 def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
-    """Embed as much of the questions' replies as there is room for; the last rung is taken whatever its size."""
+    """Embed as many replies as fit; the strictest cut is used whatever its size."""
     lengths, ratio = _lengths_of_replies(questions), room / RAW_ROOM
     for cut in LADDER:
         # What a rung would take is known roughly before it is tried, and better after another was.
@@ -467,7 +467,7 @@ def _lengths_of_replies(questions: Questions) -> list[tuple[int, int]]:
 
 
 def _characters(lengths: list[tuple[int, int]], cut: Cut) -> int:
-    """Return at least how many characters of replies a rung keeps."""
+    """Return a lower bound on the characters of replies that a cut keeps."""
     return sum(min(length, cut.limit) * number for length, number in lengths) if cut.all_draws else 0
 
 
