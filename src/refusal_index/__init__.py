@@ -1,6 +1,6 @@
 """Does a language model know what it does not know? The Refusal Index, measured in two passes.
 
-`evaluate` measures a model; `refusal_index` computes the index of a table. Nothing is imported before it is used.
+`evaluate` measures a model; `refusal_index` computes the index from a 2x2 table. Modules are imported on first use.
 """
 
 from __future__ import annotations

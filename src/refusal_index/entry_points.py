@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DISTRIBUTION = "refusal-index"
 OTHERS_ONLY = frozenset({"confidence_methods", "graders"})
-"""Kinds of which this package registers none: its own are part of the core."""
+"""Kinds for which this package registers no plugin, because its own are part of the core."""
 
 
 def package_version() -> str:
@@ -35,7 +35,7 @@ class PluginError(RefusalIndexError, RuntimeError):
 
 @cache
 def own(kind: str) -> Mapping[str, EntryPoint]:
-    """Return this package's plugins of a kind by name.
+    """Return this package's plugins of one kind, by name.
 
     Raises
     ------
@@ -58,9 +58,9 @@ def own(kind: str) -> Mapping[str, EntryPoint]:
 
 @cache
 def installed(kind: str) -> Mapping[str, EntryPoint]:
-    """Return all plugins of a kind by name: this package's own first, then those of other distributions.
+    """Return all plugins of one kind, by name: this package's own first, then those of other distributions.
 
-    Of two with one name the first on the path counts, as for modules.
+    If two have the same name, the first on the path is used, as with modules.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 15 ms, --help needs none
 
@@ -71,7 +71,7 @@ def installed(kind: str) -> Mapping[str, EntryPoint]:
 
 
 def find(kind: str, name: str) -> EntryPoint | None:
-    """Find a plugin by name, unloaded; None where no installed distribution registers it."""
+    """Find a plugin by name without importing it; return None if no installed distribution registers it."""
     return own(kind).get(name) or installed(kind).get(name)
 
 
@@ -81,7 +81,7 @@ def load(plugin: EntryPoint) -> Any:
     Raises
     ------
     PluginError
-        If it is another distribution's, and cannot be imported.
+        If the plugin belongs to another distribution and cannot be imported.
     """
     try:
         return plugin.load()
@@ -96,12 +96,12 @@ def load(plugin: EntryPoint) -> Any:
 
 
 def hook(name: str) -> Any:
-    """Import the plugin of this package that the core calls by this name, such as ``outstanding``."""
+    """Import the hook of this package with the given name, such as ``outstanding``."""
     return load(own("hooks")[name])
 
 
 def not_registered(kind: str) -> PluginError:
-    """Return the error of a plugin of this package that its metadata does not name."""
+    """Return the error to raise when this package's metadata lacks a plugin of its own."""
     return PluginError(
         f"refusal-index is not installed, or an older version of it: its {kind} are not registered; reinstall it with "
         "pip install refusal-index, or pip install -e . in its source tree"

@@ -1,8 +1,7 @@
-"""The root of everything that this package raises about what it was given.
+"""The base class of this package's errors.
 
-``RefusalIndexError`` is the root. Errors about input (a file, an argument, a folder) are `ValueError` as well, those
-about what came to pass while models were asked are `RuntimeError` as well. Each is defined in the room that raises it;
-the documentation lists all of them.
+Errors about input (a file, an argument, a folder) are `ValueError` as well; errors while models are asked are
+`RuntimeError` as well. Each is defined in the package that raises it; the documentation lists all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The one filter that whatever is written or printed passes through: no key is in what it returns.
+"""The filter that removes API keys from everything that is written or printed.
 
-It knows the values of keys: those of the environment, those in its URLs, and those that `remember` was told. It knows
-as well how the keys of common providers look. Both hold in a reply, in an error and in a URL, however they are escaped.
+It recognises keys by value (from environment variables, from URLs in them, and those passed to `remember`) and by the
+formats of common providers. Both are found in replies, errors and URLs, however they are escaped.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SECRET_NAME = re.compile(
     r"(?:KEYS?|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?<![A-Z])AUTH(?:ORIZATION)?)(?![A-Z])", re.IGNORECASE
 )
 SECRET_PARAMETER = r"(?:[\w.-]*[_.-])?(?:api_?key|key|token|secret|password|passwd|auth|sig|signature)"  # noqa: S105 - a name
-SHORTEST = 6  # a shorter value would black out ordinary text
-LONGEST_NAME = 16  # of a user; what is longer and stands before the @ alone is a key
+SHORTEST = 6  # shorter values would redact ordinary text
+LONGEST_NAME = 16  # of a user name; a longer one without a password before the @ is a key
 BLACKED_OUT = "[key]"
 
 NO_SECRETS = re.compile(
@@ -29,7 +29,7 @@ NO_SECRETS = re.compile(
     "lm-studio|localhost|nothing|ollama|openai|password|placeholder|secret|unused",
     re.IGNORECASE,
 )
-"""What servers without keys are given for one; without them here, ordinary words would be blacked out."""
+"""Placeholder keys for servers that need none; without this list, ordinary words would be redacted."""
 
 PATTERNS = (
     ("sk-", re.compile(r"(?<![\w-])sk-(?=[A-Za-z_-]*\d)[\w-]{16,}", re.ASCII), BLACKED_OUT),
@@ -44,25 +44,25 @@ PATTERNS = (
     ("://", re.compile(r"(?<=://)[^\s/?#@\"'<>\\]+@"), f"{BLACKED_OUT}@"),
     ("=", re.compile(rf"([?&]{SECRET_PARAMETER}=)[^\s&#\"'<>\\\[]+", re.IGNORECASE | re.ASCII), rf"\1{BLACKED_OUT}"),
 )
-"""How keys look: what each has in it, which is found faster than the pattern, and what is put in its place."""
+"""Formats of keys: a fixed substring (which is found faster than the pattern), the pattern, and its replacement."""
 
 PREFIXES = ("sk-", "hf_", "AIza", "xai-", "gsk_", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "AKIA")
-"""How the keys begin that are known by a provider's prefix."""
+"""Prefixes of the keys of known providers."""
 
 AT_ONCE = 200_000
-"""Characters of texts to look through at once for a key."""
+"""Number of characters to search at once for keys."""
 
 _remembered: set[str] = set()
 
 
 def remember(*secrets: str | None) -> None:
-    """Have the filter know keys that are not in the environment; a URL is looked through for those in it."""
+    """Add keys that are not in the environment to the filter; from a URL, the keys in it."""
     for secret in filter(None, secrets):
         _remembered.update(secrets_in_url(secret) if "://" in secret else [secret])
 
 
 def remember_named(value: Any) -> None:
-    """Have the filter know what is named like a key within a document, such as the headers of a request."""
+    """Add the values in a document, such as request headers, whose names look like those of keys."""
     for name, item in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
         if isinstance(item, str):
             remember(*(part for one in _secrets_of(str(name), item) for part in (one, *one.split()[1:])))
@@ -70,7 +70,7 @@ def remember_named(value: Any) -> None:
 
 
 def redacted(text: str) -> str:
-    """Return a text without keys.
+    """Return a text with every key replaced by ``[key]``.
 
     Examples
     --------
@@ -89,10 +89,10 @@ def redacted(text: str) -> str:
 
 
 class KeySearch:
-    """Looks through many texts for the first with a key; `place` is where that is, None while there is none.
+    """Searches many texts for a key; `place` is the place of the first text with one, or None.
 
-    It knows the keys that the filter knows, and those with a provider's prefix. What follows ``Bearer`` or ``?token=``
-    is no sign: in questions it is often an example, or part of an address that a text quotes.
+    It finds the keys that the filter knows, and those with a provider's prefix. Text after ``Bearer`` or ``?token=``
+    does not count: in questions it is often an example, or part of a quoted address.
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ class KeySearch:
         forms = _forms(tuple(os.environ.items()), frozenset(_remembered))
         prefixed = [pattern.pattern for _, pattern, instead in PATTERNS if instead == BLACKED_OUT]
         self._key = re.compile("|".join((*map(re.escape, forms), *prefixed)), re.ASCII)
-        # One search of Polars for all signs takes a hundredth of the time that `re` takes for the keys themselves.
+        # One Polars search for all these substrings takes 1 % of the time that `re` takes for the keys themselves.
         signs = "|".join(re.sub(r"[!-/:;=?@\[-`{-~]", r"\\\g<0>", sign) for sign in (*forms, *PREFIXES))
         self._signs = signs.encode(errors="ignore").decode()
 
     def add(self, place: Any, text: str) -> None:
-        """Look through a text, when enough have come to look through."""
+        """Add a text; texts are searched once enough have been added."""
         if self.place is None:
             self._held.append((place, text))
             self._length += len(text)
@@ -115,8 +115,8 @@ class KeySearch:
                 self.finish()
 
     def finish(self) -> None:
-        """Look through what has come."""
-        import polars as pl  # noqa: PLC0415 - long to import, and most that is filtered needs none of it
+        """Search the texts that were added since the last search."""
+        import polars as pl  # noqa: PLC0415 - slow to import, and most calls do not need it
 
         found = pl.Series([text for _, text in self._held], dtype=pl.String).str.contains(self._signs)
         pairs = zip(self._held, found, strict=True)
@@ -125,9 +125,9 @@ class KeySearch:
 
 
 def redacted_in(value: Any) -> Any:
-    """Return `value` with every text in it without keys, itself where there are none, as nearly always.
+    """Return `value` with keys removed from every text in it; `value` itself if it holds none.
 
-    Dictionaries, lists and tuples are gone through; whatever else is no text stays as it is.
+    Dictionaries, lists and tuples are searched recursively; other values are returned unchanged.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def secrets_in_url(url: str) -> list[str]:
-    """Return the password and the secret arguments of a URL, or of any text that may be one.
+    """Return the password and the secret query parameters of a URL, or of any text that may be one.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def secrets_in_url(url: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _forms(environment: Iterable[tuple[str, str]], remembered: Iterable[str]) -> tuple[str, ...]:
-    """Return every secret in every form that it may take in a text, the longest first."""
+    """Return every secret in each form in which it may occur in a text, the longest first."""
     secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment))}
     known = (one for one in secrets if len(one) >= SHORTEST and not NO_SECRETS.fullmatch(one))
     return tuple(sorted({form for one in known for form in _escaped(one)}, key=len, reverse=True))
@@ -186,7 +186,7 @@ def _forms(environment: Iterable[tuple[str, str]], remembered: Iterable[str]) ->
 def _secrets_of(name: str, value: str) -> Iterable[str]:
     if "://" in value:
         return secrets_in_url(value)
-    if not SECRET_NAME.search(name) or os.path.exists(value):  # noqa: PTH110 - the path of a file with a key is none
+    if not SECRET_NAME.search(name) or os.path.exists(value):  # noqa: PTH110 - the path of a key file is not a key
         return ()
     return value, *value.split(",")
 

@@ -271,7 +271,7 @@ def test_bad_arguments_are_refused(tmp_path):
         load_dataset("own", data=path, columns={"answer": "anser"})
 
 
-NOT_WRITABLE = {"NUL": "a\x00b", "halves of surrogate pairs": "a\ud800"}
+NOT_WRITABLE = {"NUL": "a\x00b", "lone surrogates": "a\ud800"}
 
 
 @pytest.mark.parametrize("what", NOT_WRITABLE)

@@ -1,14 +1,12 @@
-"""What can be wrong with the data or the folder that a user hands in.
+"""Errors about the data or the folder that a user provides.
 
-All are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
-and what to do.
+All are `ValueError`. The message names the file and the place, what was expected, what was found and what to do.
 
 - `TableError`: a table of any kind, in a file or in memory;
   - `OutcomeTableError`: an outcome table;
-- `RunFolderError`: the folder of a run.
+- `RunFolderError`: a run's folder.
 
-`NotWrittenError` is none of these: the input is sound and the disk is full, or will not have the file; it is an
-`OSError` as well.
+`NotWrittenError` is an `OSError` instead: the input is valid, but the file cannot be written.
 """
 
 from __future__ import annotations
@@ -23,13 +21,12 @@ from refusal_index.errors import RefusalIndexError
 
 
 class TableError(RefusalIndexError, ValueError):
-    """A table that cannot be used as it is; the message names the line and column."""
+    """A table that cannot be used; the message names the line and column."""
 
-    # line, column: the first row that is wrong, and the column where there is one in particular; 0 and None for the
-    # whole table
+    # line, column: where the error is; 0 and None if it concerns the whole table
     line: int = 0
     column: str | None = None
-    # role and name for the setting `column` that would fix the error; and whether to word the advice for Python
+    # role and column name of the --column option that would fix the error, and whether to word the advice for Python
     setting: tuple[str, str] | None = None
     is_for_python: bool = False
 
@@ -48,11 +45,11 @@ class OutcomeTableError(TableError):
 
 
 class RunFolderError(RefusalIndexError, ValueError):
-    """A folder that cannot be used: it has another run, is in use, is not a run, or has no results."""
+    """A folder that cannot be used: it holds another run, is in use, is not a run's folder, or has no results."""
 
 
 class NotWrittenError(RefusalIndexError, OSError):
-    """A file that cannot be written, for example on a full disk; the old file is kept."""
+    """A file that cannot be written, for example because the disk is full; the old file is kept."""
 
     def __init__(
         self, path: Path, error: OSError, advice: str = "free some disk space, or choose another place"
@@ -65,7 +62,7 @@ class NotWrittenError(RefusalIndexError, OSError):
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be encoded: Python reads bytes of a path that are not UTF-8 as halves of surrogate pairs.
+    """Whether a text can be encoded: Python decodes path bytes that are not UTF-8 to lone surrogates.
 
     >>> is_utf8("/runs/é"), is_utf8("/runs/" + chr(0xDCFF))
     (True, False)
@@ -74,7 +71,7 @@ def is_utf8(text: str) -> bool:
 
 
 def checked_path(given: object, argument: str) -> Path:
-    """Return a path, or raise RunFolderError where something else is given.
+    """Return `given` as a path, or raise RunFolderError if it is not a valid path.
 
     >>> checked_path("runs/example", "path").name
     'example'
@@ -87,7 +84,7 @@ def checked_path(given: object, argument: str) -> Path:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Find the known name that `name` was probably meant to be, whatever its case.
+    """Return the known name most similar to `name`, ignoring case; None if none is similar enough.
 
     >>> nearest("Refusd", ["refused", "wrong"])
     'refused'
@@ -98,7 +95,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Ask whether the nearest known name was meant; empty where none is near.
+    """Return "; did you mean ...?" with the most similar known name; empty if none is similar enough.
 
     >>> suggestion("Refusd", ["refused", "wrong"])
     "; did you mean 'refused'?"
@@ -108,7 +105,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:
-    """Show names in a message, not more than fit.
+    """Format names for a message, at most `most` of them.
 
     >>> listed(["a", "b"]), listed([])
     ("'a', 'b'", 'none')
@@ -118,7 +115,7 @@ def listed(names: Iterable[str], most: int = 12) -> str:
 
 
 def shortened(value: object, width: int = 60) -> str:
-    """Show a value in a message without letting a long one drown the rest.
+    """Format a value for a message, cut to `width` characters.
 
     >>> shortened("x" * 100, width=10)
     "'xxxxxx..."

@@ -1,7 +1,7 @@
-"""Files of a run's folder, their lock, and what they may hold.
+"""Reading, writing and locking the files of a run's folder.
 
-A link, a pipe or a device in the place of a file is refused, so that nothing outside the folder is touched and no
-command waits for a pipe that nobody writes to. Whoever looks finds the old file or the new one, never half of it.
+Symbolic links, pipes and devices are refused, so that nothing outside the folder is touched and no command waits for a
+pipe without a writer. Files are replaced atomically: a reader finds the old file or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from refusal_index.data.errors import NotWrittenError, RunFolderError
 from refusal_index.stats import Estimate
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Ends the name of every half-written file; the name begins with a dot."""
+"""Suffix of half-written files, whose names begin with a dot."""
 
 GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-"""Flags that open no link and wait for no pipe, where the system has them."""
+"""Flags to refuse links and not to wait for pipes, on systems that have them."""
 
 MOST_JSON = 256 << 20
-"""Most bytes of a JSON document."""
+"""Maximum size of a JSON document in bytes."""
 
 
 def check_plain(path: Path, most: int | None = None) -> Path:
-    """Return the path of a file that others are to open, if it is a plain file.
+    """Return `path` if it is a regular file, for libraries that open it themselves.
 
-    Raises OSError if there is none, if it is a link, a pipe, a device or a folder, or has more than `most` bytes.
+    Raises OSError if it is missing, is a link, a pipe, a device or a folder, or has more than `most` bytes.
     """
     _check(path.lstat(), path, most)
     return path
 
 
 def check_folder(path: Path) -> Path:
-    """Return a path if nothing is there or it is a folder; raises OSError if it is a link or anything else."""
+    """Return `path` if it is a folder or does not exist; raise OSError if it is a link or anything else."""
     if os.path.lexists(path) and not stat.S_ISDIR(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "expected a folder, got a link or a file", str(path))
     return path
 
 
 def opened_plain(path: Path, flags: int = os.O_RDONLY, most: int | None = None) -> int:
-    """Return a descriptor of a file, without following a link; it raises as `check_plain` does."""
+    """Return a file descriptor without following links; raises the errors of `check_plain`."""
     if not GUARDED and path.exists():
         check_plain(path)
     try:
@@ -68,28 +68,28 @@ def opened_plain(path: Path, flags: int = os.O_RDONLY, most: int | None = None) 
 
 
 def read_plain(path: Path, most: int | None = None) -> bytes:
-    """Read a whole file; it raises as `check_plain` does."""
+    """Read a whole file; raises the errors of `check_plain`."""
     with opened_file(path, most) as file:
         return file.read()
 
 
 def opened_file(path: Path, most: int | None = None) -> BinaryIO:
-    """Open a file for reading; it raises as `check_plain` does."""
+    """Open a file for reading; raises the errors of `check_plain`."""
     return os.fdopen(opened_plain(path, most=most), "rb")
 
 
 def read_json(path: Path, most: int = MOST_JSON) -> Any:
-    """Read a JSON document; raises OSError as `check_plain` does, and ValueError where it is none."""
+    """Read a JSON document; raises the errors of `check_plain`, and ValueError if it is not valid JSON."""
     try:
         document = json.loads(read_plain(path, most), parse_constant=_refuse_constant)
-        json.dumps(document, ensure_ascii=False).encode()  # halves of surrogate pairs can be written nowhere else
+        json.dumps(document, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
     except RecursionError:
-        raise ValueError("its values lie within each other without end") from None
+        raise ValueError("its values are nested too deeply") from None
     return document
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _check(found: os.stat_result, path: Path, most: int | None) -> None:
@@ -111,9 +111,9 @@ def _kind(mode: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, which takes its place when the block ends without an error.
+    """Yield a temporary path beside `path`, which replaces `path` when the block ends without an error.
 
-    Raises NotWrittenError if it cannot be written: then what was there stays.
+    Raises NotWrittenError if it cannot be written; the old file is then kept.
     """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
@@ -129,13 +129,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write the whole file or leave what was there."""
+    """Replace a file atomically; on an error, the old file is kept."""
     with replacing(path) as temporary, temporary.open("xb") as file:
         file.write(content)
 
 
 def sha256_of(content: bytes | Path) -> str:
-    """Return the checksum of bytes, or of a file, in hexadecimal."""
+    """Return the SHA-256 of bytes, or of a file, in hexadecimal."""
     if isinstance(content, bytes):
         return hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:
@@ -143,20 +143,20 @@ def sha256_of(content: bytes | Path) -> str:
 
 
 def _refuse_device(path: Path) -> None:
-    """Raise OSError where the place is taken by what must not be replaced, as ``/dev/null``; a link or a pipe is."""
+    """Raise OSError if `path` is a folder or a device such as ``/dev/null``; links and pipes may be replaced."""
     mode = path.lstat().st_mode if os.path.lexists(path) else 0
     if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         check_plain(path)
 
 
 def _flush(path: Path) -> None:
-    """Write the content to the disk before the name points to it."""
+    """Flush a file to disk before it replaces another."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
 
 
 def plain(value: Any) -> Any:
-    """Give a result as objects, lists and numbers: floats unrounded, None for what is not a number.
+    """Return a result as a JSON-serialisable value: floats unrounded, None for NaN and infinity.
 
     >>> plain({"auroc": (Estimate(0.8, 0.7, float("nan")),)})["auroc"][0]["high"] is None
     True
@@ -176,13 +176,13 @@ LOCK = ".lock"
 """Name of the lock file of a folder."""
 
 LONGEST = 32
-"""Most bytes of a lock file, which holds the id of a process."""
+"""Maximum size in bytes of a lock file, which holds a process id."""
 
 if sys.platform == "win32":
     import msvcrt
 
     def _acquire(descriptor: int) -> None:
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the process id, which others must be able to read
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # after the process id, which others must be able to read
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         finally:
@@ -196,14 +196,14 @@ else:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder while the block runs; it makes the folder where there is none.
+    """Lock a folder against other processes while the block runs; a missing folder is created.
 
-    The lock file stays: removing it would let two processes lock two files of the same name.
+    The lock file is kept: if it were removed, two processes could lock two files of the same name.
 
     Raises
     ------
     RunFolderError
-        If another process holds it, or it cannot be made or written to.
+        If another process holds the lock, or the folder cannot be created or written to.
     """
     make_folder(folder)
     path = folder / LOCK
@@ -215,11 +215,11 @@ def held(folder: Path) -> Iterator[None]:
         _take(descriptor, path)
         yield
     finally:
-        os.close(descriptor)  # this releases the lock
+        os.close(descriptor)  # releases the lock
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder where there is none, or raise RunFolderError."""
+    """Create a folder if it is missing, or raise RunFolderError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -240,9 +240,9 @@ def _take(descriptor: int, path: Path) -> None:
             f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
         ) from error
     holder = os.read(descriptor, LONGEST).strip()
-    if holder and not holder.isdigit():  # the name may be a second one of another file
+    if holder and not holder.isdigit():  # it may be a hard link to another file
         raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
-    with suppress(OSError):  # the id is information for others: a full disk keeps nobody from the lock
+    with suppress(OSError):  # the id only informs others: the lock holds even on a full disk
         os.write(descriptor, f"{os.getpid()}\n".encode())

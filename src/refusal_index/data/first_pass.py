@@ -1,4 +1,4 @@
-"""The first pass over one question, as another tool ran and graded it."""
+"""First passes that another tool ran and graded, one per question."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Questio
 from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
 
 NOT_GRADED = "first_not_graded"
-"""Reason of a question or an answer without a grade."""
+"""`unscored_reason` of a question or an answer without a grade."""
 
 FORCED_NOT_GRADED = "forced_not_graded"
-"""Reason of a refused question whose forced answer nobody graded."""
+"""`unscored_reason` of a refused question whose forced answer was not graded."""
 
 FORCED = "forced"
 """The variant of the forced pass."""
 
 NOT_KNOWN = ""
-"""In place of a question or a gold answer that the file does not hold."""
+"""Stands for a question or a gold answer that is not in the file."""
 
 
 class FirstPassError(DatasetError):
@@ -33,11 +33,11 @@ class FirstPassError(DatasetError):
 
 
 BEYOND = ("forced", "set_aside", "p_answering", "confidence")
-"""Fields of a first pass that do not change what a forced pass asks, and do not count in the identity of its run."""
+"""Fields that do not change what the forced pass asks, and so do not identify its run."""
 
 
 def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
-    """Return what became of a forced pass with this grade; without one it was asked and is unscored."""
+    """Return the outcome of a forced pass with this grade; without a grade it is unscored."""
     scored = grade not in (None, Grade.UNSCORED)
     return Outcome(
         refused=True,
@@ -57,22 +57,22 @@ class FirstPass:
     'forced_not_asked'
     """
 
-    # With `NOT_KNOWN` in place of a text or a gold answer that the file does not hold. A gold answer of None says that
-    # there is none: no forced answer can be right.
+    # A text or a gold answer that is not in the file is `NOT_KNOWN`. A gold answer of None means that no answer is
+    # right.
     question: Question
-    # model, dataset, variant: who was asked what under which prompt; None where the file does not say
+    # model, dataset, variant: None if not in the file
     model: str | None
     dataset: str | None
-    grade: Grade | None  # As in the file. None for an answer without a grade.
-    reply: str | None = None  # the reply, word for word, where known
+    grade: Grade | None  # as in the file; None for an answer without a grade
+    reply: str | None = None  # the reply verbatim; None if unknown
     variant: str | None = None
-    draw: int = 0  # number of the repetition, from 0
-    reason: str | None = None  # why the grade is ``unscored``; None for any other
-    # The fields of `BEYOND`: what the file says besides the first pass.
-    forced: Outcome | None = None  # what became of the forced pass, where somebody asked and graded it
-    # A grade beside a refusal that may be of the refusal or of a forced answer: the file does not say.
+    draw: int = 0  # index of the repeated sample, from 0
+    reason: str | None = None  # why the grade is ``unscored``; None for other grades
+    # The fields of `BEYOND`: what the file contains besides the first pass.
+    forced: Outcome | None = None  # outcome of the forced pass; None if it was not run or graded
+    # Grade of a refused question that may belong to the refusal or to a forced answer: the file does not say.
     set_aside: Grade | None = None
-    # p_answering, confidence: probabilities that somebody else gave the question
+    # p_answering, confidence: probabilities in the file
     p_answering: float | None = None
     confidence: float | None = None
 
@@ -83,17 +83,17 @@ class FirstPass:
 
     @property
     def needs_forcing(self) -> bool:
-        """Whether scoring the question needs a forced answer, and there is none."""
+        """Whether scoring the question needs a forced answer that is missing."""
         return self.grade is Grade.REFUSED and self.question.gold is not None and self.forced is None
 
     @property
     def forced_id(self) -> str:
-        """The id of its forced question: the draws of a question are forced one by one, its variants share one."""
+        """Id of its forced question: each draw of a question is forced separately; variants share one."""
         question_id = self.question.question_id
         return f"{question_id} (draw {self.draw + 1})" if self.draw else question_id
 
     def outcome(self, forced: Outcome | None = None) -> Outcome:
-        """Return the outcome of the question; without that of its forced pass, not yet whether it is wrong."""
+        """Return the outcome of the question; `wrong` is None if it needs a forced pass and has none."""
         forced = forced or self.forced
         refused, wrong, reason = self._first_outcome()
         if refused and self.question.gold is not None and forced is not None:
@@ -101,11 +101,11 @@ class FirstPass:
         if refused is False and self.forced is not None:
             grade, reply = self.forced.forced_grade, self.forced.forced_reply
             return Outcome(refused, wrong, self.grade, grade, reason, self.reply, reply)
-        # Where no answer can be right, none is asked for.
+        # If no answer can be right, the forced pass is not asked.
         return Outcome(refused, wrong, self.grade, Grade.INCORRECT if refused and wrong else None, reason, self.reply)
 
     def _first_outcome(self) -> tuple[bool | None, bool | None, str | None]:
-        """Return `refused`, `wrong` and the reason why one of them is None, of the first pass alone."""
+        """Return `refused`, `wrong`, and the reason if one of them is None, from the first pass alone."""
         if self.grade is Grade.REFUSED:
             return (True, None, FORCED_NOT_ASKED) if self.needs_forcing else (True, True, None)
         if self.grade is Grade.UNSCORED:
@@ -116,7 +116,7 @@ class FirstPass:
 
 
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
-    """Return the outcome table of first passes: where one refused, `wrong` is null until the forced pass is asked.
+    """Return first passes as an outcome table; `wrong` is null for refusals without a forced pass.
 
     Raises OutcomeTableError if a question occurs twice in one draw of a model.
 
@@ -133,12 +133,12 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
 
 
 def without_forced(first: FirstPass) -> FirstPass:
-    """Return the first pass as if nobody had asked further: a forced pass of one's own takes the place of the other."""
+    """Return the first pass without its forced pass, which a new one will replace."""
     return replace(first, forced=None, set_aside=None)
 
 
 def self_contained(first: FirstPass) -> FirstPass:
-    """Return the first pass with its context in the question's text, as an outcome table has no column for contexts."""
+    """Return the first pass with its context in the question's text; outcome tables have no context."""
     question = first.question
     if question.context is None:
         return first
@@ -146,13 +146,13 @@ def self_contained(first: FirstPass) -> FirstPass:
 
 
 def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
-    """Return the first passes that an outcome table holds, with the forced answers that are there."""
+    """Return the first passes in an outcome table, with their forced answers if present."""
     return tuple(map(_from_row, table.iter_rows(named=True)))
 
 
 def _from_row(row: dict[str, Any]) -> FirstPass:
     refused, wrong = row["refused"], row["wrong"]
-    # A refused question that is wrong without a forced answer is one to which no answer can be right.
+    # A refused question that is wrong without a forced answer has no right answer.
     is_unanswerable = (
         refused and row["forced_grade"] == Grade.INCORRECT.value and row["forced_reply"] is None and row["gold"] is None
     )
@@ -184,16 +184,15 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
 
 
 def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source: str) -> tuple[FirstPass, ...]:
-    """Return first passes with what became of the forced pass, as another file has it.
+    """Return first passes with the outcomes of their forced passes from another file.
 
-    Rows belong together by question id; also by model, variant and draw, wherever the other file tells all of those
-    apart that the first does. A forced pass that several variants share is given to each. A row whose question is not
-    in the other file is left as it is. Raises FirstPassError if the other file has a question twice, or none of those
-    that were refused.
+    Rows are joined by question id, and also by model, variant and draw if the other file has all values that the first
+    has. A forced pass that several variants share is used for each. Rows without a match are unchanged. Raises
+    FirstPassError if the other file has a question twice, or none of the refused ones.
 
     - `first`: the first passes.
-    - `forced`: the rows of the other file, read as if they were first passes: their grade is that of the forced answer.
-    - `source`: the other file, for messages.
+    - `forced`: the rows of the other file, read as first passes; their grade is that of the forced answer.
+    - `source`: name of the other file, for messages.
     """
     shared = [
         name
@@ -227,7 +226,7 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
 
 
 def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
-    """Raise FirstPassError if the file of the first pass says of all its rows that they are the forced pass."""
+    """Raise FirstPassError if every row of the first-pass file is of the forced pass: the files are swapped."""
     if first and all(each.variant == FORCED for each in first):
         raise FirstPassError(
             f"{file}: expected the first pass, in which a model may refuse, got {len(first):,} rows of the forced "
@@ -236,9 +235,9 @@ def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
 
 
 def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
-    """Join the rows of the variant ``forced``, which is the second pass wherever there is one, to the others.
+    """Join the rows of the variant ``forced``, which are forced passes, to the first passes.
 
-    Raises FirstPassError as `with_forced`, or if there are no others.
+    Raises the errors of `with_forced`, and FirstPassError if all rows are forced passes.
     """
     first = [each for each in passes if each.variant != FORCED]
     forced = [each for each in passes if each.variant == FORCED]
@@ -255,11 +254,12 @@ def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
     """Return the first passes of one model on one dataset.
 
-    Raises FirstPassError if the file holds no such model, or several and none was named, or several datasets.
+    Raises FirstPassError if the model is not in the file, if there are several and none is named, or if it was asked
+    several datasets.
 
-    - `passes`: all that the file holds.
+    - `passes`: all first passes in the file.
     - `source`: the file, for messages.
-    - `name`: the model's name in the file; None where it holds only one.
+    - `name`: the model's name in the file; None if there is only one.
     """
     models = list(dict.fromkeys(each.model or "(not named)" for each in passes))
     if name is None and len(models) > 1:
@@ -280,10 +280,10 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
 
 
 def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Question, ...]:
-    """Return every refused question once a draw, by the id that `FirstPass.forced_id` gives it.
+    """Return every refused question once per draw, with `FirstPass.forced_id` as its id.
 
-    Raises FirstPassError if nothing was refused, the file lacks what it takes to ask and to grade, or two prompt
-    variants have different questions under one id.
+    Raises FirstPassError if nothing was refused, questions or gold answers are missing, or two prompt variants have
+    different questions under one id.
     """
     every = [each for each in passes if each.grade is Grade.REFUSED]
     refused = [each for each in every if each.needs_forcing]
@@ -317,15 +317,15 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
 
 
 def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, source: str) -> tuple[FirstPass, ...]:
-    """Return first passes with the questions, gold answers and name of a dataset in place of those that they lack.
+    """Return first passes with missing questions, gold answers and dataset names filled in from a dataset.
 
-    A question is found by its id, as long as the text that the file has for it holds the dataset's, or else by its
-    text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
-    question. Raises FirstPassError if a refused question lacks something and is not in the dataset.
+    Questions are matched by id, if the file's text contains the dataset's, or else by text. Text and gold answer in the
+    file are kept; context, choices and pattern come from the dataset. Raises FirstPassError if a refused question is
+    incomplete and not in the dataset.
 
     - `passes`, `source`: the first passes, and their file, for messages.
     - `dataset`: its questions.
-    - `by_id`: whether ids of the file can be those of the dataset, as `has_ids` tells.
+    - `by_id`: whether the file's ids can be those of the dataset (see `has_ids`).
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
     often = Counter(_normal(question.text) for question in dataset.questions)
@@ -354,12 +354,12 @@ def _normal(text: str) -> str:
 
 
 def _filled_in(question: Question, known: Question | None) -> Question:
-    """Return a question of a file with what it lacks from the same question of a dataset."""
+    """Return a question with missing fields filled in from the same question of a dataset."""
     if known is None:
         return question
     asked = question.text if question.text != NOT_KNOWN else known.text
     answered = known if question.gold == NOT_KNOWN else question
-    # A text that is longer than the question may be a whole prompt, with the context and the choices in it.
+    # A text longer than the question may be a whole prompt, which contains the context and the choices.
     prompt = _normal(asked)
     return replace(
         known,

@@ -1,4 +1,4 @@
-"""What `run.json` records: the settings of a run, how it was made, when it stops, prices and score weights."""
+"""The contents of `run.json`: a run's settings and origin, when it stops, prices and score weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from refusal_index.redaction import redacted_in
 
 
 def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> str:
-    """Name a run after its settings, so that the same command finds its folder again.
+    """Return a run's name, made of its settings, so that the same command finds its folder again.
 
-    - `model`, `dataset`: what the readable part says.
-    - `settings`: everything that must agree; the short hash at the end is made of all three.
-    - returned: of lower-case letters, digits, dot, dash and underscore only.
+    - `model`, `dataset`: the readable part of the name.
+    - `settings`: all settings that identify the run; the name ends in a short hash of model, dataset and settings.
+    - returned: lower-case letters, digits, dots, dashes and underscores only.
 
     >>> default_run_name("openai/gpt-4.1", "simpleqa", {"seed": 1})
     'openai-gpt-4.1-simpleqa-07c7588c'
@@ -34,12 +34,12 @@ def _safe(name: str, longest: int = 60) -> str:
 
 
 def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings as they will be read back: tuples are lists, names are text, and no key is in them."""
+    """Return settings as read back from JSON: tuples become lists, names become text, API keys are removed."""
     return dict(redacted_in(json.loads(json.dumps(dict(settings), allow_nan=False))))
 
 
 def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise `RunFolderError` naming the settings in which the run in `path` differs from what is asked here."""
+    """Raise `RunFolderError` if the settings of the run in `path` differ from these; it names them."""
     before, now = dict(_flat(there)), dict(_flat(here))
     absent = object()
     differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
@@ -53,7 +53,7 @@ def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[st
 
 
 def is_deterministic(settings: Mapping[str, Any]) -> bool:
-    """Whether a model was asked at temperature 0, where it has no sampling noise.
+    """Whether the temperature is 0, at which there is no sampling noise.
 
     >>> is_deterministic({"decoding": {"temperature": 0.0}}), is_deterministic({})
     (True, False)
@@ -63,7 +63,7 @@ def is_deterministic(settings: Mapping[str, Any]) -> bool:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Name each setting inside others by its path, for instance ``generation.temperature``."""
+    """Yield nested settings by path, such as ``decoding.temperature``."""
     for key, value in settings.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{key}.")
@@ -76,9 +76,9 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
 
 
 def refusal_setting(settings: Mapping[str, Any]) -> str | None:
-    """Return what a rule recognised refusals by, of a run's settings; None where models or functions grade.
+    """Return the setting `refusal` of a run that a rule grades; None if a model or a function grades.
 
-    Runs of before there was such a setting went by the tag.
+    Runs from before this setting existed recognised refusals by the tag.
 
     >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
     ('tag', None)
@@ -90,23 +90,23 @@ def refusal_setting(settings: Mapping[str, Any]) -> str | None:
 
 
 STOPPED = "stopped"
-"""Where `run.json` and `summary.json` say it."""
+"""Key of a planned stop in `run.json` and `summary.json`."""
 
 UNTIL = "until"
-"""Key of `run.json` for the goal of a run, such as a half-width."""
+"""Key of a run's stopping rule, such as a half-width, in `run.json`."""
 
 GATE_LOOKS = "gate_looks"
-"""Where `run.json` says how a gate judges a run while it is asked."""
+"""Key of a gate's interim looks in `run.json`."""
 
 DEFAULT_LOOKS, MOST_LOOKS = 5, 100
-"""How often a run looks whether it may stop; settings have them from here, since `stats` would load SciPy."""
+"""Number of looks at which a run may stop; defined here because `stats` would import SciPy."""
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What `run.json` records under a key of its own.
+    """A part of `run.json` with a key of its own.
 
-    Raises ValueError unless every count is a whole number above 0, and every text is text.
+    Raises ValueError unless every `int` field is a whole number above 0, and every other field is text.
     """
 
     key: ClassVar[str]
@@ -119,23 +119,23 @@ class _Record:
 
     @classmethod
     def read(cls, about: Mapping[str, Any]) -> Self | None:
-        """Take it from what a run's folder says of how it was made; None where it does not say so."""
+        """Read it from the `about` section of `run.json`; None if it is missing."""
         return cls(**about[cls.key]) if about.get(cls.key) else None
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
+        """Return it as a JSON-serialisable dictionary."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Until(_Record):
-    """What ends a run before all of its questions are asked.
+    """The stopping rule of a run: it may stop before all questions are asked.
 
     Raises ValueError unless the half-width is a number above 0 and below 1.
     """
 
     key = UNTIL
-    half_width: float  # of the interval of its Refusal Index: the run stops once it is no more
+    half_width: float  # of the interval of RI: the run stops once it is this small
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.half_width) and 0 < self.half_width < 1):
@@ -147,10 +147,10 @@ class Until(_Record):
 
 @dataclass(frozen=True)
 class GateLooks(_Record):
-    """How a gate judges a run while it is asked: a test at each look, so that no later one has all of alpha."""
+    """The interim looks of a gate: a test at each look spends part of alpha."""
 
     key = GATE_LOOKS
-    # of, looks: how many questions there are, and after how many portions of them it looks
+    # of, looks: number of questions, and number of looks
     of: int
     looks: int
 
@@ -160,23 +160,23 @@ class GateLooks(_Record):
 
 @dataclass(frozen=True)
 class Stop(_Record):
-    """A planned stop of a run: all questions up to it have their answers."""
+    """A planned stop of a run, with all questions up to it answered."""
 
     key = STOPPED
-    # asked, of: questions, and how many there would have been
+    # asked, of: number of questions asked, and number planned
     asked: int
     of: int
-    # look, looks: after which of how many planned looks
+    # look, looks: number of the look at which it stopped, and number of looks planned
     look: int
     looks: int
     why: str
 
 
 class TruthfulnessWeights(NamedTuple):
-    """What the truthfulness score gives for a right answer and for a refusal, and takes for a wrong answer.
+    """Weights of the truthfulness score: added for a right answer and a refusal, subtracted for a wrong answer.
 
-    The defaults are those of `refusal_index.stats.TRUTHFULNESS_WEIGHTS`; they stand here too because settings are read
-    without the statistics.
+    The defaults repeat `refusal_index.stats.TRUTHFULNESS_WEIGHTS`, because settings are read without importing the
+    statistics.
     """
 
     right: float = 1.0
@@ -185,7 +185,7 @@ class TruthfulnessWeights(NamedTuple):
 
     @classmethod
     def parse(cls, given: Any) -> TruthfulnessWeights:
-        """Read text such as ``"1,0,1"``, or three numbers; raises ValueError if they are no weights.
+        """Parse text such as ``"1,0,1"``, or three numbers; raises ValueError if they are not valid weights.
 
         >>> print(TruthfulnessWeights.parse("1,0.25,2"))
         1,0.25,2
@@ -203,12 +203,12 @@ class TruthfulnessWeights(NamedTuple):
 MILLION = 1_000_000
 
 Tokens = tuple[int, int]
-"""Read and written."""
+"""Input and output tokens."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """Dollars for a million tokens read and a million tokens written."""
+    """Price in dollars per million input and output tokens."""
 
     input: float
     output: float
@@ -219,18 +219,18 @@ class Price:
 
     @classmethod
     def parse(cls, given: Any) -> Price:
-        """Read a price such as ``"2.5,10"``, or two numbers; raises ValueError if they are not two numbers from 0."""
+        """Parse a price such as ``"2.5,10"``, or two numbers; raises ValueError unless both are at least 0."""
         if isinstance(given, Price):
             return given
         read, written = (float(part) for part in (given.split(",") if isinstance(given, str) else given))
         return cls(read, written)
 
     def times(self, factor: float) -> Price:
-        """Return a share of it, or several times as much."""
+        """Return the price multiplied by a factor."""
         return Price(self.input * factor, self.output * factor)
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the dollars for so many tokens.
+        """Return the cost in dollars of the given numbers of tokens.
 
         >>> Price(2.5, 10).of(1_000_000, 100_000)
         3.5
@@ -240,15 +240,15 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """What the models of a run cost."""
+    """Prices of the models of a run."""
 
-    model: Price | None = None  # the model under evaluation; None where its price is not known
-    grader: Price | None = None  # each of the models that grade, in the same way
-    batch_rate: float | None = None  # share of both that is paid for what came in a provider's batch; None for all
+    model: Price | None = None  # of the evaluated model; None if unknown
+    grader: Price | None = None  # of each model that grades; None if unknown
+    batch_rate: float | None = None  # share of both that is paid in a provider's batches; None for full price
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Prices:
-        """Read back what `to_document` gave; what is not there is not known.
+        """Read prices from the output of `to_document`; missing prices are unknown.
 
         >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
         Prices(model=Price(input=2.0, output=8.0), grader=None, batch_rate=None)
@@ -257,19 +257,19 @@ class Prices:
         return cls(Price(**model) if model else None, Price(**grader) if grader else None, document.get("batch_rate"))
 
     def to_document(self) -> dict[str, Any]:
-        """Return plain data, under the names of the options."""
+        """Return a JSON-serialisable dictionary, with the names of the options as keys."""
         prices = {"price": self.model, "grader_price": self.grader}
         rate = {} if self.batch_rate is None else {"batch_rate": self.batch_rate}
         return {**{name: price and asdict(price) for name, price in prices.items()}, **rate}
 
     def or_those(self, others: Prices) -> Prices:
-        """Return these prices, with those of `others` in place of the ones that are not known."""
+        """Return these prices, with unknown ones filled in from `others`."""
         rate = others.batch_rate if self.batch_rate is None else self.batch_rate
         return Prices(self.model or others.model, self.grader or others.grader, rate)
 
     @property
     def in_batches(self) -> Prices:
-        """What the same costs in a provider's batches.
+        """The prices in a provider's batches.
 
         >>> Prices(Price(2, 8), batch_rate=0.5).in_batches.model
         Price(input=1.0, output=4.0)
@@ -278,10 +278,9 @@ class Prices:
         return Prices(self.model and self.model.times(rate), self.grader and self.grader.times(rate))
 
     def cost(self, model: Tokens, grader: Tokens) -> float | None:
-        """Return the dollars for tokens of the model and of graders.
+        """Return the cost in dollars of the tokens of the model and of graders.
 
-        Graders whose price is not known are left out. The model is not: without its price the cost of its tokens is
-        None.
+        Graders without a price are left out. If the model used tokens and its price is unknown, the cost is None.
 
         >>> Prices(Price(2, 8), Price(1, 4)).cost((1_000_000, 0), (500_000, 0))
         2.5
@@ -298,7 +297,7 @@ class Prices:
 
 
 UNPRICED = Prices()
-"""No price is known."""
+"""All prices are unknown."""
 
 
 def _is_whole(value: Any) -> bool:
@@ -318,7 +317,7 @@ def _is_weights(value: Any) -> bool:
 
 
 def _builds(made: Callable[..., object]) -> Callable[[Any], bool]:
-    """Return whether an object holds what something is made of; null does too."""
+    """Return a check that an object holds valid arguments of `made`, or is null."""
 
     def holds(value: Any) -> bool:
         try:
@@ -330,7 +329,7 @@ def _builds(made: Callable[..., object]) -> Callable[[Any], bool]:
 
 
 Check = tuple[str, Callable[[Any], bool]]
-"""What is expected, in words, and whether a value is that."""
+"""What is expected, in words, and a test of a value."""
 
 A_TEXT: Check = ("text", lambda value: isinstance(value, str))
 WHOLE: Check = ("a whole number", _is_whole)
@@ -368,13 +367,13 @@ ABOUT: Mapping[str, Check] = {
     "batch_rate": ("a number from 0, or null", lambda value: value is None or _is_amount(value)),
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
-"""What the results of a run cannot be made without."""
+"""Settings without which the results of a run cannot be computed."""
 
 
 def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if a value of a section of `run.json` is not of its type; what is missing is not looked for.
+    """Raise RunFolderError if a value in a section of `run.json` has the wrong type; missing values are accepted.
 
-    - `path`: of the file.
+    - `path`: path of the file.
     - `section`: ``"settings"`` or ``"about"``.
     """
     for key, (expected, holds) in (SETTINGS if section == "settings" else ABOUT).items():
@@ -386,7 +385,7 @@ def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
 
 
 def check_complete(path: Path, settings: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if settings lack what the results of a run cannot be made without."""
+    """Raise RunFolderError if settings lack a value that the results of a run need."""
     needed = list(NEEDED)
     needed += ["first_pass.model"] if "first_pass" in settings else []
     needed += ["regraded_from.grader"] if "regraded_from" in settings else []
@@ -396,7 +395,7 @@ def check_complete(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _find(document: Mapping[str, Any], key: str) -> tuple[bool, Any]:
-    """Return whether a key is there, the parts of which name what lies within each other, and its value."""
+    """Return whether a dotted key is present in nested objects, and its value."""
     value: Any = document
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:

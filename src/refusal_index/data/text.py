@@ -1,4 +1,4 @@
-"""Text from outside: what can be written down, and regular expressions that users give."""
+"""Text from outside: lone surrogates, and regular expressions from users."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ NUL = "\0"
 
 
 def sound_text(text: str) -> str:
-    """Replace halves of surrogate pairs by U+FFFD.
+    """Replace lone surrogates by U+FFFD.
 
-    A reply cut inside an emoji can hold one, and so can JSON; no file format of a table and no request can.
+    A reply that was cut inside an emoji can contain one, and so can JSON; table formats and requests cannot.
 
     >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
     True
@@ -29,7 +29,7 @@ def sound_text(text: str) -> str:
 
 
 def wrong_id(question_id: str) -> str | None:
-    r"""Say what is wrong with the id of a question, if anything is: what cannot be written down names nothing.
+    r"""Return why a question id cannot be used: it contains NUL or lone surrogates; None if it is valid.
 
     >>> wrong_id("a\0b")
     "expected an id without NUL, got 'a\\x00b'; remove that character"
@@ -37,29 +37,29 @@ def wrong_id(question_id: str) -> str | None:
     if NUL in question_id:
         what = "NUL"
     elif not question_id.isascii() and question_id != sound_text(question_id):
-        what = "halves of surrogate pairs"
+        what = "lone surrogates"
     else:
         return None
     return f"expected an id without {what}, got {shortened(question_id)}; remove that character"
 
 
 SECONDS = 1.0
-"""Time limit of one match: ordinary patterns take microseconds."""
+"""Time limit of one match in seconds; ordinary patterns take microseconds."""
 
 MOST_PARTS = 100_000
-"""Most parts of a pattern with its repetitions written out, as `regex` holds them in memory."""
+"""Maximum number of parts of a pattern with its repetitions expanded, which `regex` keeps in memory."""
 
 TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
 
 
 class PatternError(RefusalIndexError, ValueError):
-    """A pattern that is no regular expression, or needs too much memory; the message says why."""
+    """A pattern that is not a valid regular expression, or needs too much memory; the message says which."""
 
 
 def matches(pattern: str, text: str) -> bool:
-    r"""Whether a pattern matches a text from end to end, case ignored and line breaks matched by a dot.
+    r"""Whether a pattern matches a whole text; case is ignored, and a dot matches line breaks.
 
-    Raises PatternError if it is no pattern, and TimeoutError if the match takes longer than `SECONDS`.
+    Raises PatternError if the pattern is invalid, and TimeoutError if the match takes longer than `SECONDS`.
 
     >>> matches(r"(in )?(may )?\d+", "In May 1945")
     True
@@ -85,7 +85,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def _parts(pattern: str) -> int:
-    """Count the parts of a pattern, those that must be repeated as often as they must."""
+    """Count the parts of a pattern, repeated parts as often as they must match."""
     groups, last = [0], 0
     for token in TOKEN.finditer(pattern):
         if token[0] == "(":
