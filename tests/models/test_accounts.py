@@ -53,8 +53,8 @@ def test_any_other_provider_is_where_its_variable_says(name):
         ("fake/any", {"FAKE_BASE_URL": ""}, "found none"),
         ("almanac/base", {}, "'refusal-index serve' offers one"),
         ("openai/any", {}, "expected a key in OPENAI_API_KEY, found none"),
-        ("openai/any", {"OPENAI_API_KEY": "line\nbreak"}, "OPENAI_API_KEY holds a line break"),
-        ("openai/any", {"OPENAI_API_KEY": "kéy"}, "a character that no key has"),
+        ("openai/any", {"OPENAI_API_KEY": "line\nbreak"}, "OPENAI_API_KEY contains a line break"),
+        ("openai/any", {"OPENAI_API_KEY": "kéy"}, "an invalid character"),
         *(
             ("fake/any", {"FAKE_BASE_URL": url}, "begins with http:// or https://")
             for url in ("localhost:8000", "ftp://host/v1", "http://", "http://host:port/v1", "http://host:99999/v1",

@@ -83,17 +83,17 @@ def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
     assert breaker.reason is None, "a reply ends the outage"
     clock.now += OUTAGE_SECONDS
     breaker.troubled("model", "q0", down)
-    assert breaker.reason == "openai/any gave nothing but errors for 180 seconds (503); the same command resumes"
+    assert breaker.reason == "openai/any returned only errors for 180 seconds (503); the same command resumes"
 
 
 def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is_waited_for():
-    gone = Failure("refused", "openai/any", FailureKind.DOUBTFUL, "is the server there?")
+    gone = Failure("refused", "openai/any", FailureKind.DOUBTFUL, "is the server running?")
     never, once = CircuitBreaker(), CircuitBreaker()
     once.worked("model")
     for _ in range(QUESTIONS_IN_A_ROW):
         never.troubled("model", "q0", gone)
         once.troubled("model", "q0", gone)
-    assert never.reason == "openai/any failed in each of 20 attempts (refused); is the server there?"
+    assert never.reason == "openai/any failed in each of 20 attempts (refused); is the server running?"
     assert once.reason is None
 
 
@@ -153,7 +153,7 @@ def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        with pytest.raises(RunFailedError, match=r"failed in each of 20 attempts .*is the server there\?"):
+        with pytest.raises(RunFailedError, match=r"failed in each of 20 attempts .*is the server running\?"):
             run(plan_for(url, count=COUNT, model=model))
 
 

@@ -124,7 +124,7 @@ def test_without_its_endpoint_the_training_goes_on_with_one_warning_each_time(
     assert trainer.state.global_step == 4
     told = [one.getMessage() for one in caplog.records if one.name.startswith("refusal_index")]
     assert [one.split(":")[0] for one in told] == ["Refusal Index of step 2", "Refusal Index of step 4"]
-    assert all("is the server there?" in one and "\n" not in one and "sk-1234567890" not in one for one in told)
+    assert all("is the server running?" in one and "\n" not in one and "sk-1234567890" not in one for one in told)
     document = json.loads((tmp_path / "panel" / "summary.json").read_text())
     assert [(one["step"], one["status"]) for one in document["runs"]] == [(2, "failed"), (4, "failed")]
 

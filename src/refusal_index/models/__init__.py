@@ -1,1 +1,1 @@
-"""Who carries the protocol's requests to a model and puts replies into the store: one interface, several engines."""
+"""Clients of models: requests, responses, retries, settings, OpenAI-compatible servers and Python functions."""

@@ -1,6 +1,6 @@
-"""OpenAI's chat API: the bodies of requests and responses, and unusual responses written in the usual form.
+"""OpenAI's chat API: writing request bodies, reading response bodies, and normalising irregular responses.
 
-Whoever speaks it, over HTTP or in files, is asked the same and read the same.
+HTTP clients and batch files share this code, so that both send and read the same bodies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 REASONING_MODELS = re.compile(r"(o\d|gpt-5(?!-chat))")
-"""Models of OpenAI's that take no temperature, and count their reasoning among the tokens of a reply."""
+"""OpenAI models that accept no temperature, and count reasoning tokens as part of a reply."""
 
 
 STOP_REASONS = {"length": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
@@ -35,7 +35,7 @@ REFUSED_PROMPTS = {
         StopReason.CONTENT_FILTER,
     ),
 }
-"""Errors by which a provider says that it takes no such prompt: asking again would not help."""
+"""Error codes of rejected prompts, with the stop reason of the reply: sending these prompts again would not help."""
 
 
 TOOL_CALLS = ("tool_calls", "function_call")
@@ -50,9 +50,9 @@ def chat_body(ask: ModelRequest, model: str, provider: str = "") -> Json:
     Parameters
     ----------
     ask
-        What is asked, and how the model generates.
+        The request, with its decoding parameters.
     model, provider
-        What the server calls the model, and who it is: OpenAI itself has other names for some fields.
+        The server's name for the model, and the provider: OpenAI itself uses other names for some fields.
     """
     body: Json = {
         "model": model,
@@ -76,19 +76,19 @@ def chat_body(ask: ModelRequest, model: str, provider: str = "") -> Json:
 
 
 def read_chat(body: Any, seconds: float | None = None) -> Response:
-    """Return the response that the body of a chat completion holds.
+    """Return the response in the body of a chat completion.
 
     Parameters
     ----------
     body
-        As it came: nothing about it is taken for granted.
+        The untrusted body as received.
     seconds
-        How long it took, where that is known.
+        Duration of the request, if known.
 
     Raises
     ------
     NoAnswerError
-        If there is no choice in it.
+        If it contains no choices.
 
     Examples
     --------
@@ -110,12 +110,12 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
 
 
 def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | None:
-    """Return the response that an error 400 comes down to: the prompt was filtered, or is too long for the model.
+    """Return an error 400 as a response, if the prompt was filtered or is too long for the model.
 
     Parameters
     ----------
     error, seconds
-        The error within the body, and how long it took.
+        The error object in the body, and the duration of the request.
 
     Returns
     -------
@@ -133,14 +133,14 @@ def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | 
 
 
 def choices_in(body: Any) -> list[Mapping[str, Any]]:
-    """Return the choices of a response in their order; none of what is no response."""
+    """Return the choices of a response, ordered by index; none if the body is not a response."""
     choices = body.get("choices") if isinstance(body, Mapping) else None
     known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
     return sorted(known, key=lambda one: count_in(one.get("index")))
 
 
 def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
-    """Return text and stop reason of a choice; None where it holds no text, and nothing says why.
+    """Return the text and stop reason of a choice; None if it has no text, and no reason for that.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
 
 
 def text_in(content: Any) -> str | None:
-    """Return the text of a message, which some servers send in parts; None where it holds none."""
+    """Return the text of a message's content, which some servers send in parts; None if it has none."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
@@ -177,7 +177,7 @@ def _logprobs(choice: Mapping[str, Any]) -> str | None:
     try:
         return write_logprobs(map(_token, content))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return None  # what is reported is none: the reply itself is as good as any
+        return None  # malformed log probabilities; the reply itself is usable
 
 
 def _token(one: Mapping[str, Any]) -> TokenLogprob:
@@ -190,7 +190,7 @@ def _token(one: Mapping[str, Any]) -> TokenLogprob:
 
 
 def count_in(value: Any) -> int:
-    """Return a count of tokens as a provider gives it; 0 for what is none."""
+    """Return a provider's token count; 0 if it is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
@@ -198,18 +198,18 @@ MEGABYTE = 2**20
 
 
 MAX_RESPONSE_BYTES = 64 * MEGABYTE
-"""Most bytes of a response, once it is decompressed."""
+"""Maximum size of a decompressed response in bytes."""
 
 
 OK, NO_STATUS = 200, 502
 
 
 ADDRESSES = ("/completions", "/responses", "/messages")
-"""Where replies are asked for, at the ends of paths."""
+"""Endings of the URL paths that return replies."""
 
 
 REPLIES = {"choices": list, "output": list, "content": list}
-"""What the responses hold: of OpenAI's two interfaces, and of Anthropic's."""
+"""The field that holds the replies, with its type: in OpenAI's two APIs and in Anthropic's."""
 
 
 ASKS_FOR_EVENTS = re.compile(rb'"stream"\s*:\s*true')
@@ -222,15 +222,15 @@ COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 async def receive(response: Any) -> None:
-    """Read a response of httpx, and put its body into the usual form.
+    """Read an HTTPX response, and normalise its body.
 
-    One that says 200 and is no reply gets the status that it names, or that of a bad gateway. A stream of events that
-    was asked for is left alone, as is any response that comes from elsewhere than where replies do.
+    A response with status 200 but no reply gets the status that its body names, or 502. A stream of events that was
+    requested is left alone, as is any response of another endpoint.
 
     Raises
     ------
     UnreadableReplyError
-        If it is too large.
+        If the response is too large.
     """
     request, is_stream = response.request, EVENTS in response.headers.get("content-type", "")
     if not request.url.path.endswith(ADDRESSES) or (is_stream and ASKS_FOR_EVENTS.search(request.content)):
@@ -249,7 +249,7 @@ async def receive(response: Any) -> None:
 
 
 async def _read(response: Any) -> bytes:
-    """Return the bytes of a response, decompressed."""
+    """Return the decompressed bytes of a response."""
     parts, size = [], 0
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
@@ -263,7 +263,7 @@ async def _read(response: Any) -> bytes:
 
 
 def _json(text: str | bytes) -> dict[str, Any]:
-    """Return the object that a body holds; an empty one for whatever else it is."""
+    """Return the JSON object in a body; an empty one for anything else."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -278,9 +278,9 @@ def _status_in(body: dict[str, Any]) -> int:
 
 
 def _joined(text: str) -> dict[str, Any]:
-    """Return the body that the events of a stream add up to; one without choices where a choice does not end.
+    """Merge the events of a stream into one body; it has no choices if one of them is unfinished.
 
-    An event that holds an error is returned in place of the body.
+    If an event contains an error, that event is returned instead.
     """
     chunks = [_json(line.removeprefix("data:")) for line in text.split("\n") if line.startswith("data:")]
     failed = next((one for one in chunks if one.get("error")), None)
@@ -305,7 +305,7 @@ def _joined_choices(pieces: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def usual(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a response with the types that OpenAI's chat API promises, and any other as it is.
+    """Convert a chat response to the types that OpenAI's API specifies; return any other body unchanged.
 
     Examples
     --------
@@ -324,7 +324,7 @@ def usual(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usual_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
-    if "text" in choice:  # of the interface that completes a text
+    if "text" in choice:  # a response of the legacy text completion API
         return dict(choice)
     message, reason = choice.get("message"), choice.get("finish_reason")
     message = message if isinstance(message, Mapping) else {}

@@ -20,31 +20,34 @@ from refusal_index.redaction import redacted
 
 RESUMES = "the same command resumes"
 MAX_RETRY_AFTER = 300.0
-"""Seconds that a provider may ask to wait for; one that asks for longer is taken to be used up."""
+"""Longest delay in seconds that a provider may ask for; a longer one counts as a lasting error."""
 
 NO_CREDIT = "add credit or raise the limit at the provider"
 ADVICE = {402: NO_CREDIT, **dict.fromkeys((401, 403), "check {keys}"), 404: "check the model's name and the base URL"}
-"""What to do about errors that last, by status."""
+"""What to do about lasting errors, by status."""
 
 TOO_SOON = (408, 409, 425, 429)
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "credit balance is too low")
 UNREACHABLE = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
-"""Names of errors of HTTP clients that no connection came about."""
+"""Names of HTTP clients' errors for connections that were never established."""
 
 
 class FailureKind(Enum):
-    """What is done about a failed request.
+    """How a failed request is handled.
 
     Attributes
     ----------
     REQUEST
-        It is this request's own fault: it is not sent again. Where none has worked yet, a row of them ends the run.
+        The request itself is at fault and is not retried. Before the first success, too many of them in a row end the
+        run.
     LASTING
-        It will not pass by itself, whatever is asked: it is not sent again, and a row of them ends the run.
+        The error persists for any request: it is not retried, and too many of them in a row end the run.
     PASSING
-        It is sent again; a row of requests that were sent again in vain ends the run.
+        The error is temporary and the request is retried; too many requests in a row whose retries all failed end the
+        run.
     DOUBTFUL
-        As one that passes; where no reply came yet, it rather lasts, and a row of attempts ends the run at once.
+        Retried like a temporary error; but before the first reply it is probably lasting, so too many attempts in a row
+        end the run at once.
     """
 
     REQUEST = auto()
@@ -54,24 +57,25 @@ class FailureKind(Enum):
 
     @property
     def is_sent_again(self) -> bool:
-        """Whether the request is worth another attempt."""
+        """Whether the request is retried."""
         return self in (FailureKind.PASSING, FailureKind.DOUBTFUL)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What an error of a request comes down to.
+    """A classified error of a request.
 
     Attributes
     ----------
     message, model
-        The error in one line, and who was asked.
+        The error in one line, and the model's name.
     kind
-        What is done about it.
+    kind
+        How it is handled.
     advice
-        What a user may do about it.
+        What the user can do about it.
     retry_after
-        Seconds that the provider asks to wait; None where it does not say.
+        Seconds that the provider asks to wait; None if it does not say.
     """
 
     message: str
@@ -102,16 +106,17 @@ class UnreadableReplyError(RefusalIndexError, RuntimeError):
 
 
 def classify_error(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:
-    """Say what an error of a provider comes down to.
+    """Classify an error of a provider.
 
     Parameters
     ----------
     error
-        As the provider's client raised it, whatever it was wrapped in since.
+        The error that the provider's client raised, possibly wrapped in others.
     message, model
-        The error in one line, and who was asked.
+        The error in one line, and the model's name.
     keys
-        What holds the key of that model.
+    keys
+        The environment variable that holds the model's key.
 
     Examples
     --------
@@ -132,19 +137,20 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
         return Failure(message, model, FailureKind.REQUEST)
     if status is None and _is_unreachable(error):
-        return Failure(message, model, FailureKind.DOUBTFUL, f"is the server there? check the base URL; {RESUMES}")
+        return Failure(message, model, FailureKind.DOUBTFUL, f"is the server running? check the base URL; {RESUMES}")
     return Failure(message, model, retry_after=wait)
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """Return the status of the response that an error, or one that led to it, stands for; None without one."""
+    """Return the HTTP status of an error or of one of its causes; None without one."""
     return next((status for cause in causes(error) if (status := own_status(cause)) is not None), None)
 
 
 def own_status(error: BaseException) -> int | None:
-    """Return the status that an error itself holds, by whatever name its client has for it; None without one.
+    """Return the HTTP status that an error itself has, under any of its usual names; None without one.
 
-    A bare ``status`` or ``code`` counts beside a response only: some clients give a torn response one of their own.
+    The attributes ``status`` and ``code`` count only next to ``response``: some clients set codes of their own for
+    interrupted responses.
     """
     for name in ("status_code", *(("status", "code") if hasattr(error, "response") else ())):
         value = getattr(error, name, None)
@@ -154,7 +160,7 @@ def own_status(error: BaseException) -> int | None:
 
 
 def retry_after(error: BaseException | None, now: datetime | None = None) -> float | None:
-    """Return the seconds after which the provider wants to be asked again; None where it does not say.
+    """Return the seconds that a provider asks to wait before a retry; None if it does not say.
 
     References
     ----------
@@ -192,7 +198,7 @@ def _is_unreachable(error: BaseException) -> bool:
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
-    """Return an error and those that led to it, each once."""
+    """Return an error and its causes, each once."""
     found: dict[int, BaseException] = {}
     while error is not None and id(error) not in found:
         found[id(error)] = error
@@ -201,29 +207,29 @@ def causes(error: BaseException | None) -> list[BaseException]:
 
 
 SAID = "status_as_sent"
-"""Where a response of httpx whose status was replaced has the one that was sent."""
+"""Key of the original status, if it was replaced, in the extensions of an HTTPX response."""
 
 MAX_LINE, MAX_BODY = 300, 200
-"""Characters of a line, and those that are shown of what is no message."""
+"""Maximum lengths, in characters, of a line and of an excerpt of a body without a message."""
 
-MAX_READ, MAX_CAUSES = 5_000, 20  # characters of an error that are looked at, and errors behind it
+MAX_READ, MAX_CAUSES = 5_000, 20  # characters read of an error, and causes followed
 WRAPPERS = ("RetryError", "ModelGenerateError")
-"""What retries, and what Inspect, wrap an error in; each holds the one that counts."""
+"""Errors in which retries and Inspect wrap the original error."""
 
 NO_CONNECTION = ("APIConnectionError", "APITimeoutError")
-"""What clients wrap whatever befell a connection in: also one that was refused is told as out of time."""
+"""Errors in which clients wrap any connection failure; even a refused connection may be reported as a timeout."""
 
 MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
 
 
 def describe_error(error: BaseException) -> str:
-    r"""Return what an error comes down to: its class, the status where there is one, and the provider's own words.
+    r"""Describe an error in one line: its class, its status if any, and the provider's message.
 
     Parameters
     ----------
     error
-        As it was raised, however often it was wrapped.
+        The error, possibly wrapped in others.
 
     Examples
     --------
@@ -239,7 +245,7 @@ def describe_error(error: BaseException) -> str:
         parts.append(str(status) if words else f"{status} {_content_type(error)}".strip())
     parts.append(_harmless(words) if words else _shown(error, MAX_BODY if status else MAX_LINE))
     root = _root(error)
-    if status is None and root is not error:  # a connection that failed is told by what it failed for
+    if status is None and root is not error:  # a failed connection is described by its cause
         if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
             parts.clear()
         parts += [type(root).__name__, _shown(root, MAX_LINE)]
@@ -257,8 +263,8 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return the first of the errors of which each was raised from the one before."""
-    for _ in range(MAX_CAUSES):  # errors may have led to each other
+    """Return the original error at the start of a chain of causes."""
+    for _ in range(MAX_CAUSES):  # a chain may be circular
         if error.__cause__ is None:
             break
         error = error.__cause__
@@ -266,7 +272,7 @@ def _root(error: BaseException) -> BaseException:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status as it was sent."""
+    """Return the original HTTP status."""
     said: int | None = getattr(getattr(error, "response", None), "extensions", {}).get(SAID)
     return own_status(error) if said is None else said
 
@@ -277,7 +283,7 @@ def _content_type(error: BaseException) -> str:
 
 
 def _message_in(body: Any) -> str:
-    """Return the message within an error's body; nothing where there is none."""
+    """Return the message in an error's body; empty without one."""
     if isinstance(body, list):
         return next(filter(None, map(_message_in, body)), "")
     if not isinstance(body, dict):
@@ -290,7 +296,7 @@ def _message_in(body: Any) -> str:
 
 
 def _shown(error: BaseException, longest: int) -> str:
-    """Show an error in which there is no message: its body where that is a text, or what it says itself."""
+    """Return the text of an error whose body has no message: the body if it is text, else the error's own text."""
     body, own = getattr(error, "body", None), CODE_FIRST.sub("", str(error))
     if not isinstance(body, str):
         body = own or getattr(getattr(error, "response", None), "text", "")
@@ -298,7 +304,7 @@ def _shown(error: BaseException, longest: int) -> str:
 
 
 def _harmless(text: str, longest: int = MAX_LINE) -> str:
-    """Return a text in one line without keys, markup and whatever a terminal would obey."""
+    """Return text in one line, without keys, markup and terminal control characters."""
     plain = MARKUP.sub(" ", redacted(text)[:MAX_READ])
     line = " ".join("".join(one if one.isprintable() else " " for one in plain).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
@@ -310,24 +316,22 @@ OUTAGE_QUESTIONS = 3
 
 
 class CircuitBreaker:
-    """Once it is open nothing further is sent; what is in flight is waited for, and kept.
+    """Stops sending requests once it is open; requests in flight are completed and kept.
 
-    It opens when so many questions in a row ended in errors without a reply in between, when nothing but errors came
-    for so long, or when it is told to.
+    It opens when too many questions in a row failed without a reply in between, when there were only errors for too
+    long, or when `open` is called.
 
     Parameters
     ----------
     clock
-        Tells the time in seconds.
+        Returns the time in seconds.
 
     Attributes
     ----------
     reason
         Why it opened, in one line; None while it is closed.
     planned
-        Whether the run was told to end there.
-    patience
-        Seconds of nothing but errors after which it opens.
+        Whether it was opened deliberately, not by failures.
 
     Examples
     --------
@@ -348,15 +352,16 @@ class CircuitBreaker:
         self._troubled: dict[str, tuple[float, set[str], int]] = {}
 
     def worked(self, role: str) -> None:
-        """Take note of a reply of whoever is in a role, which breaks the row of failures."""
+        """Record a reply of a role, which resets its record of failures."""
         self._worked.add(role)
         self._failed.pop(role, None)
         self._troubled.pop(role, None)
 
     def failed(self, role: str, question_id: str, failure: Failure) -> None:
-        """Take note of a request about a question that failed for good.
+        """Record a question whose request failed for good.
 
-        One that is itself at fault counts while none has worked yet: then it is rather what all of them have in common.
+        Errors of single requests count only before the first reply: until then, all requests probably share their
+        cause.
         """
         if failure.kind is FailureKind.REQUEST and role in self._worked:
             return
@@ -366,7 +371,7 @@ class CircuitBreaker:
             self._open_for(failure, f"failed for {len(failed)} questions in a row")
 
     def troubled(self, role: str, question_id: str, failure: Failure) -> None:
-        """Take note of a request about a question that failed and will be sent again."""
+        """Record a failed request that will be retried."""
         since, questions, attempts = self._troubled.get(role, (self._clock(), set(), 0))
         questions.add(question_id)
         self._troubled[role] = since, questions, attempts + 1
@@ -374,13 +379,13 @@ class CircuitBreaker:
         if failure.kind is FailureKind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
             self._open_for(failure, f"failed in each of {attempts + 1} attempts")
         elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
-            self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
+            self._open_for(failure, f"returned only errors for {lasted:.0f} seconds")
 
     def _open_for(self, failure: Failure, what: str) -> None:
         self.open(f"{failure.model} {what} ({failure.message}); {failure.advice}")
 
     def open(self, reason: str, *, planned: bool = False) -> None:
-        """End the run for a reason; the first one counts."""
+        """Open it for a reason; only the first reason is kept."""
         if self.reason is None:
             self.reason, self.planned = reason, planned
             self._opened.set()
@@ -390,7 +395,7 @@ class CircuitBreaker:
         await self._opened.wait()
 
     async def wait(self, seconds: float) -> None:
-        """Wait so long, and no longer than until it opens."""
+        """Wait for some seconds, but no longer than until it opens."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._opened.wait(), seconds)
 
@@ -399,7 +404,7 @@ T = TypeVar("T")
 
 
 FIRST_WAIT = 2.0
-"""Seconds before a request is sent again, doubled with each attempt; up to as much again is added by chance."""
+"""Seconds before the first retry, doubled for each further one; a random delay of up to FIRST_WAIT is added."""
 
 
 MAX_WAIT = 60.0
@@ -414,25 +419,25 @@ async def send_with_retries(
     about: str,
     max_retries: int,
 ) -> T:
-    """Send a request, and again after a while where that may help.
+    """Send a request, and retry it after a delay if its error is temporary.
 
     Parameters
     ----------
     send, explain
-        Sends it once, and says what an error comes down to.
+        A function that sends the request once, and one that classifies its error.
     breaker
-        Is told of every failure; once it is open nothing is sent.
+        Notified of every failure and reply; while it is open, nothing is sent.
     role, about
-        Who is asked, and about what.
+        The role that is asked, and the id of the question.
     max_retries
-        How often it is sent again at most. A provider that says after how long is waited for so long.
+        Maximum number of retries. If the provider asks for a longer delay, it is respected.
 
     Raises
     ------
     RequestFailedError
-        If it failed for good.
+        If the request failed for good.
     EndedError
-        If the breaker opened before.
+        If the breaker is open before an attempt.
     """
     attempt = 0
     while True:
@@ -442,7 +447,7 @@ async def send_with_retries(
             reply = await send()
         except EndedError:
             raise
-        except Exception as error:  # whatever a provider raises
+        except Exception as error:  # providers can raise anything
             failure = explain(error)
             if not failure.kind.is_sent_again or attempt >= max_retries:
                 breaker.failed(role, about, failure)
@@ -451,7 +456,7 @@ async def send_with_retries(
             breaker.worked(role)
             return reply
         breaker.troubled(role, about, failure)
-        doubled = FIRST_WAIT * 2.0 ** min(attempt, 64)  # which no number of retries makes too large for a float
+        doubled = FIRST_WAIT * 2.0 ** min(attempt, 64)  # capped so that it does not overflow
         wait = min(doubled + random.uniform(0, FIRST_WAIT), MAX_WAIT)
         await breaker.wait(max(wait, failure.retry_after or 0.0))
         attempt += 1

@@ -1,4 +1,4 @@
-"""Python functions as models and as graders, by object or by name, and the check of a grader before a run."""
+"""Python functions as models and graders, given as objects or by name, and checks of them before a run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from refusal_index.protocol import (
 
 PREFIX = "python:"
 LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
-"""What a model that grades would say; a function's grades are stored in its words."""
+"""Verdicts in the words of a grading model; a function's grades are stored in the same form."""
 
 
 ARGUMENTS = ("question", "context", "choices", "must_answer", "messages")
-"""What a function that answers can be given."""
+"""Arguments that a model function can receive."""
 
 FIX = "fix the function; an edited function starts a new run"
 
@@ -54,7 +54,7 @@ class FunctionError(RefusalIndexError, RuntimeError):
 def classify_function_error(error: Exception, name: str) -> Failure:
     """Classify an error of a function.
 
-    One that a service caused, which has a status or is of a connection, is treated as any service's.
+    An error that a service caused, with a status or of a connection, is classified like a provider's.
     """
     if not isinstance(error, FunctionError):
         return classify_error(error, describe_error(error), name)
@@ -66,7 +66,7 @@ def classify_function_error(error: Exception, name: str) -> Failure:
 
 
 def is_function_name(name: str) -> bool:
-    """Whether a model's name is the place of a function, as in ``python:package.module:function``.
+    """Whether a model's name refers to a function, as in ``python:package.module:function``.
 
     Examples
     --------
@@ -77,17 +77,17 @@ def is_function_name(name: str) -> bool:
 
 
 def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
-    """Return whom an engine asks elsewhere, by their names: all but functions.
+    """Return the models that an engine asks by name: all but functions.
 
     Parameters
     ----------
     names, objects
-        As any engine takes them.
+        The names by role, and the objects in memory by name.
 
     Raises
     ------
     ModelError
-        If one is given as an object that only Inspect can ask.
+        If a model is given as an object that only Inspect can ask.
     """
     away = {}
     for asked, name in names.items():
@@ -100,20 +100,19 @@ def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> d
 
 
 def function_name(function: Callable[..., Any], argument: str = "model") -> str:
-    """Return the name by which a function is found again: its module and its own.
+    """Return the name by which a function can be imported: its module and its qualified name.
 
     Parameters
     ----------
     function
         The function.
     argument
-        What it was given as, for messages.
+        The argument that it was given as, for messages.
 
     Raises
     ------
     ModelError
-        If it has none that could be found again, as a lambda or a function inside another has none: then a resumed run
-        could not know that it is the same.
+        If it cannot be imported by name, like a lambda or a nested function: a resumed run could not recognise it.
 
     Examples
     --------
@@ -132,12 +131,12 @@ def function_name(function: Callable[..., Any], argument: str = "model") -> str:
 
 
 def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
-    """Return the function at a place; modules are looked for in the working directory, too.
+    """Import a function by its name; modules in the working directory are found, too.
 
     Raises
     ------
     ModelError
-        If the module cannot be imported, or holds no such function.
+        If the module cannot be imported, or has no such function.
 
     Examples
     --------
@@ -154,7 +153,7 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:  # whatever the module raises while it is imported
+    except Exception as error:  # importing a module can raise anything
         raise ModelError(
             f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {error})"
         ) from error
@@ -166,7 +165,7 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
 
 
 def source_sha256(function: Callable[..., Any]) -> str | None:
-    """Return the hash of a function's own source, so that an edited one is not taken for the same; None without one."""
+    """Return the hash of a function's source code, to detect edits; None if the source is unavailable."""
     try:
         return hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
     except (OSError, TypeError):
@@ -174,19 +173,20 @@ def source_sha256(function: Callable[..., Any]) -> str | None:
 
 
 class AnsweringFunction:
-    """A Python function as a model.
+    """A model that calls a Python function.
 
     Parameters
     ----------
     function
-        Returns the text of a reply, at once or awaited; one that is no coroutine runs in a thread. A first parameter
-        named ``messages`` gets the conversation, a list of dictionaries with ``role`` and ``content``; under any other
-        name it gets the text of the question. Of the following, each is passed by name if the function declares it, or
-        takes ``**kwargs``: ``context`` (text or None), ``choices`` (list of texts or None), ``must_answer`` (True in
-        the second pass, in which the model must not refuse) and ``messages``. What a `functools.partial` binds stays
-        bound. A function whose signature is unknown, such as some builtins, gets the question alone.
+        Returns the text of a reply, directly or as an awaitable; a function that is not a coroutine function runs in a
+        thread. A first parameter named ``messages`` gets the conversation, a list of dictionaries with ``role`` and
+        ``content``; under any other name it gets the text of the question. The following arguments are passed by name
+        if the function declares them or takes ``**kwargs``: ``context`` (text or None), ``choices`` (list of texts or
+        None), ``must_answer`` (True in the forced pass, in which the model must not refuse) and ``messages``. Arguments
+        bound by `functools.partial` stay bound. A function whose signature is unknown, such as some builtins, gets only
+        the question.
     name
-        What to call it in messages.
+        Its name in messages.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
@@ -199,7 +199,7 @@ class AnsweringFunction:
         Raises
         ------
         FunctionError
-            If the function raises, or returns no text.
+            If the function raises, or does not return text.
         """
         started, question = time.monotonic(), ask.conversation.question
         known: dict[str, Any] = {
@@ -242,7 +242,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[s
 
 
 def check_model_function(function: Callable[..., Any], name: str, procedures: Mapping[str, Procedure]) -> None:
-    """Raise ModelError if a function lacks the parameters that a run under these procedures needs."""
+    """Raise ModelError if a function lacks parameters that a run with these procedures needs."""
     if isinstance(function, AnsweringFunction):
         return
     first, others = parameters_of(function)
@@ -279,27 +279,27 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
 
 
 class GradingFunction:
-    """A function from a question and an answer to a grade, as a grader.
+    """A grader that calls a Python function.
 
     Parameters
     ----------
     function
-        Takes the `Question` and the answer's text, and returns whether it is right, or a `Grade` or its name:
-        ``"correct"``, ``"incorrect"`` or ``"refused"``; at once or awaited.
+        Takes the `Question` and the text of the answer; returns whether the answer is correct, or a `Grade`, or the
+        name of one: ``"correct"``, ``"incorrect"`` or ``"refused"``; directly or as an awaitable.
     name
-        What to call it in messages.
+        Its name in messages.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self.name = function, name
 
     async def __call__(self, question: Question, answer: str) -> str:
-        """Return the verdict as a model that grades words it.
+        """Grade an answer, and return the verdict in the words of a grading model.
 
         Raises
         ------
         FunctionError
-            If the function raises, or returns no grade.
+            If the function raises, or does not return a grade.
         """
         told = await _called(self._function, self.name, question, answer)
         if isinstance(told, bool):
@@ -310,31 +310,31 @@ class GradingFunction:
         return LETTERS[Grade(told)]
 
     async def graded(self, ask: ModelRequest) -> Response:
-        """Grade what a model would be asked to."""
+        """Grade the answer in a request that is meant for a grading model."""
         started = time.monotonic()
         verdict = await self(ask.conversation.question, ask.pending.step.prediction)
         return Response([(verdict, StopReason.STOP)], seconds=time.monotonic() - started)
 
 
 def function_sender(asked: Role, name: str, given: object) -> Send | None:
-    """Return what asks a function in this process, as the model or as one that grades.
+    """Return the sender of requests to a function in this process, as the model or as a grader.
 
     Parameters
     ----------
     asked, name
-        Who is asked, and by which name.
+        The role, and the name of its model or function.
     given
-        What is in memory under that name; an `AnsweringFunction` answers as it is.
+        The object in memory under that name; an `AnsweringFunction` is used as it is.
 
     Returns
     -------
     Send or None
-        None where neither the name nor the object is a function's.
+        None if neither the name nor the object is a function's.
 
     Raises
     ------
     ModelError
-        If there is no function at the place that the name tells.
+        If the name refers to no function.
     """
     if not (callable(given) or (given is None and is_function_name(name))):
         return None
@@ -346,7 +346,7 @@ def function_sender(asked: Role, name: str, given: object) -> Send | None:
 
 
 def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function; a `StopIteration` out of it becomes another error, since no future can hold one."""
+    """Call a function, and replace a `StopIteration` by another error, because futures cannot hold one."""
     try:
         return function(*arguments)
     except StopIteration as error:
@@ -369,7 +369,7 @@ PLAIN_CASE = Question("", "What is the capital of France?", RIGHT_ANSWER)
 
 
 def plain_request(role: Role) -> ModelRequest:
-    """Return the request that has a grader judge the plain case."""
+    """Return a request for a grader to judge a plain case: a correct answer."""
     step = Step(Pass.FIRST, role, prediction=RIGHT_ANSWER)
     return model_request(
         RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)

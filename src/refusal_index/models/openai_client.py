@@ -1,6 +1,6 @@
-"""The client of OpenAI-compatible servers: OpenAI's own.
+"""The client of OpenAI-compatible servers: OpenAI's own library.
 
-Bodies are sent and read as they are: what the client's own types would add to that takes as long as all the rest.
+Bodies are sent and read as plain JSON: the library's response types would double the time per request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHAT = "/chat/completions"
 
 
 def client_of(account: Account, at_once: int) -> AsyncOpenAI:
-    """Return the client of an account, which sends nothing again by itself and waits as long as it is let."""
+    """Return the client of an account; it neither retries nor times out by itself."""
     limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
     base_url, headers = _without_login(account.base_url)
     return AsyncOpenAI(
@@ -37,7 +37,7 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
 
 
 def _without_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without the name and password in it, and the header that tells them: aiohttp takes no such URL."""
+    """Return a URL without its login, and a header with it: aiohttp accepts no login in a URL."""
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
     if not login:
@@ -47,7 +47,7 @@ def _without_login(url: str) -> tuple[str, dict[str, str]]:
 
 
 def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:
-    """Return what asks an account; a response that has not come whole in so many seconds is a TimeoutError."""
+    """Return a function that sends requests to an account; TimeoutError if the whole response takes longer."""
 
     async def send(ask: ModelRequest) -> Response:
         started = time.monotonic()
@@ -65,12 +65,12 @@ def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Sen
 
 
 async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> httpx2.Response:
-    """Send the body of a chat request, and return the response once it has come whole.
+    """Send the body of a chat request, and return the complete response.
 
     Raises
     ------
     TimeoutError
-        If it has not within so many seconds.
+        If the response is incomplete after that many seconds.
     """
     try:
         async with asyncio.timeout(attempt_timeout):
@@ -80,7 +80,7 @@ async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) ->
 
 
 CONCURRENCY = 100
-"""Requests in flight, unless the settings say otherwise."""
+"""Default number of concurrent requests."""
 
 
 def openai_client(name: str, settings: RequestSettings) -> Client:
@@ -89,7 +89,7 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
     Raises
     ------
     ModelError
-        If its address or its key is missing or malformed.
+        If its base URL or key is missing or malformed.
     """
     account, sending = account_of(name), settings.sending
     connection = client_of(account, sending.max_connections or CONCURRENCY)

@@ -1,6 +1,6 @@
-"""A request to a model, its response, and who sends it: where a model is asked, and the providers that plugins add.
+"""Requests to a model, their responses, where they are sent, and the providers that plugins add.
 
-A plugin registers a provider in the group ``refusal_index.models``, under the part of the names before the slash, as
+A plugin registers a provider in the group ``refusal_index.models`` under the prefix of its models' names, such as
 ``almanac`` of ``almanac/base`` and ``almanac/small``.
 """
 
@@ -42,27 +42,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TOKENS = 2**31
-"""Larger token counts of one response, and negative ones, are taken for mistakes of the provider."""
+"""Maximum plausible token count of a response; larger and negative counts are errors of the provider."""
 
 MAX_TOP_LOGPROBS = 20
-"""Most tokens that providers report at each position of a reply."""
+"""Maximum number of tokens that providers report for each position of a reply."""
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A request that is about to be sent.
+    """A request that is ready to be sent.
 
     Attributes
     ----------
     conversation, pending, request
-        What it is about, whereabouts, and in words.
+        The conversation, the pending step in it, and the messages.
     seed, n
-        As the provider is told.
+        Seed and number of choices, as sent to the provider.
     decoding
-        How the model generates; None for a grader, which goes by its own defaults.
+        Decoding parameters; None for a grader, which uses its model's defaults.
     top_logprobs
-        How many of the likeliest tokens are to be reported in each place of the reply, with their log probabilities: 0
-        for the chosen one only, None for no report. It changes no reply, and so is no part of the hash.
+        Number of most likely tokens to report for each position of the reply, with their log probabilities: 0 for the
+        chosen token only, None for no report. It does not affect replies, so it is not part of the hash.
     """
 
     conversation: Conversation
@@ -75,13 +75,13 @@ class ModelRequest:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of all that is asked, which tells it from every other request of a run."""
+        """The hash of the request's content, unique within a run."""
         asked = {
             "question_id": self.conversation.question.question_id,
             "variant": variant_of(self.conversation, self.request.pass_),
             "draw": self.pending.draw,
             "seed": self.seed,
-            # as `asdict` would, in a tenth of its time
+            # equals `asdict`, which takes ten times as long
             "request": {
                 "of": self.request.pass_,
                 "asked": self.request.role,
@@ -95,18 +95,18 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class Response:
-    """What came back for a request: one choice or several, and what they took together.
+    """The response to a request: one or more choices, and their total usage.
 
     Attributes
     ----------
     replies
-        Text and stop reason of each choice, as the protocol knows them; None for a choice that holds no answer.
+        Text and stop reason of each choice; None for a choice without an answer.
     input_tokens, output_tokens, seconds
-        Of the whole response.
+        Usage and duration of the whole response.
     logprobs
-        Of each choice, as JSON; None for one of which nothing was reported, empty where nothing was of any.
+        Log probabilities of each choice as JSON; None for a choice without them, empty if no choice has any.
     in_batch
-        Whether it came in a provider's batch.
+        Whether it came from a provider's batch.
     """
 
     replies: Sequence[tuple[str, StopReason] | None]
@@ -118,20 +118,20 @@ class Response:
 
 
 Send = Callable[[ModelRequest], Awaitable[Response]]
-"""Sends one request, once; it raises what the provider raises."""
+"""Sends a request once; raises the provider's errors."""
 
 
 def model_request(
     settings: RequestSettings, conversation: Conversation, pending: PendingRequest, retired: int = 0
 ) -> ModelRequest:
-    """Make the request to a model: messages, seed and decoding.
+    """Build the request to a model: messages, seed and decoding.
 
     Parameters
     ----------
     settings, conversation, pending
-        Those of the run, and what to ask.
+        Settings of the run, the conversation, and its pending request.
     retired
-        How many replies to it were set aside to be asked for again; each of these requests has a seed of its own.
+        Number of replies to it that were set aside for a retry; every retry gets a seed of its own.
     """
     question = conversation.question
     request = conversation.procedure.request(pending.step, question)
@@ -149,12 +149,12 @@ def model_request(
 
 
 def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
-    """Return a completion for every choice of a response that holds an answer; what it took goes with the first.
+    """Return a completion for each choice with an answer; the first one carries the response's usage.
 
     Raises
     ------
     NoAnswerError
-        If there is none.
+        If no choice has an answer.
     """
     variant = variant_of(ask.conversation, ask.request.pass_)
     reported = chain(response.logprobs, repeat(None))
@@ -186,7 +186,7 @@ def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
 
 
 def _believable(tokens: int) -> int:
-    """Return a provider's count, or 0, as where there is none, for one that no response can have."""
+    """Return a provider's token count, or 0 if it is implausible."""
     return tokens if 0 <= tokens <= MAX_TOKENS else 0
 
 
@@ -196,11 +196,11 @@ def variant_of(conversation: Conversation, of: Pass) -> str:
 
 
 CARRIED = "carried"
-"""Where in a sample's metadata they stand."""
+"""Key of the completions in a sample's metadata."""
 
 
 def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
-    """Return completions for a log: each distinct reply once, with its draws and all that it took."""
+    """Convert completions for a log: each distinct reply once, with its draws and total usage."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
     for one in completions:
         entry = {
@@ -220,9 +220,9 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
 
 
 def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, variant: str) -> Iterator[Completion]:
-    """Yield the completions that a log's sample holds; what a reply took goes with the first of its draws.
+    """Yield the completions in a log's sample; a reply's usage goes to the first of its draws.
 
-    A verdict counts in the first draw of the reply that it is on.
+    A verdict is yielded only for the first draw of the reply that it grades.
     """
     for entry in entries:
         reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
@@ -244,13 +244,13 @@ class Client:
     Attributes
     ----------
     send, classify_error
-        Sends a request, once, and classifies the error that it ended in.
+        A function that sends a request once, and one that classifies its error.
     concurrency
-        Requests in flight, unless the settings say otherwise.
+        Default number of concurrent requests.
     is_checked
-        Whether a grader has to judge a plain case before the first question.
+        Whether a grader must judge a plain case before the first question.
     connection
-        Open as long as requests are sent; None where there is nothing to close.
+        Kept open while requests are sent; None if there is nothing to close.
     """
 
     send: Send
@@ -262,23 +262,23 @@ class Client:
 
 OPENAI, COMPATIBLE = "openai", "openai-api"
 OPENAI_URL = "https://api.openai.com/v1"
-NO_KEY = "none"  # of a server that asks for none; the client wants one
+NO_KEY = "none"  # for a server without keys, because the client needs some key
 
 
 @dataclass(frozen=True)
 class Account:
-    """Where a model is asked, of a server that speaks the OpenAI API.
+    """The address and key of a model on a server that speaks the OpenAI API.
 
     Attributes
     ----------
     name
-        As the run knows the model.
+        The model's name in the run.
     provider, model
-        Who serves it, in lower case, and what it is called there.
+        The provider, in lower case, and its name for the model.
     base_url, api_key
-        Where, and with which key.
+        The server's URL, and the key.
     key_name
-        The variable that holds the key.
+        The environment variable that holds the key.
     """
 
     name: str
@@ -290,12 +290,12 @@ class Account:
 
     @property
     def url_name(self) -> str:
-        """The variable that holds the base URL."""
+        """The environment variable that holds the base URL."""
         return self.key_name.replace("API_KEY", "BASE_URL")
 
 
 def called(name: str) -> tuple[str, str]:
-    """Return the provider of a model, and what it calls it.
+    """Split a model's name into its provider and the provider's name for it.
 
     Examples
     --------
@@ -307,22 +307,22 @@ def called(name: str) -> tuple[str, str]:
 
 
 def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Account:
-    """Return where a model is asked.
+    """Look up the address and key of a model.
 
-    ``openai/MODEL`` is at OpenAI, unless OPENAI_BASE_URL says otherwise; ``PROVIDER/MODEL`` and
-    ``openai-api/PROVIDER/MODEL`` are where PROVIDER_BASE_URL says, with the key PROVIDER_API_KEY.
+    ``openai/MODEL`` is at OpenAI, unless OPENAI_BASE_URL is set; ``PROVIDER/MODEL`` and ``openai-api/PROVIDER/MODEL``
+    use PROVIDER_BASE_URL and PROVIDER_API_KEY.
 
     Parameters
     ----------
     name
-        Of the model.
+        The model's name.
     environment
-        Where base URL and key are looked up.
+        The environment variables.
 
     Raises
     ------
     ModelError
-        If the name is not of that form, or its base URL or key is missing or cannot be one.
+        If the name has another form, or its base URL or key is missing or malformed.
 
     Examples
     --------
@@ -346,7 +346,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     if not key and url.startswith(OPENAI_URL):
         raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
     if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"model {name!r}: {key_name} holds a line break or a character that no key has; set it again")
+        raise ModelError(f"model {name!r}: {key_name} contains a line break or an invalid character; set it again")
     remember(key, *secrets_in_url(url))
     return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 
@@ -365,17 +365,17 @@ def _check_url(name: str, url_name: str, url: str) -> None:
 
 
 class ModelProvider(Protocol):
-    """What a provider does; a subclass needs `client` alone. A model goes by the part of its name after the slash.
+    """Interface of a provider; a subclass must define `client`. Methods take the part of a name after the slash.
 
     Attributes
     ----------
     names
-        Of its models, where they are known: `refusal-index ls` lists them.
+        The names of its models, if known: `refusal-index ls` lists them.
     is_embedded
-        Whether its models run in this process, reply the same when asked again, and give as many choices as asked for:
-        a dry run asks them for their first passes.
+        Whether its models run in this process, give the same reply to the same request, and return as many choices as
+        requested: a dry run asks them for the first pass.
     concurrency, reply_tokens
-        Requests in flight, and the length of a reply, as a dry run assumes them.
+        Number of concurrent requests, and tokens per reply, that a dry run assumes.
     """
 
     names: Sequence[str] = ()
@@ -384,19 +384,19 @@ class ModelProvider(Protocol):
     reply_tokens: int = 50
 
     def client(self, model: str, settings: RequestSettings) -> Client:
-        """Return what sends requests to a model.
+        """Return the client of a model.
 
         Raises
         ------
         ModelError
-            If the model cannot be asked.
+            If the model is unavailable.
         """
 
     def check(self, model: str) -> None:
-        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+        """Raise ModelError if there is no such model; called before the first request, and needs no key."""
 
     def context_length(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
-        """Return how many tokens a conversation with its reply may have; None where that is not known."""
+        """Return the maximum number of tokens of a conversation with its reply; None if it is unknown."""
         return None
 
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:  # noqa: ARG002 - of the interface
@@ -404,15 +404,15 @@ class ModelProvider(Protocol):
         return sum(about_tokens(one.content) for one in messages)
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """Answer a request of OpenAI's chat API with the status and body of a response; for Ray, by embedded models."""
+        """Answer a chat API request with a status and a body; called by Ray for embedded models."""
         raise NotImplementedError(f"{model} answers no requests of OpenAI's chat API")
 
     def layers(self, model: str) -> int | None:  # noqa: ARG002 - of the interface
-        """Return how many layers a model has whose hidden states can be read; None where they cannot."""
+        """Return the number of layers whose hidden states can be read; None if they cannot."""
         return None
 
     def weights_sha256(self, model: str) -> str:  # noqa: ARG002 - of the interface
-        """Return the hash of a model's weights, which tells whether stored hidden states are still its own."""
+        """Return the hash of a model's weights, to check whether stored hidden states are still valid."""
         return ""
 
     def hidden_states(self, model: str, conversations: Sequence[Sequence[Message]]) -> NDArray[np.float32]:
@@ -421,34 +421,34 @@ class ModelProvider(Protocol):
 
 
 class OtherModels(Protocol):
-    """Provides every model that no other client serves, such as ``openai/gpt-4.1``; the hook ``other_models``."""
+    """Provides all models that no other client serves, such as ``openai/gpt-4.1``; the hook ``other_models``."""
 
     def check_name(self, name: str) -> None:
-        """Raise ModelError if there is no such model: before anything is asked, and without a key."""
+        """Raise ModelError if there is no such model; called before the first request, and needs no key."""
 
     def make_client(self, role: Role, name: str, given: object, settings: RequestSettings) -> Client:
-        """Return what sends requests to a model of that name, or to `given`, a model in memory.
+        """Return the client of a model by name, or of `given`, a model in memory.
 
         Raises
         ------
         ModelError
-            If the model cannot be asked.
+            If the model is unavailable.
         """
 
 
 def other_models() -> OtherModels:
-    """Return the provider of all other models. Its import takes a second."""
+    """Return the provider of all other models; importing it takes a second."""
     found: OtherModels = entry_points.hook("other_models")
     return found
 
 
 def provider_of(name: str) -> tuple[ModelProvider | None, str]:
-    """Find the provider of a model among the plugins, and what it calls the model.
+    """Find a model's provider among the plugins, and the provider's name for the model.
 
     Returns
     -------
     provider
-        None for the models of all other providers, which OpenAI's client or `other_models` asks.
+        None for the models of other providers, which OpenAI's client or `other_models` serves.
     model
         The part of the name after the slash.
     """

@@ -1,7 +1,7 @@
-"""How a model generates and how requests are sent: settings, how they are declared, and their errors.
+"""Settings of decoding and of requests, how settings are declared, and their errors.
 
-A setting is a field of a tree of frozen dataclasses, declared with `setting`. `settings_in` lists the settings of a
-tree; the options of the command line, the keys of a TOML file and the arguments of Python are generated from that list.
+A setting is a field in a tree of frozen dataclasses, declared with `setting`. `settings_in` lists a tree's settings;
+command-line options, TOML keys and Python arguments are generated from that list.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or f
 
 
 ENTRY = re.compile(r"^- `(\w+)`(?: (\S+))?: (.*(?:\n +.*)*)\n?", re.MULTILINE)
-"""A parameter at the end of the docstring of a command or of a class of settings, which is the help of its option:
-``- `size`: How many answers to draw.``, or with what stands for a value, ``- `data` FILE: A local file.``."""
+"""An entry at the end of the docstring of a command or settings class, which becomes the help of an option.
+
+Without and with a placeholder for the value: ``- `size`: How many answers to draw.``, ``- `data` FILE: A local file.``.
+"""
 
 
 class Described(NamedTuple):
-    """What a docstring says of a parameter: its help, and what stands for a value in it."""
+    """What a docstring says about a parameter: its help, and the placeholder for its value."""
 
     text: str
     metavar: str | None
@@ -55,10 +57,10 @@ def described_parameters(documented: object) -> tuple[str, dict[str, Described]]
 
 
 class SettingError(RefusalIndexError, ValueError):
-    """A setting that cannot be used as given.
+    """A setting with an unusable value.
 
-    The message may name settings in braces, as in ``{draws}``: a command line shows them as options. Text in double
-    braces, as in ``{{draws}}``, is shown in braces.
+    The message may name settings in braces, as in ``{draws}``, which the command line shows as options. Text in double
+    braces, as in ``{{draws}}``, is shown in single braces.
     """
 
     def __init__(self, message: str) -> None:
@@ -69,33 +71,33 @@ class SettingError(RefusalIndexError, ValueError):
         return self.shown(lambda name: name)
 
     def shown(self, name: Callable[[str], str]) -> str:
-        """Return the message, every setting that it names called as `name` says."""
+        """Return the message, with the names of settings replaced by what `name` returns for them."""
         return NAMED.sub(lambda match: match[2] or name(match[1]), self.message)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known of one setting.
+    """A setting's name, type, range and description.
 
     Attributes
     ----------
     name, group
-        Its own name, and that of the branch that holds it; None at the root.
+        Its name, and the name of its branch of the tree; None at the root.
     kind, optional
-        Type of one value; whether None is a value.
+        Type of a single value; whether None is allowed.
     default, description, metavar
-        Its default; the help of its option, to which a default that is a single value is added; and what stands for a
-        value in that help, None for what its type says.
+        Its default; the help of its option, to which a single default value is added; and the placeholder for its value
+        in the help, None for one derived from the type.
     is_repeatable, is_common
-        Whether its option may be given several times, and whether ``--help`` shows it, not only ``--help-all``.
+        Whether its option may be repeated; whether ``--help`` shows it, not only ``--help-all``.
     low, high
-        Ends of its range, both included; None for no end.
+        Inclusive bounds; None for no bound.
     affects_replies
-        Whether replies under another value are not comparable.
+        Whether replies under different values are not comparable.
     scope
-        The table of a configuration that holds it: ``"model"``, ``"dataset"`` or ``"set"``.
+        The table of a configuration file that it belongs to: ``"model"``, ``"dataset"`` or ``"set"``.
     choices, reader
-        The possible values, where they are few, and what reads a value in place of its type.
+        The allowed values, if limited, and a function that reads a value in place of its type.
     """
 
     name: str
@@ -115,12 +117,12 @@ class Setting:
     reader: Reader | None = None
 
     def read(self, value: Any) -> Any:
-        """Return a value as the tree holds it.
+        """Check a value, and return it as stored in the tree.
 
         Raises
         ------
         SettingError
-            If it is of another kind or out of range; the message says what was expected and what came.
+            If it has another type or is out of range; the message says what was expected and what was given.
 
         Examples
         --------
@@ -151,20 +153,20 @@ class Setting:
 
 
 Reader = Callable[[Any, str], Any]
-"""Reads a value of the setting of a name, or raises SettingError."""
+"""Reads a value, given the name of the setting; raises SettingError."""
 
 
 def setting(default: Any, **more: Any) -> Any:
-    """Declare a setting, which the docstring of its class describes; `more` are further fields of `Setting` by name."""
+    """Declare a setting; its class's docstring describes it, and `more` sets further fields of `Setting`."""
     return field(default=default, metadata=more)
 
 
 neutral_setting = partial(setting, affects_replies=False)
-"""Declares a setting whose value does not affect replies."""
+"""Declares a setting that does not affect replies."""
 
 
 def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
-    """Return every setting of a tree by its name, those of a base class last."""
+    """Return the settings of a tree by name, those of base classes last."""
     hints = get_type_hints(tree)
     settings: dict[str, Setting] = {}
     for base in filter(is_dataclass, tree.__mro__):
@@ -195,7 +197,7 @@ def _declared(leaf: Field[Any], hint: Any, group: str | None, described: Describ
 
 
 def read_texts(value: Any, name: str) -> tuple[str, ...]:
-    """Read one text, its parts separated by commas, or several."""
+    """Read one text or several, each with parts separated by commas."""
     parts = (part.strip() for text in _several(value, name, str) for part in text.split(","))
     return tuple(filter(None, parts))
 
@@ -206,7 +208,7 @@ def read_paths(value: Any, name: str) -> tuple[Path, ...]:
 
 
 def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
-    """Return a value of some types, or an array of such values, as a sequence."""
+    """Return a value, or an array of values, of the given types as a sequence."""
     values = value if isinstance(value, Sequence) and not isinstance(value, kinds) else [value]
     for entry in values:
         if not isinstance(entry, kinds):
@@ -215,7 +217,7 @@ def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
 
 
 def reads_pairs(expected: str) -> Reader:
-    """Return what reads texts with an equals sign, such as ``NAME=VALUE``, or a mapping from name to value."""
+    """Return a reader of pairs, given as texts such as ``NAME=VALUE`` or as a mapping from name to value."""
 
     def pair(entry: Any, name: str) -> tuple[str, str]:
         if isinstance(entry, tuple | list) and len(entry) == 2:
@@ -237,7 +239,7 @@ def reads_pairs(expected: str) -> Reader:
 
 
 def parses(kind: Any, expected: str) -> Reader:
-    """Return what reads a value with the method `parse` of its class."""
+    """Return a reader that calls the method `parse` of a class."""
 
     def read(value: Any, name: str) -> Any:
         try:
@@ -249,7 +251,7 @@ def parses(kind: Any, expected: str) -> Reader:
 
 
 def unknown(name: str, given: str, expected: Sequence[str]) -> SettingError:
-    """Return the error of a setting whose value is none of the expected ones; it names them, and the nearest."""
+    """Return the error for a value that is not an expected one; it lists these, and suggests the nearest."""
     return SettingError(
         f"{{{name}}}: expected one of {', '.join(expected)}, got {given!r}{suggestion(given, expected)}"
     )
@@ -259,7 +261,7 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 
 
 FORGET = "forget"
-"""The engine option that gives a batch up, whichever engine goes on."""
+"""The engine option, of any engine, that gives up a batch."""
 
 
 @dataclass(frozen=True)
@@ -315,17 +317,17 @@ class Sending:
 
     @property
     def is_in_batches(self) -> bool:
-        """Whether requests go out in a provider's batches."""
+        """Whether requests are sent in a provider's batches."""
         return self.engine in ("batch", "files")
 
     @property
     def forget(self) -> frozenset[str]:
-        """Batches that are given up, by our key or the provider's name, so that their requests are asked again."""
+        """Batches to give up, by our key or the provider's name, so that their requests are sent again."""
         return frozenset(value for name, value in self.engine_option if name == FORGET)
 
     @property
     def own_options(self) -> tuple[tuple[str, str], ...]:
-        """The options of the engine itself."""
+        """The options for the engine itself."""
         return tuple((name, value) for name, value in self.engine_option if name != FORGET)
 
 
