@@ -50,10 +50,10 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     result = command(*WATCH, *QUICK, "--once")
     assert result.exit_code == 1
     assert "checkpoints/huge: model 'almanac/huge'" in result.stderr
-    assert "checkpoints/base is skipped: model.safetensors is not complete" in result.stderr
+    assert "checkpoints/base is skipped: model.safetensors is incomplete" in result.stderr
     assert "small on almanac" in result.stderr
     assert "small on almanac " in result.stdout
-    assert "1 of 2 checkpoints are not complete:\n  huge: failed, see above" in result.stdout
+    assert "1 of 2 checkpoints are incomplete:\n  huge: failed, see above" in result.stdout
     assert result.output.count("almanac/huge") == 1
 
 
@@ -64,7 +64,7 @@ def test_a_name_that_is_not_utf8_is_a_line_and_the_others_are_evaluated(command)
     checkpoint("small")
     result = command(*WATCH, *QUICK, "--once")
     assert result.exit_code == 1
-    assert "checkpoints/bad-1\\udcff: the folder's name: expected text in UTF-8" in result.stderr
+    assert "checkpoints/bad-1\\udcff: folder name: expected UTF-8" in result.stderr
     assert "checkpoints/two\\x1b[2J\\n2: model 'almanac/two" in result.stderr
     assert "small on almanac" in result.stderr
     assert "\x1b" not in result.output
@@ -92,8 +92,8 @@ def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder that the training writes"),
-        (("watch", ".", "--model-template", "hf/model"), "expected one of {path}, {name}, {step} in it"),
+        (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder to which the training writes"),
+        (("watch", ".", "--model-template", "hf/model"), "expected it to contain one of {path}, {name}, {step}"),
         (("watch", ".", "--model-template", "hf/{path}", "--once", "--until-idle", "3"), "--once: cannot be combined"),
         (("watch", ".", "--model-template", "hf/{path}", "--dataset", "simpel"), "simpel"),
     ],

@@ -53,18 +53,18 @@ INDEX = json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors
     [
         ({}, None),
         ({"config.json": ""}, "no config.json"),
-        ({"config.json": '{"a": '}, "config.json is not complete"),
-        ({"config.json": "[]"}, "config.json is not complete"),
+        ({"config.json": '{"a": '}, "config.json is incomplete"),
+        ({"config.json": "[]"}, "config.json is incomplete"),
         ({"model.safetensors": ""}, "no weights"),
-        ({"model.safetensors": safetensors(lost=1)}, "model.safetensors is not complete"),
-        ({"model.safetensors": safetensors(lost=40)}, "model.safetensors is not complete"),
-        ({"model.safetensors": b"\0" * 3}, "model.safetensors is not complete"),
-        ({"model.safetensors": b"\xff" * 40}, "model.safetensors is not complete"),
+        ({"model.safetensors": safetensors(lost=1)}, "model.safetensors is incomplete"),
+        ({"model.safetensors": safetensors(lost=40)}, "model.safetensors is incomplete"),
+        ({"model.safetensors": b"\0" * 3}, "model.safetensors is incomplete"),
+        ({"model.safetensors": b"\xff" * 40}, "model.safetensors is incomplete"),
         ({"model.safetensors": "", "pytorch_model.bin": "x"}, None),
         ({"model.safetensors": "", "model.safetensors.index.json": INDEX}, "no one.safetensors"),
         (
             {"model.safetensors": "", "model.safetensors.index.json": INDEX[:9]},
-            "model.safetensors.index.json is not complete",
+            "model.safetensors.index.json is incomplete",
         ),
         (
             {"model.safetensors": "", "model.safetensors.index.json": INDEX, "one.safetensors": safetensors()},
@@ -105,7 +105,7 @@ def test_a_folder_of_something_else_is_none(tmp_path: Path):
 
 
 def test_no_folder_is_told(tmp_path: Path):
-    with pytest.raises(RunFolderError, match="expected the folder that the training writes checkpoints to"):
+    with pytest.raises(RunFolderError, match="expected the folder to which the training writes its checkpoints"):
         checkpoints_in(tmp_path / "gone")
 
 

@@ -104,7 +104,7 @@ def test_no_checkpoint_names_a_function_by_what_it_is_called(template, tmp_path:
     (tmp_path / "served.py").write_text('__import__("pathlib").Path("mark").touch()\nanswer = print\n')
     name = "python:served:answer" if template == "{name}" else "served" if "{name}:" in template else "answer"
     checkpoint(tmp_path / "checkpoints" / name)
-    with pytest.raises(TemplateError, match="expected a function that the template alone names, got 'python:served:"):
+    with pytest.raises(TemplateError, match=r"independent of the folder's name, got 'python:served:"):
         watched(tmp_path / "checkpoints", tmp_path / "panel", template=template)
     assert not Path("mark").exists()
 
@@ -114,7 +114,7 @@ def test_a_half_written_one_waits_and_is_told_at_the_end(tmp_path: Path):
     (place / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes()[:5000])
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
     assert one.result is None
-    assert one.left_out == "model.safetensors is not complete"
+    assert one.left_out == "model.safetensors is incomplete"
 
 
 def test_one_that_was_written_just_now_is_waited_for(tmp_path: Path):
@@ -182,7 +182,7 @@ def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp
     checkpoint(place / "base", "base")
     prepare_watch(place, "almanac/{name}", VALUES)  # trainers save the last one around the others
     watched(tmp_path / "checkpoints", tmp_path / "panel")
-    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder"):
+    with pytest.raises(RunFolderError, match="contains runs, not checkpoints; name the folder"):
         prepare_watch(tmp_path / "panel", "almanac/{name}", VALUES)
 
 
@@ -192,7 +192,7 @@ def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
 ):
     monkeypatch.setattr("refusal_index.plugins.training.watch.find_spec", lambda _name: None)
     monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
-    with pytest.raises(ModelError, match=f"{provider} is not installed, .* or have {provider.upper()}_BASE_URL hold"):
+    with pytest.raises(ModelError, match=f"{provider} is not installed, .* or set {provider.upper()}_BASE_URL to"):
         prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
     monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "http://127.0.0.1:9/v1")
     prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
@@ -217,7 +217,7 @@ def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("vllm/model", r"expected one of \{path\}, \{name\}, \{step\} in it, as in vllm/\{path\}"),
+        ("vllm/model", r"expected it to contain one of \{path\}, \{name\}, \{step\}, as in vllm/\{path\}"),
         ("vllm/{paht}", r"in braces, got 'paht'; did you mean 'path'\?"),
         ("vllm/{path", "expected one such as vllm/{path}"),
         ("vllm/{}", "in braces, got ''"),
@@ -232,7 +232,7 @@ def test_a_template_that_makes_no_name_is_told_what_it_may_hold(tmp_path: Path, 
 def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_path: Path):
     with pytest.raises(SettingError, match="limt"):
         prepare_watch(tmp_path, "almanac/{name}", {"limt": 3})
-    with pytest.raises(RunFolderError, match="expected the folder that the training writes"):
+    with pytest.raises(RunFolderError, match="expected the folder to which the training writes"):
         prepare_watch(tmp_path / "gone", "almanac/{name}", VALUES)
     checkpoint(tmp_path / "small")
     with pytest.raises(TemplateError, match="expected a number in the name of"):

@@ -1,12 +1,13 @@
-"""A model in training, asked the panel between two steps, and the callback that does so for the trainers.
+"""Evaluate a model during training, between two steps, and a trainer callback that does so.
 
-- A causal language model of transformers as the model: it answers with its own chat template, greedily, in batches.
-- A model in training must not notice: `undisturbed` puts back the mode of every module and the state of every random
-  generator. A short tag of the weights in memory tells two trainings apart: every weight counts, since a training may
-  leave most of them as they are.
-- `RefusalIndexCallback` for the trainers of transformers and TRL: every so many steps the model in training is asked
-  the panel, in memory or behind an endpoint, and the metrics go to the trainer's own tracker under the names of
-  ``summary.json``. No error in it ends the training: each is one warning.
+- `GeneratingModel` wraps a causal language model of transformers, which answers in batches, greedily, with its own chat
+  template.
+- The evaluation has no side effects on the training: `undisturbed` restores the mode of every module and the state of
+  every random generator. A short tag computed from the weights in memory distinguishes two trainings. It covers every
+  weight, since a training may change few of them.
+- `RefusalIndexCallback`, for the trainers of transformers and TRL, evaluates the model every few steps on the same
+  questions, in memory or through an endpoint, and logs the metrics to the trainer's own tracker under their names in
+  ``summary.json``. An error never ends the training: it becomes a warning.
 """
 
 from __future__ import annotations
@@ -44,18 +45,19 @@ MOMENT = 0.02  # seconds to wait for a batch to fill
 
 
 class GeneratingModel(AnsweringFunction):
-    """A causal language model that answers by its ``generate``, greedily, as many questions at a time as fit.
+    """A causal language model that answers by its ``generate`` method, greedily and in batches.
 
     Parameters
     ----------
     model
-        As transformers has them, also with adapters of peft.
+        A transformers model, with or without PEFT adapters.
     tokenizer
-        Its own, or a processor that holds it. Without a chat template the messages are its prompt as they are.
+        The model's tokenizer, or a processor that contains it. Without a chat template, the prompt is the concatenated
+        messages.
     name
-        What to call it in messages.
+        Name of the model in messages.
     batch_size
-        Most conversations of one call of ``generate``.
+        Maximum number of conversations in one call of ``generate``.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, batch_size: int) -> None:
@@ -65,10 +67,10 @@ class GeneratingModel(AnsweringFunction):
         self._waiting: list[tuple[ModelRequest, asyncio.Future[Response]]] = []
 
     async def _alone(self, messages: list[dict[str, str]]) -> str:
-        raise NotImplementedError("a model in memory needs requests that set the maximum length of a reply")
+        raise NotImplementedError("a model in memory needs requests with a maximum reply length")
 
     async def __call__(self, ask: ModelRequest) -> Response:
-        """Answer in a batch with whatever else is asked at this moment."""
+        """Answer a request in a batch with others that arrive at about the same time."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
         self._waiting.append((ask, answer))
@@ -80,12 +82,12 @@ class GeneratingModel(AnsweringFunction):
 
     def _answer_waiting(self) -> None:
         batch, self._waiting = self._waiting, []
-        batch = [(ask, answer) for ask, answer in batch if not answer.done()]  # without those that were cancelled
+        batch = [(ask, answer) for ask, answer in batch if not answer.done()]  # without cancelled requests
         if not batch:
             return
         try:
             responses = self._generated([ask for ask, _ in batch])
-        except Exception as error:  # whatever a model, a tokenizer or the memory of a device raises
+        except Exception as error:  # models and tokenizers may raise anything, such as an out-of-memory error
             for _, answer in batch:
                 answer.set_exception(FunctionError(self.name, f"raised {type(error).__name__}: {error}"))
             return
@@ -93,21 +95,21 @@ class GeneratingModel(AnsweringFunction):
             answer.set_result(response)
 
     def _generated(self, asks: Sequence[ModelRequest]) -> list[Response]:
-        import torch  # noqa: PLC0415 - of models in memory only
+        import torch  # noqa: PLC0415 - needed for models in memory only
 
         started, tokenizer, model = time.monotonic(), self._tokenizer, self._model
         prompts = [self._encoded(ask) for ask in asks]
         longest = max(map(len, prompts))
         padding = next(int(one) for one in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if one is not None)
-        told = getattr(model.generation_config, "eos_token_id", None)
-        ends = [*(told if isinstance(told, list) else [told]), tokenizer.eos_token_id]
+        configured = getattr(model.generation_config, "eos_token_id", None)
+        ends = [*(configured if isinstance(configured, list) else [configured]), tokenizer.eos_token_id]
         ends = sorted({int(one) for one in ends if one is not None})
-        # The model's own way to generate, made greedy.
+        # The model's own generation settings, except that decoding is greedy.
         config = copy.deepcopy(model.generation_config)
         config.update(do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None)
         most = max(ask.decoding.max_tokens for ask in asks if ask.decoding)
         config.update(max_length=None, max_new_tokens=most, eos_token_id=ends or None, pad_token_id=padding)
-        config.use_cache = True  # a training often turns it off
+        config.use_cache = True  # often disabled during training
         ids = [[padding] * (longest - len(one)) + one for one in prompts]
         mask = [[0] * (longest - len(one)) + [1] * len(one) for one in prompts]
         with torch.no_grad():
@@ -136,12 +138,12 @@ class GeneratingModel(AnsweringFunction):
 
 @contextmanager
 def undisturbed(model: Any) -> Iterator[None]:
-    """Put a model into its mode for answering, and everything back after the block: modes and random generators."""
-    import torch  # noqa: PLC0415 - of models in memory only
+    """Put a model into evaluation mode; after the block, restore all modes and random generators."""
+    import torch  # noqa: PLC0415 - needed for models in memory only
 
     modes = {module: module.training for module in model.modules()}
     devices = sorted({one.device.index or 0 for one in model.parameters() if one.device.type == "cuda"})
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the one that trainings use
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the generator that trainers use
     try:
         with torch.random.fork_rng(devices=devices):
             model.eval()
@@ -154,27 +156,27 @@ def undisturbed(model: Any) -> Iterator[None]:
 
 
 def is_sharded(model: Any) -> bool:
-    """Whether no process holds the whole of the parameters, so that a single one cannot generate."""
+    """Whether the parameters are sharded across processes, so that no process can generate on its own."""
     return any(hasattr(one, "ds_id") or type(one).__name__ == "DTensor" for one in model.parameters()) or any(
         type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()
     )
 
 
 TAG = 8
-"""Letters of a tag."""
+"""Length of a tag in characters."""
 
 AT_ONCE = 1 << 24
-"""Numbers that are added up at once, as whole numbers of eight bytes."""
+"""Number of values that are summed at a time, as 64-bit integers."""
 
 
 def weights_tag(model: Any) -> str:
-    """Return a few letters that tell a model of torch in memory from itself at another step, or in another training.
+    """Return a short hash of the weights of a PyTorch model in memory, which differs between steps and trainings.
 
-    Of each parameter the bits of all numbers are added up where they lie, which takes a pass over the memory; unlike
-    a sum of the numbers that is exact, and so the same on every device. Of a parameter that is spread over processes it
-    is the part of this one.
+    For each parameter, the bit patterns of all values are summed as integers on the parameter's device. Unlike a sum of
+    floating-point values this is exact, and so the same on every device. Of a sharded parameter, only the part in this
+    process is hashed.
     """
-    import torch  # noqa: PLC0415 - of models in memory only
+    import torch  # noqa: PLC0415 - needed for models in memory only
 
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
@@ -188,44 +190,45 @@ def weights_tag(model: Any) -> str:
 
 try:
     from transformers import Trainer, TrainerCallback
-except ImportError:  # told when one is made
+except ImportError:  # reported when a callback is created
     Trainer, TrainerCallback = None, object
 
 LOG = logging.getLogger(__name__)
 SAVE = "save"
 LONGEST = 600.0
-"""Seconds of one step's questions, unless told otherwise."""
+"""Default time limit for the evaluation at one step, in seconds."""
 
 PANEL = {"variants": "normal", "grader": "exact", "temperature": 0, "max_tokens": 256, "limit": 200}
-"""Settings of a panel unless told otherwise: at temperature 0 one reply a question is enough for RI."""
+"""Default settings of a panel; at temperature 0, RI needs only one reply per question."""
 
 
-class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformers is an extra: without it any class
-    """Asks the model in training a fixed panel of questions, and logs the metrics with the trainer.
+class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base class is `object` without transformers
+    """Evaluates a model during training on a fixed panel of questions and logs the metrics to the trainer's tracker.
 
     Parameters
     ----------
     trainer
-        The trainer that it is added to, whose tracker is logged to: of transformers, or of TRL.
+        The transformers or TRL trainer to which the callback is added and whose tracker receives the metrics.
     dataset
-        The questions, as `evaluate` takes them; a sample of 200 of the almanac's unless given.
+        The questions, as for `evaluate`; by default a sample of 200 questions of the almanac.
     every
-        Ask every so many steps; ``"save"`` asks whenever a checkpoint is saved. The last step is asked in any case.
+        Evaluate every this many steps, or with ``"save"`` whenever a checkpoint is saved. The last step is always
+        evaluated.
     out
-        The panel's folder, with a run's folder for each step.
+        The panel's folder, with one run folder for each step.
     model
-        None for the model in memory, by its own ``generate``; else the name of an endpoint that serves it, as in
-        ``openai-api/vllm/policy``.
+        None to evaluate the model in memory with its ``generate`` method, or the name of an endpoint that serves it,
+        as in ``openai-api/vllm/policy``.
     batch_size
-        Conversations of the model in memory at a time.
+        Number of conversations that the model in memory answers at a time.
     settings
-        Any other setting of `evaluate`. Unless given, the variant is ``normal``, the grader ``exact``, the temperature
-        0, the longest reply 256 tokens, the sample 200 questions, and the longest time for one step 600 seconds.
+        Other settings of `evaluate`. By default, the variant is ``normal``, the grader ``exact``, the temperature 0,
+        the maximum reply length 256 tokens, the sample 200 questions, and the time limit for one step 600 seconds.
 
     Raises
     ------
     RefusalIndexError
-        If the questions or a setting cannot be used. Once the training runs, it raises nothing.
+        If the questions or a setting cannot be used. During the training, the callback raises no errors.
 
     Examples
     --------
@@ -257,67 +260,67 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
         self._settings = {**PANEL, "max_time": LONGEST, **sending, **settings}
         if model is None and float(self._settings["temperature"]) != 0:
             raise SettingError("{temperature}: expected 0 for a model in memory, which answers greedily")
-        self._asked: int | None = None
+        self._last_step: int | None = None
         if trainer.is_world_process_zero():
             self._plan(0, "", GeneratingModel(None, None, "the model in training", batch_size))
 
-    def on_step_end(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask after every so many steps, and after the last one."""
+    def on_step_end(self, _args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Evaluate the model every `every` steps and after the last one."""
         last = state.global_step >= state.max_steps or control.should_training_stop
         if last or (self._every != SAVE and state.global_step % int(self._every) == 0):
-            self._ask(state, control, given)
+            self._evaluate(state, control, kwargs)
 
-    def on_save(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask the model of which a checkpoint was saved."""
+    def on_save(self, _args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Evaluate the model whenever a checkpoint is saved, with ``every="save"``."""
         if self._every == SAVE:
-            self._ask(state, control, given)
+            self._evaluate(state, control, kwargs)
 
-    def on_train_end(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Ask at the end, where the training ended otherwise than after a step."""
-        self._ask(state, control, given)
+    def on_train_end(self, _args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Evaluate the model at the end, in case the training did not end after a step."""
+        self._evaluate(state, control, kwargs)
 
-    def _ask(self, state: Any, control: Any, given: Any) -> None:
-        """Ask the panel at this step, once; whatever goes wrong is a warning."""
-        if not state.is_world_process_zero or self._asked == state.global_step:
+    def _evaluate(self, state: Any, control: Any, kwargs: Any) -> None:
+        """Evaluate the model at this step, at most once; errors become warnings."""
+        if not state.is_world_process_zero or self._last_step == state.global_step:
             return
-        self._asked, step = state.global_step, state.global_step
+        self._last_step, step = state.global_step, state.global_step
         try:
-            run = self._measured(step, given["model"], given.get("processing_class"))
-            # To log is to be done with logging for the trainer, and the loss of the step would be lost.
+            run = self._measured(step, kwargs["model"], kwargs.get("processing_class"))
+            # After a call of `log`, the trainer would not log this step's loss: restore its flags.
             flags = dict(vars(control))
             try:
                 Trainer.log(self._trainer, logged(run))
             finally:
                 vars(control).update(flags)
         except Exception as error:
-            # A training of days is worth more than a point of a curve.
-            said = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted(said).split()))
+            # A training that takes days must not fail because one evaluation does.
+            message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
+            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted(message).split()))
 
     def _measured(self, step: int, model: Any, tokenizer: Any) -> Run:
         if self._endpoint is not None:
-            return self._carried_out(self._plan(step, weights_tag(model), None), step)
+            return self._execute(self._plan(step, weights_tag(model), None), step)
         if is_sharded(model):
             raise ModelError(
-                "no process holds the whole model, so that it cannot answer in memory; name an endpoint that serves "
-                "it (model=...), or evaluate its checkpoints with 'refusal-index watch'"
+                "no process holds the whole model, so it cannot answer in memory; name an endpoint that serves it "
+                "(model=...), or evaluate its checkpoints with 'refusal-index watch'"
             )
         if tokenizer is None:
-            raise ModelError("the trainer has no tokenizer; give it one as processing_class")
-        asked = GeneratingModel(model, tokenizer, "the model in training", self._batch_size)
-        plan = self._plan(step, weights_tag(model), asked)
+            raise ModelError("the trainer has no tokenizer; pass one to it as processing_class")
+        generating = GeneratingModel(model, tokenizer, "the model in training", self._batch_size)
+        plan = self._plan(step, weights_tag(model), generating)
         with undisturbed(model), self._trainer.accelerator.autocast():
-            return self._carried_out(plan, step)
+            return self._execute(plan, step)
 
-    def _plan(self, step: int, tag: str, asked: GeneratingModel | None) -> Plan:
-        # Another training into the same folder has other weights at the same step, and so another run.
+    def _plan(self, step: int, tag: str, generating: GeneratingModel | None) -> Plan:
+        # Another training in the same folder has different weights at the same step, and so its own runs.
         name = "-".join(filter(None, ("step", str(step), tag)))
         folder = self._panel.path / name
-        model, named = (asked, name) if self._endpoint is None else (self._endpoint, None)
-        plan = plan_of(model, self._dataset, model_name=named, out=folder, **self._settings)
+        model, model_name = (generating, name) if self._endpoint is None else (self._endpoint, None)
+        plan = plan_of(model, self._dataset, model_name=model_name, out=folder, **self._settings)
         return replace(plan, title=(f"step {step:,}", plan.title[1]))
 
-    def _carried_out(self, plan: Plan, step: int) -> Run:
+    def _execute(self, plan: Plan, step: int) -> Run:
         with held(self._panel.path):
             try:
                 run = run_to_completion(execute(plan))
@@ -328,14 +331,14 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
         if not run.is_complete:
             failed = run.missing[0].error if run.missing else "too many replies have no grade"
             why = run.ended or failed
-            raise RefusalIndexError(f"{run.path} is incomplete ({why}), and is not logged")
+            raise RefusalIndexError(f"{run.path} is incomplete ({why}) and is not logged")
         return run
 
 
 def logged(run: Run) -> dict[str, float]:
-    """Return the metrics of a run with their intervals, by the names that they have in every tracker.
+    """Return the metrics and intervals of a run by the names that every tracker uses, without undefined ones.
 
-    As in ``normal/refusal_index`` and ``normal/refusal_index/low``. What is undefined is left out.
+    Names are such as ``normal/refusal_index`` and ``normal/refusal_index/low``.
     """
     variants = (run.document or {}).get("variants", ())
     return numbers({"variants": [{"variant": one["variant"], "metrics": one["metrics"]} for one in variants]})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refusal_index.runs.plan import Plan
 
 OF_RUNS = tuple(name for name in SETTINGS if name not in ("model", *FORECAST))
-"""Settings of a run, without the model, which the template names, and without those of a dry run."""
+"""Settings of a run except the model, which the template sets, and those of a dry run."""
 
 EXPECTED = "; expected folders with a config.json and weights, such as checkpoint-500"
 
@@ -65,17 +65,18 @@ def watch(
     )
     budget, found = Budget(Settings.of(**values).limits), list["CheckpointResult"]()
     try:
-        asking(_carried_out(planned, budget, found), budget)
+        asking(_evaluate(planned, budget, found), budget)
     finally:
         _show(planned, found)
     taken = [one for one in found if one.left_out is None]
     if not all(one.is_complete for one in taken):
         raise typer.Exit(INCOMPLETE)
-    if not taken and not set_members(planned.out):  # those of before may be gone: a training keeps its last few
+    # A training keeps its last few checkpoints only, so those evaluated earlier may be gone.
+    if not taken and not set_members(planned.out):
         raise typer.Exit(INCOMPLETE)
 
 
-async def _carried_out(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
+async def _evaluate(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
     from refusal_index.plugins.training.watch import execute_watch
 
@@ -108,9 +109,9 @@ def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     console.show(result_blocks([one.result for one in taken if one.result is not None]))
     unfinished = [one for one in taken if not one.is_complete]
     if unfinished:
-        on = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
-        console.show(["", f"{len(unfinished):,} of {len(taken):,} checkpoints are not complete{on}:"])
-    for one in unfinished:  # what went wrong was said of each when it did
+        advice = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
+        console.show(["", f"{len(unfinished):,} of {len(taken):,} checkpoints are incomplete{advice}:"])
+    for one in unfinished:  # errors were printed when they occurred
         why = "failed, see above" if one.result is None or one.error else why_unfinished(one.result)
         console.show([f"  {one.checkpoint.name}: {why}"])
     console.say()

@@ -1,6 +1,6 @@
-"""The steps of one training: their questions matched, every metric followed over the steps, and shown on one page.
+"""Report section about one training: every metric over the training steps, on the questions that the steps share.
 
-The page has metrics with bands, changes, and what the tests show.
+It plots the metrics with bands, marks changes, and states the results of the tests.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from refusal_index.stats import METRIC_NAMES, Estimate, holm
 from refusal_index.stats.baseline import Payoffs
 
 TESTED = (REFUSALS, ERRORS, INDEX) = ("refusal_rate", "error_rate", "refusal_index")
-"""The metrics of which a change may be told: how cautious a model is, what it knows, and whether the one follows the
-other. The others follow from these."""
+"""The metrics that are tested for a change: caution, knowledge, and how closely caution follows knowledge.
+
+All other metrics follow from these three.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,18 @@ class PanelOfSteps:
 
     runs: tuple[ComparedRun, ...]  # in the order of their steps
     variant: str
-    match: Match  # which questions it rests on
-    metrics: Mapping[str, MetricOverSteps]  # by metric; the index is that of one draw
-    pvalues: Mapping[str, float]  # of a change, of the metrics tested, adjusted for their number by Holm's method
+    match: Match  # the matched questions
+    metrics: Mapping[str, MetricOverSteps]  # by metric; the Refusal Index is that of first draws
+    pvalues: Mapping[str, float]  # of a change, by tested metric, Holm-adjusted
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps."""
+        """Training steps of the runs."""
         return tuple(run.step or 0 for run in self.runs)
 
     @property
     def headline(self) -> Statement:
-        """What changed since when."""
+        """Statement of which metrics changed, and at which step."""
         steps, changed = len(self.runs), [metric for metric in TESTED if self.changed(metric)]
         if not changed:
             unknown = [(metric, n) for metric in TESTED if (n := self._left_out(metric))]
@@ -59,11 +61,13 @@ class PanelOfSteps:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """The size of each change, and what may hide where none is shown; then what all of it rests on."""
-        level = self.metrics[INDEX].confidence_level
-        rests = {"questions": len(self.match.matrix.question_ids), "paired": self.match.paired}
-        tests = Statement("tests_over_steps", "scope", {"level": level, **rests})
-        return (*map(self._detail, TESTED), tests)
+        """Statements of the difference in each tested metric with its interval, and of the basis of the tests."""
+        values = {
+            "level": self.metrics[INDEX].confidence_level,
+            "questions": len(self.match.matrix.question_ids),
+            "paired": self.match.paired,
+        }
+        return (*map(self._detail, TESTED), Statement("tests_over_steps", "scope", values))
 
     def _detail(self, metric: str) -> Statement:
         left_out, steps = self._left_out(metric), len(self.runs)
@@ -74,13 +78,13 @@ class PanelOfSteps:
         return Statement("metric_changed" if self.changed(metric) else "metric_not_changed", "conclusion", values)
 
     def _about(self, metric: str) -> dict[str, Any]:
-        """Say where a metric is cut in two, by how much both parts differ, and whether it is the only change."""
+        """Return the split of a metric, its step, and whether it is the only change, as values of a statement."""
         split = self._split(metric)
         step = None if split is None else self.steps[split.row]
         return {"metric": metric, "split": split, "step": step, "once": self.changed_at_once(metric)}
 
     def _about_index(self) -> str | None:
-        """Decide what to say of the index of a model that changed: what one would like to know, or why it is open."""
+        """Return what to state about an unchanged Refusal Index if other metrics changed: unknown or not shown."""
         if self.changed(INDEX) or not (self.changed(REFUSALS) or self.changed(ERRORS)):
             return None
         is_unknown = self._split(INDEX) is None or (self.changed(REFUSALS) and self._across(INDEX) is None)
@@ -90,69 +94,69 @@ class PanelOfSteps:
         return len(self.runs) - len(self.metrics[metric].rows)
 
     def _split(self, metric: str) -> Split | None:
-        """Return where a metric is cut in two: at its own change, else where the refusals changed, to compare both."""
+        """Return the split of a metric at its own change, else at the change of the refusal rate, if there is one."""
         own = self.metrics[metric].change
         return own if self.changed(metric) or not self.changed(REFUSALS) else self._across(metric) or own
 
     def _across(self, metric: str) -> Split | None:
-        """Return the split of a metric where the refusals changed, or at the next step that has the metric."""
+        """Return the split of a metric at the change of the refusal rate, or at the next step that has the metric."""
         own, change = self.metrics[metric], self.metrics[REFUSALS].change
         parts = zip(own.rows, own.splits, strict=False)  # the last step before a split, and the split
         return next((one for last, one in parts if change and last < change.row <= one.row), None)
 
     def changed(self, metric: str) -> bool:
-        """Whether a metric changed, by more than the choice of questions makes it differ."""
+        """Whether the change of a metric is significant given the sampling of the questions."""
         level = self.metrics[metric].confidence_level
         return metric in self.pvalues and self.pvalues[metric] <= 1 - level
 
     def changed_at_once(self, metric: str) -> bool:
-        """Whether one change is enough to say of a metric that changed: on either side of it no other one is shown."""
-        found = self.metrics[metric]
-        return found.pvalue_within is None or found.pvalue_within > 1 - found.confidence_level
+        """Whether a metric that changed did so in one jump: no further change is significant on either side of it."""
+        over_steps = self.metrics[metric]
+        return over_steps.pvalue_within is None or over_steps.pvalue_within > 1 - over_steps.confidence_level
 
 
 def steps_of_trainings(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], ...]:
-    """Return the runs of each training of which there are two steps or more, on one dataset, in the order of steps."""
-    found: dict[tuple[Path, str | None], list[ComparedRun]] = {}
+    """Return the runs of each training with at least two steps on one dataset, in the order of their steps."""
+    trainings: dict[tuple[Path, str | None], list[ComparedRun]] = {}
     for run in runs:
         if run.step is not None:
-            found.setdefault((run.source.resolve().parent, run.dataset_id), []).append(run)
-    return tuple(tuple(sorted(each, key=lambda run: run.step or 0)) for each in found.values() if len(each) > 1)
+            trainings.setdefault((run.source.resolve().parent, run.dataset_id), []).append(run)
+    return tuple(tuple(sorted(steps, key=lambda run: run.step or 0)) for steps in trainings.values() if len(steps) > 1)
 
 
 def panels_of(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[PanelOfSteps, ...]:
-    """Follow every metric of the variants that all steps share; none where they share none.
+    """Return a panel for each variant that all steps share; empty if they share none.
 
-    - `runs`: the steps of one training, as `steps_of_trainings` returns them.
-    - `options`: its confidence level is that of all intervals of a metric at once, and of all changes together.
+    - `runs`: the steps of one training, as returned by `steps_of_trainings`.
+    - `options`: the confidence level holds simultaneously for all intervals of a metric, and for all changes together.
     """
     try:
         matches = matched_variants(runs, options.variant)
     except OutcomeTableError:
         return ()
-    return tuple(_panel(runs, variant, found, options) for variant, found in matches.items())
+    return tuple(_panel(runs, variant, match, options) for variant, match in matches.items())
 
 
-def _panel(runs: Sequence[ComparedRun], variant: str, found: Match, options: CompareOptions) -> PanelOfSteps:
+def _panel(runs: Sequence[ComparedRun], variant: str, match: Match, options: CompareOptions) -> PanelOfSteps:
     metrics = {
         metric: metric_over_steps(
-            *found.matrix.arrays,
+            *match.matrix.arrays,
             metric=metric,
             penalty=options.penalty,
             truthfulness_weights=options.truthfulness_weights,
             confidence_level=options.confidence_level,
             rng=options.seed,
-            **found.matrix.design,
+            **match.matrix.design,
         )
         for metric in METRIC_NAMES
     }
     known = {metric: value for metric in TESTED if (value := metrics[metric].pvalue) is not None}
     adjusted = dict(zip(known, holm(list(known.values())).tolist(), strict=True))
-    return PanelOfSteps(tuple(runs), variant, found, metrics, adjusted)
+    return PanelOfSteps(tuple(runs), variant, match, metrics, adjusted)
 
 
 FIRST = (INDEX, "refusal_rate", "error_rate", "correct_given_attempted")
-"""The metrics that are seen at once; the others are opened."""
+"""The metrics that are always visible; the others are collapsed."""
 
 
 @dataclass(frozen=True)
@@ -173,20 +177,20 @@ class Chart:
     x: Scale
     y: Scale
     points: tuple[Point, ...]
-    bands: tuple[str, ...]  # polygons, one for each stretch of steps with an interval
-    lines: tuple[str, ...]  # the same of the estimates
-    since: int | None  # the step from which on a change is shown
-    about: bool  # whether it changes elsewhere too, so that the step is no more than the middle of it
+    bands: tuple[str, ...]  # polygons, one for each run of consecutive steps with intervals
+    lines: tuple[str, ...]  # polylines, one for each run of consecutive steps with estimates
+    since: int | None  # the step of the change, if one is shown
+    is_gradual: bool  # whether it changes elsewhere too, so that `since` is approximate
     digits: int
 
     @property
     def gaps(self) -> tuple[Point, ...]:
-        """Steps without a number, or without an interval."""
+        """The steps whose estimate is undefined or at its boundary."""
         return tuple(point for point in self.points if point.value.status != "ok")
 
     @property
     def gap_words(self) -> str:
-        """Why some steps have no number, or no interval, and which."""
+        """The reasons for the gaps, each with its steps."""
         by_reason: dict[str, list[str]] = {}
         for point in self.gaps:
             by_reason.setdefault(reason_text(point.value.reason), []).append(f"{point.step:,}")
@@ -204,11 +208,11 @@ class Row:
     step: int
     questions: int
     cells: tuple[Estimate, ...]  # in the order of `FIRST`
-    lacks: str | None  # how many of its own questions and draws are scored, where too many are not
+    lacks: str | None  # how many questions and draws are scored, if the run is incomplete
 
 
 def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
-    """Yield what the template shows of each training of which several steps are among the runs, and shared variant."""
+    """Yield the template values for each training with several steps among the runs, and each shared variant."""
     places = {id(run.run): run for run in runs}
     summary = runs[0].summary
     options = CompareOptions(
@@ -221,7 +225,7 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
         dataset, rows = panel.runs[0].dataset, tuple(_rows(panel, [places[id(run)] for run in panel.runs]))
         payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
         charts = {metric: _chart(panel, metric, payoffs) for metric in panel.metrics}
-        # What is missing may be no matter of chance: it comes first.
+        # Missing questions may bias the metrics, so they are stated first.
         lacking = ", ".join(f"step {row.step:,} ({row.lacks})" for row in rows if row.lacks)
         yield {
             "anchor": f"panel-{place}",
@@ -235,16 +239,16 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _rows(found: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[Row]:
-    scored = found.match.matrix.scored.sum(axis=1).tolist()
-    for row, (run, step) in enumerate(zip(runs, found.steps, strict=True)):
-        cells = tuple(found.metrics[metric].points[row] for metric in FIRST)
-        yield Row(run.anchor, run.run.label, step, scored[row], cells, _lacks(run.summary, found.variant))
+def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[Row]:
+    scored = panel.match.matrix.scored.sum(axis=1).tolist()
+    for row, (run, step) in enumerate(zip(runs, panel.steps, strict=True)):
+        cells = tuple(panel.metrics[metric].points[row] for metric in FIRST)
+        yield Row(run.anchor, run.run.label, step, scored[row], cells, _lacks(run.summary, panel.variant))
 
 
 def _lacks(summary: Summary, variant: str) -> str | None:
-    """Return how many questions or draws of the variant that a panel is of are scored, where too many are not."""
-    # Steps of one variant each are compared whatever it is called.
+    """Return how many questions and draws of a panel's variant are scored; None if the variant is complete."""
+    # Runs with a single variant are compared whatever its name is.
     own = next((one for one in summary.variants if one.name == variant), summary.variants[0])
     if own.is_complete:
         return None
@@ -253,16 +257,16 @@ def _lacks(summary: Summary, variant: str) -> str | None:
     return f"{' and '.join(lacking)} scored"
 
 
-def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
-    over_steps = found.metrics[metric]
+def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
+    over_steps = panel.metrics[metric]
     points = tuple(
         Point(run.label, step, value)
-        for run, step, value in zip(found.runs, found.steps, over_steps.points, strict=True)
+        for run, step, value in zip(panel.runs, panel.steps, over_steps.points, strict=True)
     )
-    steps, room = found.steps, (found.steps[-1] - found.steps[0]) * 0.03  # for a point at either end
+    steps, margin = panel.steps, (panel.steps[-1] - panel.steps[0]) * 0.03  # keeps the end points inside the plot
     quarters = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
     shown = {min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters}
-    x, y = Scale(steps[0] - room, steps[-1] + room, tuple(sorted(shown))), vertical(metric, over_steps.points)
+    x, y = Scale(steps[0] - margin, steps[-1] + margin, tuple(sorted(shown))), vertical(metric, over_steps.points)
 
     def stretches(is_drawn: Callable[[Point], bool]) -> list[list[Point]]:
         found = (list(each) for is_in, each in groupby(points, key=is_drawn) if is_in)
@@ -272,12 +276,12 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         return [(point.step, getattr(point.value, name)) for point in each]
 
     banded = stretches(lambda point: point.value.low is not None)
-    # An index at its boundary says too little to draw a line to it.
+    # An index at its boundary is too imprecise to be joined to its neighbours.
     joined = stretches(
         lambda point: point.value.estimate is not None and (metric != INDEX or point.value.status == "ok")
     )
-    change = over_steps.change if metric in TESTED and found.changed(metric) else None
-    since = None if change is None else found.steps[change.row]
+    change = over_steps.change if metric in TESTED and panel.changed(metric) else None
+    since = None if change is None else panel.steps[change.row]
     return Chart(
         name="Refusal Index" if metric == INDEX else METRICS[metric].label,
         meaning=description(metric, payoffs),
@@ -287,13 +291,13 @@ def _chart(found: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
         bands=tuple(_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded),
         lines=tuple(_places(ends(each, "estimate"), x, y) for each in joined),
         since=since,
-        about=since is not None and not found.changed_at_once(metric),
+        is_gradual=since is not None and not panel.changed_at_once(metric),
         digits=min(METRICS[metric].digits, 2),
     )
 
 
 def vertical(metric: str, values: Sequence[Estimate]) -> Scale:
-    """Return an axis that holds all estimates and intervals between round numbers.
+    """Return an axis that covers all estimates and intervals and has round ticks.
 
     >>> vertical("refusal_rate", [Estimate(0.22, 0.17, 0.28), Estimate(0.41, 0.35, 0.47)])
     Scale(low=0.0, high=0.6, ticks=(0.0, 0.2, 0.4, 0.6))
@@ -310,7 +314,7 @@ def vertical(metric: str, values: Sequence[Estimate]) -> Scale:
 
 
 def _places(ends: Iterable[tuple[int, float | None]], x: Scale, y: Scale) -> str:
-    """Return where steps and their values lie, as SVG takes it."""
+    """Return the SVG coordinates of steps and their values."""
     return " ".join(
         f"{BOX * x.share(step):.1f},{BOX * (1 - y.share(value)):.1f}" for step, value in ends if value is not None
     )
@@ -323,7 +327,7 @@ class PanelSection(Section):
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
 
     def of_page(self, runs: Sequence[RunOnPage], heading: str) -> Iterator[PageSection]:
-        """Yield a section for each training of which several steps are among the runs."""
+        """Yield a section for each training with several steps among the runs."""
         template = environment(__package__).get_template("panel.html.j2")
         for values in panel_values(runs):
             yield PageSection(values["anchor"], "Steps", template.render(values, heading=heading))

@@ -1,24 +1,26 @@
-"""A metric over the steps of a training run, which asks the same questions each time: bands, and since when it differs.
+"""A metric over the steps of a training run: simultaneous bands and a change-point test.
 
-The estimates of k steps share their questions, and so much of their error. Their covariance is that of the influence of
-the questions (`metric_influence`), and both answers are simulated from the normal distribution that it
-gives, which is what a multiplier bootstrap over the questions draws from:
+All steps are asked the same questions, so the errors of their k estimates are correlated. The covariance is that of the
+questions' influence functions (`metric_influence`). Bands and tests are simulated from the normal distribution with
+this covariance, the same distribution that a multiplier bootstrap over the questions samples:
 
-- *simultaneous bands*: the critical value is the quantile of the largest of the k absolute errors in standard errors,
-  so that all intervals hold at once. Rates and the Refusal Index have theirs on the logit of their range;
-- *change point*: for each split of the steps the mean after it less the mean before it, in standard errors. The largest
-  is held against its distribution where all steps have one value, so that looking at every split costs nothing. The
-  interval of the difference holds for all splits at once, hence also for the one that was chosen by the data. Whether
-  either side of that split still changes within is tested alike: then there was more than one change, or a drift.
+- *simultaneous bands*: the critical value is a quantile of the largest of the k absolute studentised errors, so that
+  all intervals hold simultaneously. Rates and the Refusal Index have their intervals on the logit scale of their range;
+- *change point*: for each split of the steps, the mean after the split minus the mean before it, studentised. The
+  largest is compared with its distribution under the hypothesis that all steps have the same value, which accounts for
+  the search over the splits. The intervals of the differences hold for all splits simultaneously, hence also for the
+  split that the data select. Both sides of that split are tested for a further change in the same way; if there is one,
+  the metric changed more than once, or drifted.
 
-A rate that few questions make, or none, has too small a standard error, or none: of steps that refuse 2 of 200
-questions, one that happens to refuse none would differ from the others for certain. Where half a question more in each
-cell gives the greater variance, each rate and score has that instead; what is added is independent of the other steps.
-So a model that never refused, and then refuses a third, changed; simulated at 1 to 16 refusals of 200 questions, four
-or eight steps without a change show one in 0 to 6 % of cases, and in up to a third without that half.
+The standard error of a rate based on few or no refusals is too small or zero: if all steps refuse 2 of 200 questions
+and one happens to refuse none, that one would always differ significantly. So the variance of each rate and score is
+the larger of the usual one and the one with half a question added to each cell; the addition is independent across
+steps. A change from no refusals to a third is still detected. In simulations with 1 to 16 refusals of 200 questions and
+four or eight steps without a change, the test rejects in 0 to 6 % of cases, and in up to a third without the half
+question.
 
-What is tested is whether the model at these steps differs on questions like these. That it differs by what it learnt
-and not by the noise of its training, a single training run cannot tell.
+The test is about whether the model differs between these steps on questions like these. Whether it differs by what it
+learnt or by the noise of its training cannot be determined from a single training run.
 
 References
 ----------
@@ -56,7 +58,7 @@ from refusal_index.stats.intervals import Seed, checked_resamples, normal_quanti
 
 RESAMPLES = 10_000
 ADDED = 0.5
-"""Questions added to each cell for the variance of a rate or score."""
+"""Number of questions added to each cell for the variance of a rate or score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +69,21 @@ class MetricOverSteps:
     ----------
     metric : str in `METRIC_NAMES`
     points : tuple of Estimate
-        One a step. The intervals hold at once, those of steps with a standard error; others have none, and a reason.
+        One for each step. Intervals are simultaneous; a step without a standard error has no interval but a reason.
     critical_value : float or None
-        Half-width of the bands in standard errors; None where no step has one.
+        Half-width of the bands in standard errors; None if no step has a standard error.
     rows : tuple of int
-        The steps that are compared: those with a standard error, and rates and scores of questions that all count
-        alike. What is undefined, and an index at its boundary, is left out.
+        The steps that are compared: those with a standard error, and rates and scores with the same outcome for every
+        question. Undefined values, and a Refusal Index at its boundary, are excluded.
     splits : tuple of Split
-        All splits of the steps that are compared, in their order; empty where there are fewer than two.
+        All splits of the compared steps, in order; empty if fewer than two steps are compared.
     change : Split or None
-        The one whose difference is largest in standard errors.
+        The split with the largest studentised difference.
     pvalue : float or None
-        Of the hypothesis that all steps have one value, the choice of the split allowed for.
+        p-value of the hypothesis that all steps have the same value, adjusted for the choice of the split.
     pvalue_within : float or None
-        Of the hypothesis that the steps on either side of that split have one value each: whether there is more to it
-        than one change. None where neither side has two steps.
+        p-value of the hypothesis that the value is constant on each side of `change`, that is, that there was no second
+        change. None if neither side has two steps.
     confidence_level : float
     """
 
@@ -110,23 +112,23 @@ def metric_over_steps(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> MetricOverSteps:
-    """Follow a metric over the steps of a training run, all asked the same questions.
+    """Estimate a metric at each step of a training run, with simultaneous bands, and test whether it changed.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
-        As for `checked_matrices`, one row a step in their order, one column a question.
+        As for `checked_matrices`; rows are steps in order, columns are questions.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
     truthfulness_weights : tuple of float
         As for `metrics`.
     confidence_level : float, default: 0.95
-        Of all intervals at once.
+        Simultaneous level of all intervals.
     n_resamples : int, default: 10,000
-        Draws of the simulated distributions.
+        Number of draws from the simulated distributions.
     rng : int or numpy.random.Generator, optional
     cluster, weight : array_like, shape (n,), optional
-        As for `SamplingDesign.of`; the distributions are then Student's.
+        As for `SamplingDesign.of`; with them, t distributions replace the normal ones.
 
     Returns
     -------
@@ -139,15 +141,15 @@ def metric_over_steps(
 
     Examples
     --------
-    A model that refuses more from its fourth step on, and errs as it always did:
+    A model that refuses more from the fourth step on, with an unchanged error rate:
 
     >>> rng = np.random.default_rng(1)
     >>> doubt = rng.standard_normal(400)
     >>> wrong = np.tile(doubt + rng.standard_normal(400) > 0, (6, 1))
     >>> caution = np.repeat([-1.0, -0.6], 3)[:, None]
     >>> refused = doubt + 0.5 * rng.standard_normal((6, 400)) + caution > 0
-    >>> found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
-    >>> found.change.row, found.pvalue < 0.001
+    >>> refusal_rate = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
+    >>> refusal_rate.change.row, refusal_rate.pvalue < 0.001
     (3, True)
     >>> metric_over_steps(refused, wrong, metric="refusal_index", rng=1).pvalue > 0.05
     True
@@ -179,7 +181,7 @@ def metric_over_steps(
 
 
 def _doubt(metric: str, point: PointEstimate, table: AnyTable, worth: Payoffs) -> float:
-    """Return the standard error that a rate or score lacks for having been seen in few questions, or in none."""
+    """Return the standard error to add to a rate or score that is based on few or no questions."""
     if metric == "refusal_index" or math.isnan(point.by_cell[0]):
         return 0.0
     influence = point.by_cell if point.status == "ok" else None
@@ -190,7 +192,7 @@ def _doubt(metric: str, point: PointEstimate, table: AnyTable, worth: Payoffs) -
 
 
 def _variance(counts: FloatArray, top: FloatArray, bottom: FloatArray) -> float:
-    """Variance of a ratio of two weighted sums over independent questions."""
+    """Return the variance of a ratio of two weighted sums over independent questions."""
     total = counts @ bottom
     residuals = top - bottom * (counts @ top) / total
     return float(counts @ (residuals * residuals) / total**2)
@@ -204,7 +206,7 @@ def _banded(
     drawn: FloatArray,
     confidence_level: float,
 ) -> tuple[float | None, tuple[Estimate, ...]]:
-    """Return the half-width of the bands in standard errors, and all steps with their intervals."""
+    """Return the half-width of the bands in standard errors, and the estimates of all steps with their intervals."""
     known = [place for place, row in enumerate(rows) if points[row].status == "ok"]
     if not known:
         return None, tuple(_point(metric, point) for point in points)
@@ -217,7 +219,7 @@ def _banded(
 
 
 def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[float], list[float]]:
-    """Return the ends of intervals of such a reach, on the logit of the metric's range where it has one."""
+    """Return the lower and upper ends of intervals, computed on the logit scale if the metric has a fixed range."""
     if metric in SCORES:
         return (values - reach).tolist(), (values + reach).tolist()
     least = -1.0 if metric == "refusal_index" else 0.0
@@ -233,16 +235,16 @@ def _point(metric: str, point: PointEstimate, low: float | None = None, high: fl
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The steps of a panel, cut in two.
+    """The steps of a panel, split into an earlier and a later part.
 
     Attributes
     ----------
     row : int
-        The first step of the second part.
+        The first step of the later part.
     before, after : float
-        Mean of the estimates of either part.
+        Mean of the estimates in each part.
     estimate, low, high : float
-        ``after - before``, and an interval; those of all splits hold at once.
+        ``after - before`` and its interval, simultaneous over all splits.
     """
 
     row: int
@@ -255,41 +257,44 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class JointErrors:
-    """Standard errors of sums of the estimates; clusters never make them smaller, which would be chance."""
+    """Joint standard errors of the estimates.
+
+    With clusters, a standard error is never below that for independent questions: a smaller one would be due to chance.
+    """
 
     influences: tuple[FloatArray, ...]
 
     @classmethod
     def of(cls, influence: FloatArray, independent: FloatArray | None, doubts: FloatArray) -> JointErrors:
-        """Take the scaled influence of the estimates, and what each has beside it as standard error of its own."""
-        own = np.diag(doubts)  # of each step alone, as if it had questions of its own
-        found = (influence,) if independent is None else (influence, independent)
-        return cls(tuple(np.hstack([one, own]) for one in found))
+        """Combine the scaled influences of the estimates with the additional standard error of each step."""
+        own = np.diag(doubts)  # independent across steps
+        influences = (influence,) if independent is None else (influence, independent)
+        return cls(tuple(np.hstack([one, own]) for one in influences))
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the estimates."""
+        """Covariance matrix of the estimates."""
         return np.asarray(self.influences[0] @ self.influences[0].T)
 
     def of_steps(self) -> FloatArray:
-        """Return those of the estimates themselves."""
+        """Return the standard errors of the estimates."""
         return self.of_contrasts(np.eye(len(self.influences[0])))
 
     def of_contrasts(self, contrasts: FloatArray) -> FloatArray:
-        """Return those of sums of the estimates with the weights of each row; 0 where it is rounding."""
-        found = [np.linalg.norm(contrasts @ one, axis=1) for one in self.influences]
+        """Return the standard errors of the contrasts, one per row of weights; 0 within rounding error of 0."""
+        by_influence = [np.linalg.norm(contrasts @ one, axis=1) for one in self.influences]
         largest = np.abs(contrasts) @ np.linalg.norm(self.influences[0], axis=1)
-        errors = np.max(found, axis=0)
+        errors = np.max(by_influence, axis=0)
         return np.asarray(np.where(errors > ROUNDING * largest, errors, 0.0))
 
 
 def largest_of(drawn: FloatArray, errors: FloatArray) -> FloatArray:
-    """Return the largest of drawn errors of estimates, in standard errors, in each draw."""
+    """Return the largest absolute studentised error in each draw."""
     return np.asarray(np.max(_studentised(drawn, errors), axis=1))
 
 
 def share_as_large(draws: FloatArray, observed: FloatArray) -> float:
-    """Return in how many draws the largest is as large as the largest that was observed."""
+    """Return the p-value: the share of draws whose largest value reaches the largest observed one."""
     # The data count as one draw, which keeps the test valid for any number of draws.
     return float((np.count_nonzero(draws >= observed.max()) + 1) / (len(draws) + 1))
 
@@ -301,7 +306,7 @@ def _studentised(values: FloatArray, errors: FloatArray) -> FloatArray:
 def drawn_errors(
     covariance: FloatArray, n_resamples: int, rng: np.random.Generator, degrees_of_freedom: float | None
 ) -> FloatArray:
-    """Errors of the estimates, shape (draws, k), from their joint distribution."""
+    """Draw errors of the estimates from their joint distribution, shape (draws, k)."""
     drawn = rng.standard_normal((n_resamples, len(covariance))) @ symmetric_root(covariance)
     if degrees_of_freedom is not None:
         drawn /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
@@ -311,7 +316,7 @@ def drawn_errors(
 def changes(
     rows: Sequence[int], values: FloatArray, errors: JointErrors, drawn: FloatArray, confidence_level: float
 ) -> tuple[tuple[Split, ...], int, float]:
-    """Return all splits, the number of the one that tells most, and the p-value of it."""
+    """Return all splits, the position of the one with the largest studentised difference, and its p-value."""
     contrasts = _splits(len(rows))
     of_splits = errors.of_contrasts(contrasts)
     differences = np.where(of_splits > 0, contrasts @ values, 0.0)
@@ -327,7 +332,7 @@ def changes(
 
 
 def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: FloatArray) -> float | None:
-    """Test whether the values before a cut are one, and those after it."""
+    """Return the p-value of the hypothesis that the values are constant before the cut and after it."""
     k = len(values)
     before, after = _splits(cut), _splits(k - cut)
     contrasts = np.zeros((k - 2, k))
@@ -340,7 +345,7 @@ def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: Floa
 
 
 def _splits(k: int) -> FloatArray:
-    """Return the contrasts of all splits of k steps, shape (k - 1, k): the mean after less the mean before.
+    """Return the contrasts of all splits of k steps, shape (k - 1, k): the mean after minus the mean before.
 
     >>> _splits(3).tolist()
     [[-1.0, 0.5, 0.5], [-0.5, -0.5, 1.0]]

@@ -1,11 +1,11 @@
-"""Checkpoints of a training, each evaluated once while the training goes on or after it.
+"""Evaluate each checkpoint of a training once, during the training or afterwards.
 
-- Checkpoints in a folder: which there are, in which order, and whether each is complete: its configuration can be read,
-  all files that it names are there, the tensors of safetensors reach to the end of their files, and nothing changes
-  between two looks. The hash of its weights belongs to its run: every weight counts, since a training may leave most of
-  them as they are, and change new tokens alone, the last layers or an adapter.
-- The panel: a set of runs in one folder, one for each checkpoint, all asked the same questions. It grows with the
-  training, and running again adds to it and repeats no request.
+- Checkpoints in a folder are listed in the order of their steps. A checkpoint is complete if its configuration can be
+  read, all files listed in its index exist, the tensors of safetensors files reach exactly to the end of the file, and
+  nothing changes between two scans. The hash of all its weights is part of the run's identity, since a training may
+  change few of them: new tokens, the last layers or an adapter.
+- The panel is a set of runs in one folder, one for each checkpoint, with the same questions. It grows with the
+  training; running the command again adds new checkpoints and repeats no request.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ CONFIGURATIONS = ("config.json", "adapter_config.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 LONGEST_HEADER = 100_000_000
-"""Bytes of the header of safetensors at most, as its own reader has it."""
+"""Maximum size of a safetensors header in bytes, as in the format's own reader."""
 
 _NAMED = re.compile(r"checkpoint-\d+")
-"""What trainers call a checkpoint's folder: it is one from its first moment on, whatever it holds."""
+"""The folder name that trainers use: such a folder is a checkpoint even while it is empty."""
 
 _STEP = re.compile(r"(\d+)(?!.*\d)")
 
 Signature = tuple[tuple[str, int, int], ...]
-"""Name, size and time of every file."""
+"""Name, size and modification time of every file."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder that holds a checkpoint, or will.
+    """A folder with a checkpoint, or one to which a checkpoint is being written.
 
     Attributes
     ----------
     path
         The folder.
     step
-        The last number in its name; None where it has none.
+        The last number in the folder's name; None if the name has none.
     signature
-        Of its files as they are now.
+        Signature of the folder's files when it was scanned.
     lacks
-        What it lacks to be whole, in a few words; None where it is.
+        Short description of what is missing; None if the checkpoint is complete.
     """
 
     path: Path
@@ -76,19 +76,19 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Name of the folder."""
         return self.path.name
 
     @property
     def changed(self) -> float:
-        """When a file of it was last written, in seconds since the epoch."""
+        """Time of the last write to any of its files, in seconds since the epoch."""
         return max((time for _, _, time in self.signature), default=0) / 1e9
 
 
 def checkpoints_in(folder: Path) -> list[Checkpoint]:
-    """Return the checkpoints of a training: by step, and after those by time where the name tells none.
+    """Return the checkpoints of a training, ordered by step, then those without a step by time.
 
-    A folder without any file of weights or configuration is none of them, unless it is called ``checkpoint-N``.
+    A folder without weights and configuration is not a checkpoint, unless it is called ``checkpoint-N``.
 
     Raises
     ------
@@ -99,14 +99,15 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
         places = [place for place in folder.iterdir() if not place.name.startswith((".", "tmp-"))]
     except OSError as error:
         raise RunFolderError(
-            f"{folder}: expected the folder that the training writes checkpoints to ({error.strerror}); check the path"
+            f"{folder}: expected the folder to which the training writes its checkpoints ({error.strerror}); check the "
+            "path"
         ) from error
     found = [one for place in places if (one := checkpoint_at(place)) is not None]
     return sorted(found, key=lambda one: (one.step is None, one.step or 0, one.changed, one.name))
 
 
 def checkpoint_at(place: Path) -> Checkpoint | None:
-    """Look at one folder; None where it is no checkpoint, or was removed meanwhile."""
+    """Return the checkpoint in a folder; None if there is none, or if it is removed in the meantime."""
     signature: Signature = ()
     try:
         files = ((file.name, file.stat()) for file in sorted(place.iterdir()) if file.is_file())
@@ -115,9 +116,9 @@ def checkpoint_at(place: Path) -> Checkpoint | None:
         if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(place.name):
             return None
         lacks = next(_lacking(place, names), None)
-    except (FileNotFoundError, NotADirectoryError):  # trainings keep the last few only
+    except (FileNotFoundError, NotADirectoryError):  # trainings delete old checkpoints
         return None
-    except OSError as error:  # another look may read it
+    except OSError as error:  # the next scan may succeed
         lacks = f"it cannot be read ({error.strerror})"
     return Checkpoint(place, step_of(place.name), signature, lacks)
 
@@ -133,28 +134,28 @@ def step_of(name: str) -> int | None:
 
 
 def _lacking(place: Path, names: set[str]) -> Iterator[str]:
-    """Say what a checkpoint lacks to be whole."""
+    """Describe what a checkpoint is missing."""
     configurations, indexes, files = ([n for n in known if n in names] for known in (CONFIGURATIONS, INDEXES, WEIGHTS))
     if not configurations:
         yield f"no {CONFIGURATIONS[0]}"
-    yield from (f"{name} is not complete" for name in configurations if _document(place / name) is None)
+    yield from (f"{name} is incomplete" for name in configurations if _document(place / name) is None)
     for name in indexes:
         shards = (_document(place / name) or {}).get("weight_map")
         if isinstance(shards, dict) and shards and all(isinstance(one, str) for one in shards.values()):
             files += sorted(set(shards.values()))
         else:
-            yield f"{name} is not complete"
+            yield f"{name} is incomplete"
     if not files:
         yield "no weights"
     for name in files:
         if name not in names:
             yield f"no {name}"
         elif name.endswith(".safetensors") and not is_whole(place / name):
-            yield f"{name} is not complete"
+            yield f"{name} is incomplete"
 
 
 def _document(path: Path) -> dict[str, Any] | None:
-    """Return what a file holds as JSON; None where it is no whole object."""
+    """Return the JSON object in a file; None if the file is not a complete JSON object."""
     try:
         document = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -163,7 +164,7 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether the tensors that the header of a file of safetensors names reach to its end, and not beyond."""
+    """Whether the tensors listed in the header of a safetensors file reach exactly to the end of the file."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -178,12 +179,12 @@ def is_whole(path: Path) -> bool:
 
 
 class Settled:
-    """Tells which checkpoints no longer change.
+    """Determines which checkpoints have stopped changing.
 
     Parameters
     ----------
     seconds
-        How long nothing of a checkpoint may have changed.
+        Time without a change after which a checkpoint counts as settled.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -191,7 +192,7 @@ class Settled:
         self._seen: dict[Path, tuple[Signature, float]] = {}
 
     def __call__(self, one: Checkpoint) -> bool:
-        """Whether a checkpoint is as it was so long ago, by what was seen of it or by the times of its files."""
+        """Whether a checkpoint has been unchanged for long enough, by earlier scans or by its modification times."""
         now = time.monotonic()
         signature, since = self._seen.get(one.path, (None, now))
         if signature != one.signature:
@@ -201,7 +202,7 @@ class Settled:
 
 
 UNNUMBERED = "step_by_order"
-"""Marks an entry whose step is not said by the name of its checkpoint."""
+"""Marks an entry whose step is its position, because the checkpoint's name contains no number."""
 
 
 class PanelFolder:
@@ -210,12 +211,12 @@ class PanelFolder:
     Parameters
     ----------
     path
-        Where it lies or will.
+        The folder, which need not exist yet.
 
     Raises
     ------
     RunFolderError
-        If it is the folder of something else.
+        If the folder contains something other than a panel.
     """
 
     def __init__(self, path: Path) -> None:
@@ -230,16 +231,16 @@ class PanelFolder:
         self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
 
     def put(self, result: CellResult, step: int | None) -> None:
-        """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.
+        """Add the result of a checkpoint, replacing an earlier one, and write the summary.
 
-        Those without a number of their own come one step after another behind all others.
+        Checkpoints without a step are numbered consecutively after the last step.
         """
         entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
         names = [(one.get("model"), one.get("dataset")) for one in self._runs]
         own = (entry["model"], entry["dataset"])
-        # Of a step that was trained again the last one counts: its weights are those that the training went on with.
+        # If a step is trained again, its new checkpoint counts: the training continued from those weights.
         place = names.index(own) if own in names else len(names)
-        # What came to nothing this time has the results that it had.
+        # A failed evaluation does not replace earlier results.
         is_kept = entry["summary"] is None and any(
             one.get("folder") == entry["folder"] and one.get("summary") is not None
             for one in self._runs[place : place + 1]
@@ -265,14 +266,16 @@ def _step(entry: dict[str, Any]) -> int:
     return step if isinstance(step, int) else 0
 
 
-@lru_cache(maxsize=1)  # a watch asks for that of its first checkpoint twice
+@lru_cache(maxsize=1)  # a watch needs the digest of its first checkpoint twice
 def weights_digest(one: Checkpoint) -> str:
-    """Return a hash of all files of weights of a checkpoint; a second a gigabyte, which loading them reads anyway.
+    """Return a hash of all weight files of a checkpoint.
+
+    It takes about a second per gigabyte; loading the weights reads the files anyway.
 
     Raises
     ------
     OSError
-        If one of them cannot be read.
+        If a file cannot be read.
     """
     digest = hashlib.sha256()
     for name, size, _ in one.signature:
@@ -284,37 +287,37 @@ def weights_digest(one: Checkpoint) -> str:
 
 
 FIELDS = ("path", "name", "step")
-"""What a template of a model's name may hold of a checkpoint."""
+"""The checkpoint's fields that a model template may contain."""
 
 SERVERS = {"vllm": "VLLM_BASE_URL", "sglang": "SGLANG_BASE_URL"}
-"""Packages by which a provider of the same name serves weights, and the variable that names a server instead."""
+"""Package that a provider of the same name starts as a server, and the variable with the address of a running one."""
 
 FIELDS_SHOWN = ", ".join(f"{{{name}}}" for name in FIELDS)
 
 Watched = Callable[[Plan], AbstractContextManager[Progress]]
-"""Gives what is told of a run's progress."""
+"""Returns a context manager that displays the progress of a run."""
 
 
 class TemplateError(RefusalIndexError, ValueError):
-    """A template of models that gives two checkpoints the same name."""
+    """A model template that is invalid or cannot be used for a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """What is watched, and how.
+    """The arguments of a watch.
 
     Attributes
     ----------
     folder, template
-        Where checkpoints appear, and the model that each is, as in ``vllm/{path}``.
+        The folder to which checkpoints are written, and the name of a checkpoint's model, as in ``vllm/{path}``.
     values
         All other settings of the runs, by name.
     out
         The panel's folder.
     every
-        Seconds between looks; a checkpoint is taken once nothing of it has changed for as long.
+        Seconds between scans; a checkpoint is evaluated once it has been unchanged for as long.
     until_idle
-        End after so many seconds in which no checkpoint came; None to go on until the budget is ended.
+        Stop after this many seconds without a new checkpoint; None to continue until the budget ends.
     """
 
     folder: Path
@@ -327,18 +330,18 @@ class Watch:
 
 @dataclass(frozen=True)
 class CheckpointResult:
-    """What became of a checkpoint.
+    """The result of a checkpoint.
 
     Attributes
     ----------
     checkpoint
         The checkpoint.
     result
-        Of its run; None where it came to none.
+        The result of its run; None if no run was started.
     error
-        What kept it from its end.
+        Why the run failed or was not started; None if it did not fail.
     left_out
-        What it lacked to be taken, when the watch ended.
+        Why the checkpoint was still not evaluated when the watch ended; None if it was.
     """
 
     checkpoint: Checkpoint
@@ -348,7 +351,7 @@ class CheckpointResult:
 
     @property
     def is_complete(self) -> bool:
-        """Whether its run is."""
+        """Whether the checkpoint's run is complete."""
         return self.result is not None and self.result.status == "complete"
 
 
@@ -361,13 +364,13 @@ def prepare_watch(
     every: float = 30.0,
     until_idle: float | None = None,
 ) -> Watch:
-    """Check what can be checked before there is a checkpoint.
+    """Return a watch after checking its arguments, as far as possible before the first checkpoint.
 
     Raises
     ------
     RefusalIndexError
-        If the folder is none, the template names no checkpoint or a provider that lacks its package, or a setting or
-        the questions cannot be used.
+        If the folder cannot be used, the template is invalid, its provider's package is missing, or a setting or the
+        questions cannot be used.
     """
     check_template(template)
     place = checked_path(out or RUNS / f"{folder.resolve().name}-panel", "out")
@@ -380,15 +383,17 @@ def prepare_watch(
     if not found and itself is not None and itself.lacks is None:
         raise RunFolderError(f"{folder} is a checkpoint itself; name its parent folder, {itself.path.parent}")
     if not found and set_document(folder):
-        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that the training writes to")
+        raise RunFolderError(
+            f"{folder} contains runs, not checkpoints; name the folder to which the training writes its checkpoints"
+        )
     _check_server(template, settings)
     failed: list[RefusalIndexError] = []
     for one in found:
         try:
             _plan(watch, one)
-        except (ModelError, TemplateError) as error:  # it may be this checkpoint that is to blame
+        except (ModelError, TemplateError) as error:  # other checkpoints may be usable
             failed.append(error)
-        except OSError:  # told when it is its turn
+        except OSError:  # reported when the checkpoint is evaluated
             continue
         else:
             return watch
@@ -398,21 +403,21 @@ def prepare_watch(
 
 
 def _check_server(template: str, settings: Settings) -> None:
-    """Raise ModelError if the program that would serve the weights is not there: it is started with the first request.
+    """Raise ModelError if the provider would start a server with the first request but its package is missing.
 
-    A server that runs already needs no such program here.
+    The package is not needed if an environment variable names a running server.
     """
     provider = template.partition("/")[0]
     address = SERVERS.get(provider, "")
     if settings.sending.engine == DIRECT and address and not os.environ.get(address) and not find_spec(provider):
         raise ModelError(
-            f"{provider} is not installed, which is to serve the checkpoints: pip install {provider}, or have "
-            f"{address} hold the address of a server that runs"
+            f"{provider} is not installed, but has to serve the checkpoints; pip install {provider}, or set {address} "
+            "to the address of a running server"
         )
 
 
 def check_template(template: str) -> None:
-    """Raise TemplateError unless a template makes another name of each checkpoint.
+    """Raise TemplateError unless a template gives each checkpoint its own name.
 
     Examples
     --------
@@ -428,8 +433,8 @@ def check_template(template: str) -> None:
             raise TemplateError(f"model template {template!r}: expected {FIELDS_SHOWN} in braces, got {part!r}{guess}")
     if not parts:
         raise TemplateError(
-            f"model template {template!r}: expected one of {FIELDS_SHOWN} in it, as in vllm/{{path}}; without, all "
-            "checkpoints are one model"
+            f"model template {template!r}: expected it to contain one of {FIELDS_SHOWN}, as in vllm/{{path}}; "
+            "otherwise all checkpoints have the same model name"
         )
 
 
@@ -439,30 +444,31 @@ def model_of(template: str, one: Checkpoint) -> str:
     Raises
     ------
     TemplateError
-        If it takes a step, and there is none; or if what the checkpoint is called chose a function, which is code.
+        If the template needs a step and the checkpoint has none, or if the name of the checkpoint's folder would select
+        a Python function, so that a folder could choose which code is run.
     """
     if not is_utf8(str(one.path)):
-        raise TemplateError(f"the folder's name: expected text in UTF-8, got {one.name!r}; rename the folder")
+        raise TemplateError(f"folder name: expected UTF-8, got {one.name!r}; rename the folder")
     if one.step is None and "{step" in template:
         raise TemplateError(f"model template {template!r}: expected a number in the name of {one.path}, found none")
     name = template.format(path=one.path, name=one.name, step=one.step)
     if is_function_name(name) and name != template.format(path="", name="", step=one.step):
         raise TemplateError(
-            f"model template {template!r}: expected a function that the template alone names, got {name!r} for "
-            f"{one.path}; what a folder is called chooses no code: name the function, with {{step}} at most"
+            f"model template {template!r}: expected the name of a function to be independent of the folder's name, got "
+            f"{name!r} for {one.path}; write the function's name in the template and use no field other than {{step}}"
         )
     return name
 
 
 async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> AsyncIterator[CheckpointResult]:
-    """Evaluate each checkpoint once as it comes, and yield what became of it; at the end, those that were not whole.
+    """Evaluate each checkpoint once it is complete and yield its result; at the end, yield the incomplete ones.
 
     Parameters
     ----------
     watch, watched
-        What is watched; and gives, for each run, what is told of its progress.
+        The arguments of the watch, and a function that displays the progress of a run.
     budget
-        What all runs may use together; ended, the watch ends in order.
+        Budget of all runs together; the watch stops when it is spent or the user interrupts it.
     """
     settled = Settled(watch.every)
     panel: PanelFolder | None = None
@@ -478,7 +484,7 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
                     waiting.append(one)
                     continue
                 done[one.path], idle = one.signature, 0.0
-                if panel is None:  # a watch that finds nothing leaves no folder
+                if panel is None:  # without a checkpoint no folder is created
                     holding.enter_context(held(watch.out))
                     panel = PanelFolder(watch.out)
                 yield await _evaluated(watch, one, panel, watched, budget)
@@ -498,7 +504,7 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
 async def _evaluated(
     watch: Watch, one: Checkpoint, panel: PanelFolder, watched: Watched, budget: Budget
 ) -> CheckpointResult:
-    """Evaluate one checkpoint within its folder of the panel; what keeps it from its end is in the result."""
+    """Evaluate one checkpoint in its folder of the panel; errors become part of the result."""
     try:
         plan = _plan(watch, one)
     except (RefusalIndexError, OSError) as error:
@@ -508,15 +514,15 @@ async def _evaluated(
             result = CellResult(plan, await execute(plan, progress, budget))
     except WaitingError as error:
         result = CellResult(plan, waits=str(error))
-    except Exception as error:  # whatever a provider raises that loads weights on this machine
-        told = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-        result = CellResult(plan, error=redacted(told))
+    except Exception as error:  # a provider that loads weights on this machine may raise anything
+        message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
+        result = CellResult(plan, error=redacted(message))
     panel.put(result, one.step)
     return CheckpointResult(one, result, result.error)
 
 
 def _plan(watch: Watch, one: Checkpoint) -> Plan:
-    """Return the run of a checkpoint: the hash of its weights is a part of what its replies depend on."""
+    """Return the plan of a checkpoint's run, whose identity includes the hash of the weights."""
     settings = Settings.of(**{**watch.values, "model": model_of(watch.template, one)})
     plan = prepare(settings, runs=watch.out)
     identity = {**plan.identity, "weights": weights_digest(one)}
