@@ -159,7 +159,7 @@ def test_a_reply_may_fill_the_context_and_the_prompt_leave_one_token(runtime):
 
 @pytest.mark.parametrize("length", [130, 10_000_000])
 def test_a_prompt_longer_than_the_context_is_refused_at_once(runtime, length):
-    with pytest.raises(ContextLengthError, match="reads at most 128") as caught:
+    with pytest.raises(ContextLengthError, match="context holds 128") as caught:
         ask(runtime, Ask("\n" * length))
     assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
 

@@ -70,7 +70,7 @@ def test_failures_stand_in_the_same_file_and_do_not_fail_the_command(command):
     assert done.exit_code == 0
     assert "6 requests, 4 of which failed" in done.stderr
     assert "  1 failed: URL /v1/embeddings was used" in done.stderr
-    assert "and for 1 more reasons, in the file" in done.stderr
+    assert "see the file for 1 more kinds of failure" in done.stderr
     found = results()
     assert [one["response"]["status_code"] for one in found] == [200, 400, 400, 400, 404, 200]
     assert [one["response"]["body"] is None for one in found] == [False, True, True, True, True, False]

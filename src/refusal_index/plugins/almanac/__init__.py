@@ -1,9 +1,9 @@
-"""The embedded default: a small language model of a closed, made-up world, its runtime and its server.
+"""The embedded models: small language models of a fictional world, with their runtime and their server.
 
-The model knows the almanac's facts and nothing else. It makes the whole pipeline run for real without a key, a download
-or an accelerator; what it says about anything outside the almanac is worth nothing.
+The models know the almanac's facts and nothing else. With them the whole pipeline runs without an API key, a download
+or an accelerator; their answers about anything outside the almanac are meaningless.
 
-The modules need the packages of the extra ``eval``; importing this one loads none of them.
+The submodules need the packages of the extra ``eval``; importing this package loads none of them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from refusal_index.errors import RefusalIndexError
 
 ALMANAC = "almanac"
-"""What the questions are called, and the provider of the models."""
+"""The name of the dataset, and of the provider of the models."""
 
 
 class AlmanacError(RefusalIndexError):
-    """Any error of the embedded models."""
+    """Base class of the errors of the embedded models."""
 
 
 class ModelNotFoundError(AlmanacError, ValueError):
@@ -23,7 +23,7 @@ class ModelNotFoundError(AlmanacError, ValueError):
 
 
 class ModelFileError(AlmanacError, ValueError):
-    """A model file that is missing, damaged or of another kind."""
+    """A model file that is missing, damaged or unsupported."""
 
 
 class RequestError(AlmanacError, ValueError):
@@ -32,11 +32,11 @@ class RequestError(AlmanacError, ValueError):
     Attributes
     ----------
     param
-        The argument at fault, by the name it has in the OpenAI API.
+        The name of the invalid parameter in the OpenAI API.
     code
-        The API's short name of the fault, where it has one.
+        The OpenAI API's error code, if there is one.
     status
-        The status of HTTP that tells of it.
+        The HTTP status of the response.
     """
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
@@ -51,8 +51,8 @@ class ContextLengthError(RequestError):
 
     def __init__(self, prompt_tokens: int, context: int) -> None:
         super().__init__(
-            f"the messages take at least {prompt_tokens} tokens and the model reads at most {context}, the reply "
-            "included; shorten the messages",
+            f"the messages take at least {prompt_tokens} tokens, but the model's context holds {context} including the "
+            "reply; shorten the messages",
             param="messages",
             code="context_length_exceeded",
         )
@@ -64,7 +64,7 @@ class BatchLineError(RequestError):
     Attributes
     ----------
     line
-        The number of the line, from 1; none if the fault is the whole file's.
+        The number of the line, from 1; None if the error concerns the whole file.
     """
 
     def __init__(self, message: str, *, code: str, line: int | None = None, param: str | None = None) -> None:

@@ -1,6 +1,7 @@
-"""The files and batches of the server, and its request log; all of them end with the server.
+"""The server's files, batches and request log.
 
-Each batch is a task of the server, which continues after the client has disconnected.
+Files and batches exist as long as the server runs. Each batch is a background task, which continues after the client
+has disconnected.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from refusal_index.plugins.almanac.chat_api import (
 WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
 
 MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
-"""Most requests and bytes in the file of a batch, as at OpenAI, and most bytes of all files that the server keeps."""
+"""Maximum requests and bytes in a batch's input file, as at OpenAI, and maximum bytes of all files on the server."""
 
 MAX_METADATA, MAX_KEY, MAX_VALUE = 16, 64, 512
 
@@ -46,13 +47,13 @@ _logger = logging.getLogger(__name__)
 
 
 class RequestLog:
-    """Appends to the file at `path`; without a path it does nothing."""
+    """Appends to the file at `path`; does nothing without a path."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = path.open("a", encoding="utf-8", buffering=1) if path else None
 
     def write(self, **fields: Any) -> None:
-        """Append a line with the time and `fields`."""
+        """Append a JSON line with the time and `fields`."""
         if self._file:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             self._file.write(json.dumps({"time": now, **fields}) + "\n")
@@ -65,7 +66,7 @@ class RequestLog:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file that a client uploaded, or that a batch wrote."""
+    """A file that a client uploaded or a batch wrote."""
 
     id: str
     name: str
@@ -75,7 +76,7 @@ class StoredFile:
     path: Path
 
     def document(self) -> Json:
-        """Return the file as the API shows it."""
+        """Return the file object of the API."""
         return {
             "id": self.id,
             "object": "file",
@@ -90,44 +91,44 @@ class StoredFile:
 
 
 class FileStore:
-    """The files; its folder is made for the first of them and removed by `close`."""
+    """The server's files, in a temporary folder that is created for the first file and removed by `close`."""
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
         self._files: dict[str, StoredFile] = {}
 
     def new_path(self) -> Path:
-        """Return a path at which a file can be written."""
+        """Return the path of a new file."""
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="refusal-index-serve-", ignore_cleanup_errors=True)
         return Path(self._folder.name) / uuid.uuid4().hex
 
     def add(self, path: Path, name: str, purpose: str) -> StoredFile:
-        """Take the file at a path of this store, under a new id."""
+        """Add the file at a path from `new_path`, with a new id."""
         size, now = path.stat().st_size, int(time.time())
         stored = StoredFile(f"file-{uuid.uuid4().hex}", name, purpose, size, now, path)
         self._files[stored.id] = stored
         return stored
 
     def get(self, identity: str) -> StoredFile:
-        """Return a file; raises RequestError if there is none of that id."""
+        """Return a file; raise RequestError if the id is unknown."""
         if identity not in self._files:
             raise RequestError(f"No such File object: {identity}", param="id", code="not_found", status=404)
         return self._files[identity]
 
     def delete(self, identity: str) -> None:
-        """Forget a file; raises RequestError if there is none of that id."""
+        """Delete a file; raise RequestError if the id is unknown."""
         stored = self.get(identity)
         del self._files[identity]
-        with suppress(OSError):  # where a file that is being read cannot be removed, `close` removes it
+        with suppress(OSError):  # if the file is being read, `close` removes it
             stored.path.unlink()
 
     def __iter__(self) -> Iterator[StoredFile]:
-        """Go through the files, the oldest first."""
+        """Iterate over the files, oldest first."""
         return iter(self._files.values())
 
     def close(self) -> None:
-        """Remove every file."""
+        """Remove all files."""
         if self._folder is not None:
             self._folder.cleanup()
 
@@ -151,19 +152,19 @@ NEXT: Mapping[Status, frozenset[Status]] = {
     Status.FINALIZING: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLING}),
     Status.CANCELLING: frozenset({Status.CANCELLED, Status.FAILED}),
 }
-"""The states that may follow each; those that are not here are final."""
+"""The allowed transitions; a state that is not a key is final."""
 
 
 @dataclass
 class Batch:
-    """A batch, and what has been answered of it."""
+    """A batch and its progress."""
 
     id: str
     input_file_id: str
     created_at: int
     metadata: Mapping[str, str] | None = None
     status: Status = Status.VALIDATING
-    times: dict[str, int] = field(default_factory=dict)  # when it reached each state, by the name in the API
+    times: dict[str, int] = field(default_factory=dict)  # when each state was entered, by the API's field name
     model: str | None = None
     errors: tuple[BatchLineError, ...] = ()
     total: int = 0
@@ -175,14 +176,14 @@ class Batch:
     error_file_id: str | None = None
 
     def move(self, status: Status) -> None:
-        """Enter another state; raises ValueError if it may not follow."""
+        """Change to another state; raise ValueError if the transition is not allowed."""
         if status not in NEXT.get(self.status, frozenset()):
             raise ValueError(f"a batch that is {self.status} cannot become {status}")
         self.status = status
         self.times[f"{status}_at"] = int(time.time())
 
     def count(self, answered: Answer) -> None:
-        """Count one more request as answered."""
+        """Count an answered request and its tokens."""
         self.completed += not answered.failed
         self.failed += answered.failed
         usage = answered.body.get("usage", {})
@@ -190,7 +191,7 @@ class Batch:
         self.output_tokens += usage.get("completion_tokens", 0)
 
     def document(self) -> Json:
-        """Return the batch as the API shows it."""
+        """Return the batch object of the API."""
         errors = [
             {"code": error.code, "line": error.line, "message": str(error), "param": error.param}
             for error in self.errors
@@ -223,9 +224,9 @@ class Batch:
 
 
 def parse_batch_request(body: object) -> tuple[str, Mapping[str, str] | None]:
-    """Read the JSON `body` of a request for a batch: the id of the file of requests, and the metadata.
+    """Parse the JSON `body` of a request to create a batch; return the id of the input file and the metadata.
 
-    Raises RequestError if a field is missing, of the wrong type, or asks for something that is not supported.
+    Raises RequestError if a field is missing, has the wrong type or asks for something unsupported.
     """
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
@@ -259,24 +260,24 @@ class Batches:
     Parameters
     ----------
     pool
-        The models that answer them.
+        The models that answer the requests.
     files
-        Where their files are.
+        The store of input and output files.
     log
-        Gets a line for each request that was answered.
+        The log that gets a line for each answered request.
     """
 
     def __init__(self, pool: ModelPool, files: FileStore, log: RequestLog) -> None:
         self._pool, self._files, self._log = pool, files, log
         self._batches: dict[str, Batch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)  # shared, so that a hundred batches do not drown the runtime
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)  # shared, so that many batches do not flood the runtime
 
     def start(self, input_file_id: str, metadata: Mapping[str, str] | None = None) -> Batch:
-        """Begin a batch; raises RequestError if there is no such file of requests."""
+        """Start a batch; raise RequestError if there is no such input file."""
         source = self._files.get(input_file_id)
         if source.purpose != "batch":
-            message = f"{source.id} has the purpose '{source.purpose}'; expected a file of requests, of 'batch'"
+            message = f"{source.id} has the purpose '{source.purpose}'; expected a file with the purpose 'batch'"
             raise RequestError(message, param="input_file_id")
         batch = Batch(f"batch_{uuid.uuid4().hex}", input_file_id, int(time.time()), metadata)
         self._batches[batch.id] = batch
@@ -286,13 +287,13 @@ class Batches:
         return batch
 
     def get(self, identity: str) -> Batch:
-        """Return a batch; raises RequestError if there is none of that id."""
+        """Return a batch; raise RequestError if the id is unknown."""
         if identity not in self._batches:
             raise RequestError(f"No batch found with id '{identity}'.", param="id", code="not_found", status=404)
         return self._batches[identity]
 
     def cancel(self, identity: str) -> Batch:
-        """Let a batch end after what is in flight; raises RequestError if it has ended already."""
+        """End a batch once the requests in flight are answered; raise RequestError if it has ended already."""
         batch = self.get(identity)
         if batch.status not in NEXT:
             message = f"Cannot cancel a batch with status '{batch.status}'."
@@ -302,17 +303,17 @@ class Batches:
         return batch
 
     def __iter__(self) -> Iterator[Batch]:
-        """Go through the batches, the oldest first."""
+        """Iterate over the batches, oldest first."""
         return iter(self._batches.values())
 
     async def close(self) -> None:
-        """Drop what is in flight."""
+        """Cancel all batches."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _process(self, batch: Batch, source: Path) -> None:
-        """Bring a batch to its end, whatever that is."""
+        """Process a batch until it reaches a final state."""
         try:
             with source.open("rb") as file:
                 checked = await asyncio.to_thread(self._check, file)
@@ -335,7 +336,7 @@ class Batches:
         return checked
 
     async def _answer(self, batch: Batch, file: BinaryIO) -> None:
-        """Answer the requests of a batch, and add its files."""
+        """Answer the requests of a batch, and add its output files."""
         output, errors = self._files.new_path(), self._files.new_path()
         with output.open("xb") as output_file, errors.open("xb") as error_file:
             await self._write(batch, file, output_file, error_file)
@@ -344,7 +345,7 @@ class Batches:
         batch.move(Status.CANCELLED if batch.status is Status.CANCELLING else Status.COMPLETED)
 
     async def _write(self, batch: Batch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
-        """Write the answers to the requests of a batch, unless it is cancelled before."""
+        """Write the answers to the requests of a batch until it is done or cancelled."""
         await self._write_answers(batch, read_lines(file), output, errors)
         if batch.status is Status.IN_PROGRESS:
             batch.move(Status.FINALIZING)
@@ -361,18 +362,18 @@ class Batches:
 
         async with aclosing(in_order(lines, ask)) as asked:
             async for _ in asked:
-                pass  # each is written when it is answered: the files have no promised order
+                pass  # lines are written as soon as they are answered, in no particular order
 
     async def _ask(self, batch: Batch, line: BatchLine) -> Answer:
         started, notes = time.perf_counter(), dict[str, Any]()
         answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)
-        about = {"batch": batch.id, "custom_id": line.custom_id, **notes}
-        self._log.write(method=line.method, path=line.url, status=answered.status, seconds=seconds, **about)
+        fields = {"batch": batch.id, "custom_id": line.custom_id, **notes}
+        self._log.write(method=line.method, path=line.url, status=answered.status, seconds=seconds, **fields)
         return answered
 
     def _add(self, path: Path, name: str) -> str | None:
-        """Return the id of a file that is written; None if it is empty."""
+        """Add a complete output file and return its id; remove it and return None if it is empty."""
         if path.stat().st_size:
             return self._files.add(path, name, "batch_output").id
         path.unlink()

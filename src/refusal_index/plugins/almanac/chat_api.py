@@ -1,4 +1,4 @@
-"""The OpenAI chat API as pure functions: from a request's JSON to a request, and from replies to JSON."""
+"""The OpenAI chat API: parsing requests, answering them with an embedded model, and formatting responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 _MAX_CHOICES, _MAX_STOPS, _MAX_TOP_LOGPROBS = 128, 4, 20
 
-# What this server cannot do, with the value that asks for nothing: refusing is better than quietly ignoring.
+# Unsupported parameters with their neutral values; any other value is rejected instead of ignored silently.
 _UNSUPPORTED: Mapping[str, object] = {
     "tools": [],
     "functions": [],
@@ -40,7 +40,7 @@ _UNSUPPORTED: Mapping[str, object] = {
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What the body of a request to ``/v1/chat/completions`` asks for."""
+    """The parsed body of a request to ``/v1/chat/completions``."""
 
     model: str
     messages: tuple[Message, ...]
@@ -50,10 +50,9 @@ class ChatRequest:
 
 
 def parse_chat_request(body: object) -> ChatRequest:
-    """Read the JSON `body` of a request.
+    """Parse the JSON `body` of a request.
 
-    Raises RequestError if a field is missing, of the wrong type or out of range, or asks for something that is not
-    supported.
+    Raises RequestError if a field is missing, has the wrong type, is out of range or asks for something unsupported.
     """
     if not isinstance(body, dict):
         raise RequestError(f"the body must be a JSON object, found {_kind(body)}")
@@ -71,7 +70,7 @@ def parse_chat_request(body: object) -> ChatRequest:
 
 
 def completion_body(request: ChatRequest, completions: Sequence[Completion], *, identity: str, created: int) -> Json:
-    """Return the JSON of a whole response."""
+    """Return the JSON of a response that is not streamed."""
     choices = [
         {
             "index": index,
@@ -86,7 +85,7 @@ def completion_body(request: ChatRequest, completions: Sequence[Completion], *, 
 
 
 def chunk_bodies(request: ChatRequest, completions: Sequence[Completion], *, identity: str, created: int) -> list[Json]:
-    """Return the JSON of the chunks of a streamed response: a whole reply is one chunk, its end another."""
+    """Return the JSON chunks of a streamed response: for each reply one chunk with its text and one for its end."""
     head = _head(request, "chat.completion.chunk", identity, created)
     chunks = []
     for index, completion in enumerate(completions):
@@ -99,7 +98,7 @@ def chunk_bodies(request: ChatRequest, completions: Sequence[Completion], *, ide
 
 
 def usage(completions: Sequence[Completion]) -> dict[str, int]:
-    """Return the tokens spent; the choices of a request share its prompt."""
+    """Count the tokens of a response; the choices of a request share its prompt."""
     prompt = completions[0].prompt_tokens
     generated = sum(completion.completion_tokens for completion in completions)
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
@@ -180,7 +179,7 @@ def _token(token: TokenLogprob) -> Json:
 
 
 def _scored(text: str, logprob: float) -> Json:
-    # a token may hold a part of a character only, which has no text of its own
+    # a token may be only part of a character, whose bytes are not known
     return {"token": text, "logprob": logprob, "bytes": None if "\ufffd" in text else list(text.encode())}
 
 
@@ -193,7 +192,7 @@ def _required(body: Json, name: str, kind: type) -> Any:
 
 def _field(body: Json, name: str, *kinds: type) -> Any:
     value = body.get(name)
-    # a bool is an int to Python and not to JSON
+    # in Python a bool is an int, in JSON it is not
     if value is None or (isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))):
         return value
     expected = " or ".join(_KINDS[kind] for kind in kinds)
@@ -221,15 +220,15 @@ def _kind(value: object) -> str:
 Form = dict[str, "str | web.FileField"]
 
 PATIENCE = 60.0
-"""Seconds in which the body of a chat request must come; a file may take ten times as long."""
+"""Seconds within which the body of a chat request must arrive; a file may take ten times as long."""
 
-_FORM_MARGIN = 1 << 16  # what a form may hold beside its file
+_FORM_MARGIN = 1 << 16  # bytes that a form may hold apart from its file
 
 
 async def read_json(request: web.Request) -> object:
-    """Read a body of JSON.
+    """Read a JSON body.
 
-    Raises RequestError if it is none, HTTPRequestTimeout if it takes longer than `PATIENCE` seconds to come.
+    Raises RequestError if the body is not valid JSON, and HTTPRequestTimeout after `PATIENCE` seconds.
     """
     async with _within(PATIENCE):
         raw = await request.read()
@@ -241,9 +240,9 @@ async def read_json(request: web.Request) -> object:
 
 @asynccontextmanager
 async def read_form(request: web.Request, most: int) -> AsyncIterator[Form]:
-    """Read a form whose file may have `most` bytes; large files wait on the disk, and are gone when the block ends.
+    """Read a form whose file may have at most `most` bytes; large files are spooled to disk until the block ends.
 
-    Raises RequestError if it is no form or the file is larger, HTTPRequestTimeout as `read_json`.
+    Raises RequestError if the form is invalid or the file too large, and HTTPRequestTimeout if it takes too long.
     """
     try:
         async with _within(10 * PATIENCE):
@@ -261,13 +260,13 @@ async def read_form(request: web.Request, most: int) -> AsyncIterator[Form]:
 
 
 def too_large(most: int) -> RequestError:
-    """Return the error that tells of a file with more than `most` bytes."""
+    """Return the error for a file with more than `most` bytes."""
     return RequestError(f"a file may have at most {most:,} bytes; split it", param="file", status=413)
 
 
 async def _form(request: web.Request, most: int) -> Form:
     announced = request.content_length or 0
-    if announced > most:  # told before anything is read
+    if announced > most:  # reject before reading anything
         raise web.HTTPRequestEntityTooLarge(most, announced)
     posted = await request.clone(client_max_size=most).post()
     return {name: value for name, value in posted.items() if isinstance(value, str | web.FileField)}
@@ -283,14 +282,14 @@ async def _within(seconds: float) -> AsyncIterator[None]:
 
 
 class ModelPool:
-    """The models that can be asked.
+    """The models of a server, each loaded when first used.
 
     Parameters
     ----------
     names
-        What there is.
+        The names of the models.
     folder_of
-        Where each is.
+        A function that returns the folder of a model.
     """
 
     def __init__(self, names: Sequence[str], folder_of: Callable[[str], Path]) -> None:
@@ -306,7 +305,7 @@ class ModelPool:
         name = model.removeprefix(f"{ALMANAC}/")
         if name not in self.names:
             known = ", ".join(f"{ALMANAC}/{each}" for each in self.names)
-            raise ModelNotFoundError(f"The model '{model}' does not exist; there is {known}")
+            raise ModelNotFoundError(f"The model '{model}' does not exist; expected one of {known}")
         return name
 
     def runtime(self, model: str) -> Runtime:
@@ -320,7 +319,7 @@ class ModelPool:
         return self._runtimes[name]
 
     def close(self) -> None:
-        """End the threads of the models."""
+        """Stop the threads of the models."""
         for runtime in self._runtimes.values():
             runtime.close()
 
@@ -330,7 +329,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """The HTTP status of a response, and the JSON of a reply or of an error."""
+    """The HTTP status and the JSON body of a response, which is a reply or an error."""
 
     status: int
     body: Json
@@ -342,9 +341,9 @@ class Answer:
 
 
 async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[ChatRequest, list[Completion]]:
-    """Ask the model that `body` names, and add to `notes` what a log may hold of it.
+    """Send a request to the model named in its body, and add the fields for the request log to `notes`.
 
-    Raises RequestError or ModelNotFoundError if it cannot be answered as it stands.
+    Raises RequestError or ModelNotFoundError if the request is invalid.
     """
     request = parse_chat_request(body)
     notes.update(model=request.model, n=request.settings.n, seed=request.settings.seed)
@@ -354,7 +353,7 @@ async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[Cha
 
 
 async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> Answer:
-    """Answer a request of a batch. It never raises: an error becomes the answer."""
+    """Answer a request of a batch; errors become answers instead of being raised."""
     try:
         if isinstance(body, dict) and body.get("stream"):
             raise RequestError("a request of a batch cannot be streamed", param="stream")
@@ -364,12 +363,12 @@ async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> Answer
 
 
 def new_identity() -> dict[str, Any]:
-    """Return the id of a new response and the time at which it was made."""
+    """Return the id and the creation time of a new response."""
     return {"identity": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time())}
 
 
 def error_answer(error: Exception, what: str) -> Answer:
-    """Return the answer to `what` for an error; an unexpected error goes to the server's own log."""
+    """Convert an error to an answer; an unexpected error is logged as a failure of `what`."""
     match error:
         case RequestError():
             return refusal(error.status, str(error), param=error.param, code=error.code)
@@ -382,14 +381,14 @@ def error_answer(error: Exception, what: str) -> Answer:
 
 
 def refusal(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Answer:
-    """Return an answer that is an error."""
+    """Return an error response."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return Answer(status, {"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 ENDPOINT = "/v1/chat/completions"
 
-MAX_ERRORS = 100  # of a file: whoever wrote one line wrong wrote them all wrong
+MAX_ERRORS = 100  # errors to report for a file, since one mistake is often in every line
 
 
 @dataclass(frozen=True)
@@ -405,7 +404,7 @@ class BatchLine:
 
 @dataclass
 class Checked:
-    """The number of requests in a file, the model that they ask, and the errors."""
+    """The number of requests in a file, their model, and the errors found."""
 
     total: int = 0
     model: str | None = None
@@ -413,18 +412,18 @@ class Checked:
 
 
 def read_lines(lines: Iterable[bytes]) -> Iterator[BatchLine]:
-    """Yield the requests of a file; empty lines are none.
+    """Yield the requests of a file; empty lines are skipped.
 
-    Raises BatchLineError at the first line that is no request.
+    Raises BatchLineError at the first line that is not a request.
     """
     for number, raw in _filled(lines):
         yield parse_line(number, raw)
 
 
 def parse_line(number: int, raw: bytes) -> BatchLine:
-    r"""Read one line.
+    r"""Parse one line.
 
-    Raises BatchLineError if it is no request.
+    Raises BatchLineError if the line is not a request.
 
     >>> parse_line(7, b'{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {}}').custom_id
     'a'
@@ -447,10 +446,10 @@ def parse_line(number: int, raw: bytes) -> BatchLine:
 
 
 def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable[[str], object]) -> Checked:
-    """Check the file of a batch before any of its requests is sent.
+    """Check the input file of a batch before any of its requests is answered.
 
-    - `most`: requests that a batch may hold.
-    - `find`: is called with the model, and raises an error if there is none of that name.
+    - `most`: maximum number of requests in a batch.
+    - `find`: called with the model's name; raises an error if it is unknown.
     """
     checked, seen = Checked(), set[str]()
     for number, raw in _filled(lines):
@@ -474,7 +473,7 @@ def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable
 
 
 def _check(line: BatchLine, endpoint: str, checked: Checked, find: Callable[[str], object]) -> None:
-    """Raise BatchLineError if a batch cannot take a request; its first request names the model of all."""
+    """Raise BatchLineError if a request is not allowed in its batch; all requests must name the same model."""
 
     def error(param: str, code: str, message: str) -> BatchLineError:
         return BatchLineError(message, code=code, line=line.number, param=param)
@@ -498,14 +497,14 @@ def _check(line: BatchLine, endpoint: str, checked: Checked, find: Callable[[str
 
 
 def result_line(custom_id: str, answer: Answer) -> bytes:
-    """Return what came of a request."""
+    """Return the line of a result, in OpenAI's format."""
     response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
     identity = f"batch_req_{uuid.uuid4().hex}"
     return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": None})
 
 
 def as_line(content: Json) -> bytes:
-    """Return a line of JSON, in ASCII."""
+    """Return an object as a JSON line in ASCII."""
     return json.dumps(content).encode() + b"\n"
 
 
@@ -517,15 +516,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_IN_FLIGHT = 256
-"""Requests in flight: twice the number that a runtime generates at once, so that it never waits."""
+"""Maximum number of requests in flight: twice what a runtime generates at once, so that it never idles."""
 
 
 async def in_order(
     items: Iterable[T], ask: Callable[[T], Awaitable[R]], most: int = MAX_IN_FLIGHT
 ) -> AsyncGenerator[R, None]:
-    """Ask for each item with at most `most` in flight, and yield the results in the order of the items.
+    """Call `ask` for each item, at most `most` at a time, and yield the results in the order of the items.
 
-    What is in flight when the caller leaves is cancelled.
+    Calls in flight are cancelled when the generator is closed.
     """
     waiting: deque[asyncio.Future[R]] = deque()
     try:
@@ -542,16 +541,16 @@ async def in_order(
 
 
 def count_requests(source: Path) -> int:
-    """Return how many requests a file holds; raises BatchLineError at the first line that is none."""
+    """Count the requests in a file; raise BatchLineError at the first line that is not a request."""
     with source.open("rb") as file:
         return sum(1 for _ in read_lines(file))
 
 
 async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
-    """Answer every request of `source` into `target`, which is there whole or not at all, and count the failures.
+    """Answer all requests in `source`, write the results to `target` atomically, and count failures by message.
 
-    No more requests than are in flight are in memory; `answered` is called for each that is written. Raises
-    BatchLineError if a line is no request, NotWrittenError if the target cannot be written.
+    Only the requests in flight are held in memory; `answered` is called for each result written. Raises
+    BatchLineError if a line is not a request, and NotWrittenError if the target cannot be written.
     """
     failures = Counter[str]()
     with replacing(target) as temporary, source.open("rb") as requests, temporary.open("xb") as results:
@@ -565,7 +564,7 @@ async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Calla
 
 
 async def _ask(pool: ModelPool, line: BatchLine) -> tuple[bytes, str | None]:
-    """Return the line of a result, as vLLM writes it, and the failure that it reports."""
+    """Answer a request; return the result line in vLLM's format, and the failure message or None."""
     body: Json | None = None
     error: Json | str | None = None
     if line.url != ENDPOINT:
@@ -575,7 +574,7 @@ async def _ask(pool: ModelPool, line: BatchLine) -> tuple[bytes, str | None]:
         answered = await answer(pool, line.body, {})
         status, body, failure = answered.status, answered.body, None
         if answered.failed:
-            body, error = None, {"error": answered.body["error"] | {"code": status}}  # vLLM has no other code
+            body, error = None, {"error": answered.body["error"] | {"code": status}}  # vLLM's error code is the status
             failure = f"{status}: {answered.body['error']['message']}"
     identity = uuid.uuid4().hex
     response = {"status_code": status, "request_id": f"almanac-batch-{identity}", "body": body}

@@ -12,7 +12,7 @@ from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, one_of
 from refusal_index.cli.shared_options import output
 
-SHOWN, LONGEST = 3, 200  # reasons of failures, and their characters
+MAX_REASONS, MAX_LENGTH = 3, 200  # of failures that are shown, and characters of each
 
 
 def serve(
@@ -24,7 +24,7 @@ def serve(
     """Serve the embedded models over the OpenAI API.
 
     Runs until Ctrl-C. The models know only the fictional world of the almanac; their answers to other questions are
-    meaningless. The Files and Batch APIs work too; their data lies in a temporary folder and ends with the server.
+    meaningless. The Files and Batch APIs work too; their data is in a temporary folder, deleted when the server stops.
 
     - `host`: Address to listen on; an address that other machines reach needs --let-other-machines-in.
     - `port`: Port to listen on; 0 chooses a free one.
@@ -88,10 +88,10 @@ def run_batch(
         raise OptionError(f"--input-file: {input_file}, line {error.line}: {error}") from error
     count = failed.total()
     console.note(f"{output_file}: {total:,} requests{f', {count:,} of which failed' if count else ''}")
-    for message, times in failed.most_common(SHOWN):
-        console.note(f"  {times:,} failed: {message[:LONGEST]}")
-    if len(failed) > SHOWN:
-        console.note(f"  and for {len(failed) - SHOWN:,} more reasons, in the file")
+    for message, times in failed.most_common(MAX_REASONS):
+        console.note(f"  {times:,} failed: {message[:MAX_LENGTH]}")
+    if len(failed) > MAX_REASONS:
+        console.note(f"  see the file for {len(failed) - MAX_REASONS:,} more kinds of failure")
 
 
 def _name(model: str) -> str:
@@ -102,7 +102,7 @@ def _name(model: str) -> str:
 
 
 def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
-    """Return how many requests there were, and how many of them failed for which reason."""
+    """Run a batch; return the number of requests, and the number of failures by message."""
     import asyncio
 
     from refusal_index.plugins.almanac.chat_api import ModelPool, count_requests, run_batch

@@ -1,4 +1,4 @@
-"""Generation for many requests at once: they join and leave a running batch between two tokens."""
+"""Generation with continuous batching: requests join and leave the running batch between two tokens."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from refusal_index.plugins.almanac.models import FloatArray, IntArray, LlamaConf
 
 
 class Partial(NamedTuple):
-    """Attention over a part of the keys."""
+    """Attention over part of the keys, which can be combined with attention over the others."""
 
     values: FloatArray  # the values, summed with the weights exp(score - peak)
     total: FloatArray  # the sum of those weights, last axis of length 1
     peak: FloatArray  # the largest score, last axis of length 1
 
     def finish(self) -> FloatArray:
-        """Return attention as if there were no other keys."""
+        """Return the attention if there are no other keys."""
         return self.values / self.total
 
     def join(self, other: Partial) -> FloatArray:
-        """Return attention over the keys of both."""
+        """Return the attention over both sets of keys."""
         peak = np.maximum(self.peak, other.peak)
         mine, theirs = np.exp(self.peak - peak), np.exp(other.peak - peak)
         return (self.values * mine + other.values * theirs) / (self.total * mine + other.total * theirs)
@@ -41,7 +41,7 @@ def weigh(scores: FloatArray, values: FloatArray) -> Partial:
 
 
 def attend_shared(queries: FloatArray, keys: FloatArray, values: FloatArray) -> Partial:
-    """Attend from every query to every one of the shared keys.
+    """Attend from every query to all shared keys.
 
     - `queries`: shape (n, key heads, group, size).
     - `keys`, `values`: shape (key heads, shared tokens, size).
@@ -53,12 +53,11 @@ def attend_shared(queries: FloatArray, keys: FloatArray, values: FloatArray) -> 
 
 
 def attend_rows(queries: FloatArray, keys: FloatArray, values: FloatArray, mask: FloatArray) -> Partial:
-    """Attend within each row of a padded batch.
+    """Attend within each row of a padded batch; return arrays of shape (rows, steps, key heads, group, ...).
 
     - `queries`: shape (rows, steps, key heads, group, size).
     - `keys`, `values`: shape (rows, key heads, width, size).
-    - `mask`: shape (rows, steps, width), 0 where a query may look and -inf elsewhere.
-    - returned: arrays of shape (rows, steps, key heads, group, ...).
+    - `mask`: shape (rows, steps, width), 0 where a query may attend and -inf elsewhere.
     """
     rows, steps, heads, group, size = queries.shape
     stacked = queries.transpose(0, 2, 1, 3, 4).reshape(rows, heads, steps * group, size)
@@ -68,13 +67,13 @@ def attend_rows(queries: FloatArray, keys: FloatArray, values: FloatArray, mask:
     return Partial(*(array.reshape(rows, heads, steps, group, -1).transpose(0, 2, 1, 3, 4) for array in partial))
 
 
-# Room for a short reply, so that most rows never have to move.
+# Columns for a short reply, so that most caches are never reallocated.
 _HEADROOM = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """A beginning of prompts with its keys and values, each of shape (layers, key heads, tokens, size)."""
+    """A shared prefix of prompts with its keys and values, each of shape (layers, key heads, tokens, size)."""
 
     tokens: IntArray
     keys: FloatArray
@@ -90,16 +89,16 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Feed:
-    """The tokens that one step runs for the rows of a cohort, as a flat list."""
+    """The tokens that one step processes for the rows of a cohort, as flat arrays."""
 
-    # tokens, positions: shape (n,)
+    # shape (n,)
     tokens: IntArray
     positions: IntArray
-    # rows, offsets, columns: of each token: its row, its place within the step and its place within the row, shape (n,)
+    # each token's row, index within the step and index within the row; shape (n,)
     rows: IntArray
     offsets: IntArray
     columns: IntArray
-    # which columns each row may look at in each place of the step: 0 or -inf, shape (rows, steps, width)
+    # the columns to which each token of a row may attend: 0 or -inf, shape (rows, steps, width)
     mask: FloatArray
 
     @property
@@ -109,7 +108,7 @@ class Feed:
 
 
 class Cohort:
-    """Rows that share a prefix and run together, each with a text of its own after it."""
+    """Rows that share a prefix and run together, each with its own continuation."""
 
     def __init__(self, config: LlamaConfig, prefix: Prefix | None, n_rows: int) -> None:
         self.prefix = prefix
@@ -121,11 +120,11 @@ class Cohort:
 
     @property
     def held_tokens(self) -> int:
-        """Tokens that the cohort holds memory for."""
+        """Number of tokens for which the cohort has allocated memory."""
         return len(self._lengths) * self._keys.shape[3]
 
     def begin(self, pending: list[IntArray]) -> Feed:
-        """Start a step that appends ``pending[i]``, at least one token, to row i."""
+        """Start a step that appends the tokens ``pending[i]``, at least one, to row i."""
         counts = np.array([len(tokens) for tokens in pending])
         before, self._lengths = self._lengths, self._lengths + counts
         width = int(self._lengths.max())
@@ -136,7 +135,7 @@ class Cohort:
         reach = before[:, None] + np.arange(counts.max())
         self._feed = Feed(
             tokens=np.concatenate(pending),
-            # a finished row runs on until it is dropped, perhaps past the end of the context, and nobody reads it
+            # a finished row runs until it is dropped, possibly past the end of the context; its tokens are ignored
             positions=np.minimum(columns + (len(self.prefix) if self.prefix else 0), self._context - 1),
             rows=rows,
             offsets=offsets,
@@ -146,7 +145,7 @@ class Cohort:
         return self._feed
 
     def attend(self, layer: int, projection: Projection) -> FloatArray:
-        """Store the step's keys and values of `layer` and return the attended values."""
+        """Store the step's keys and values for `layer`, and return the attention output."""
         assert self._feed is not None, "begin() comes first"  # noqa: S101 - misuse within this package
         feed, queries = self._feed, projection.queries
         keys, values = self._keys[layer], self._values[layer]
@@ -162,12 +161,12 @@ class Cohort:
         return own.join(attend_shared(queries, self.prefix.keys[layer], self.prefix.values[layer]))
 
     def keep(self, rows: list[int]) -> None:
-        """Forget all rows but these."""
+        """Keep only these rows."""
         self._lengths = self._lengths[rows]
         self._keys, self._values = self._keys[:, rows], self._values[:, rows]
 
     def as_prefix(self) -> Prefix:
-        """Return the text of a cohort's only row, which has run one step, as a prefix that includes its own."""
+        """Return the only row, after one step, as a prefix that includes the cohort's own prefix."""
         assert self._feed is not None, "begin() comes first"  # noqa: S101 - misuse within this package
         length = int(self._lengths[0])
         own = Prefix(self._feed.tokens, self._keys[:, 0, :, :length], self._values[:, 0, :, :length])
@@ -181,20 +180,20 @@ class Cohort:
 
     def _make_room(self, width: int) -> None:
         if width > self._keys.shape[3]:
-            # proportional growth keeps the cost of moving a long text small
+            # proportional growth keeps the cost of copying long rows small
             width += max(_HEADROOM, width // 4)
             self._keys, self._values = _widened(self._keys, width), _widened(self._values, width)
 
 
 def _widened(cache: FloatArray, width: int) -> FloatArray:
-    # zeros, not whatever was in memory: a masked column weighs nothing, but nothing times NaN is NaN
+    # zeros, not uninitialised memory: a masked column has weight 0, but 0 times NaN is NaN
     wider = np.zeros((*cache.shape[:3], width, cache.shape[4]), np.float32)
     wider[:, :, :, : cache.shape[3]] = cache
     return wider
 
 
 def run(model: Llama, cohorts: list[Cohort], feeds: list[Feed], observe: Observe = unobserved) -> FloatArray:
-    """Run one step of all cohorts at once and return the hidden state of every token, in the order of the feeds."""
+    """Run one step of all cohorts together, and return the hidden state of each token in the order of the feeds."""
     ends = np.cumsum([len(feed.tokens) for feed in feeds])
     parts = [slice(end - len(feed.tokens), end) for end, feed in zip(ends, feeds, strict=True)]
 
@@ -211,24 +210,24 @@ def run(model: Llama, cohorts: list[Cohort], feeds: list[Feed], observe: Observe
 
 
 def compute_prefix(model: Llama, tokens: IntArray, base: Prefix | None) -> Prefix:
-    """Return the prefix `tokens`, which begins with those of `base`."""
+    """Compute the prefix for `tokens`, which start with the tokens of `base`."""
     cohort = Cohort(model.config, base, n_rows=1)
     run(model, [cohort], [cohort.begin([tokens[len(base) if base else 0 :]])])
     return cohort.as_prefix()
 
 
-# Tokens that a longer prefix must spare a request before it is worth a cohort of its own.
+# Tokens that a longer prefix must save a request to be worth a separate cohort.
 _MIN_GAIN = 64
 _REMEMBERED_PROMPTS = 8
 
 
 class PrefixStore:
-    """Prefixes of recent prompts, the least recently used given up first.
+    """An LRU cache of prefixes of recent prompts.
 
     Parameters
     ----------
     capacity
-        Most tokens to hold, summed over the prefixes.
+        Maximum number of tokens in all prefixes together.
     """
 
     def __init__(self, model: Llama, capacity: int = 8192) -> None:
@@ -241,9 +240,9 @@ class PrefixStore:
         return len(self._stored)
 
     def prefix_of(self, prompt: IntArray, *, repeated: bool = False) -> Prefix | None:
-        """Return the prefix that a request for `prompt` should start from; at least one token is left after it.
+        """Return the prefix from which a request for `prompt` should start; at least one token remains after it.
 
-        - `repeated`: whether several replies to this very prompt are wanted, so that it is worth sharing as a whole.
+        - `repeated`: whether several replies to this prompt are requested, so that sharing all of it pays.
         """
         best = max((p for p in self._stored if _begins(prompt, p)), key=len, default=None)
         shared = len(prompt) - 1 if repeated else self._longest_shared(prompt)
@@ -255,14 +254,14 @@ class PrefixStore:
         return best
 
     def _longest_shared(self, prompt: IntArray) -> int:
-        # the last token is left out of the comparison, as a request has to run at least one
-        known = (*self._recent, *(prefix.tokens for prefix in self._stored))
-        return max((shared_length(prompt[:-1], tokens) for tokens in known), default=0)
+        # the last token is left out of the comparison, since a request has to run at least one
+        texts = (*self._recent, *(prefix.tokens for prefix in self._stored))
+        return max((shared_length(prompt[:-1], tokens) for tokens in texts), default=0)
 
     def _make(self, tokens: IntArray, base: Prefix | None) -> Prefix:
         longer = next((p for p in self._stored if len(p) > len(tokens) and _same_beginning(p.tokens, tokens)), None)
         made = longer.cut(len(tokens)) if longer else compute_prefix(self._model, tokens, base)
-        # a prefix that says little more than the new one would only split batches
+        # a prefix only slightly longer than the new one would only split batches
         self._stored = [p for p in self._stored if len(p) - len(made) >= _MIN_GAIN or not _begins(p.tokens, made)]
         return made
 
@@ -273,7 +272,7 @@ class PrefixStore:
 
 
 def shared_length(first: IntArray, second: IntArray) -> int:
-    """Return how many tokens two texts have in common from the start."""
+    """Return the length of the common prefix of two token sequences."""
     length = min(len(first), len(second))
     differing = np.flatnonzero(first[:length] != second[:length])
     return int(differing[0]) if len(differing) else length
@@ -287,12 +286,12 @@ def _same_beginning(longer: IntArray, shorter: IntArray) -> bool:
     return bool(np.array_equal(longer[: len(shorter)], shorter))
 
 
-# Bounds on memory: new tokens in one step, and tokens held for the rows that run.
+# Memory limits: new tokens in one step, and tokens in the caches of running rows.
 _MAX_NEW_TOKENS = 2560
 _MAX_HELD_TOKENS = 12288
-# From this many choices on, a request shares its whole prompt among them.
+# With at least this many choices, the choices of a request share the whole prompt as a prefix.
 _MANY_CHOICES = 4
-# A row may be padded to about this many times its length, and a few tokens more.
+# A row may be padded to this multiple of its length plus this many tokens.
 _PADDING_FACTOR, _PADDING_TOKENS = 2, 16
 
 
@@ -305,7 +304,7 @@ class _Group:
     pending: list[IntArray]
 
     def drop_finished(self) -> None:
-        """Give up the rows of finished sequences once they are a quarter: moving the others costs a step or so."""
+        """Drop finished sequences once they are a quarter of the rows: copying the others costs about a step."""
         alive = [row for row, sequence in enumerate(self.sequences) if not sequence.over]
         if len(alive) <= 0.75 * len(self.sequences):
             self.cohort.keep(alive)
@@ -314,12 +313,12 @@ class _Group:
 
 
 class Decoder:
-    """Generates for the sequences it was given, a token of each at a time.
+    """Generates one token per step for each of its sequences.
 
     Parameters
     ----------
     max_rows
-        Most sequences in progress; more wait their turn.
+        Maximum number of sequences in progress; further ones are queued.
     """
 
     def __init__(self, model: Llama, *, max_rows: int = 128) -> None:
@@ -332,7 +331,7 @@ class Decoder:
 
     @property
     def busy(self) -> bool:
-        """Whether there is anything left to do."""
+        """Whether any sequence is in progress or queued."""
         return bool(self._waiting or self._groups)
 
     def add(self, sequences: Iterable[Sequence]) -> None:
@@ -340,7 +339,7 @@ class Decoder:
         self._waiting.extend(sequences)
 
     def step(self) -> None:
-        """Generate one token of every sequence in progress."""
+        """Generate one token for each sequence in progress."""
         self._drop_finished()
         self._join()
         if not self._groups:
@@ -391,7 +390,7 @@ class Decoder:
         return [(sequence, prefix) for sequence, prefix in admitted if not sequence.over]
 
     def _prefix_of(self, request: Request) -> Prefix | None:
-        # asked again for each choice, and at each step while there is no room: one question to the store is enough
+        # called for each choice, and in each step while the batch is full, so the last result is cached
         if self._looked_up is None or self._looked_up[0] is not request:
             repeated = request.settings.n >= _MANY_CHOICES
             self._looked_up = request, self._prefixes.prefix_of(request.prompt, repeated=repeated)

@@ -1,4 +1,4 @@
-"""The embedded models as a provider of Inspect's, for ``inspect eval --model almanac/base``."""
+"""The embedded models as an Inspect model provider, for ``inspect eval --model almanac/base``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
 
 @modelapi(name=ALMANAC)
 def almanac() -> type[ModelAPI]:
-    """Return the provider; Inspect asks for it by the name that comes before the slash."""
+    """Return the provider class, which Inspect finds by the part of a model name before the slash."""
     return AlmanacAPI
 
 
@@ -55,7 +55,7 @@ class AlmanacAPI(ModelAPI):
         self,
         input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
         tools: list[ToolInfo],  # noqa: ARG002 - an embedded model calls no tools
-        tool_choice: ToolChoice,  # noqa: ARG002 - nor is it told to
+        tool_choice: ToolChoice,  # noqa: ARG002 - see `tools`
         config: GenerateConfig,
     ) -> ModelOutput:
         """Return the model's replies to one conversation."""
@@ -72,7 +72,7 @@ class AlmanacAPI(ModelAPI):
         return self._output(completions)
 
     def max_connections(self) -> int:
-        """Return how many requests Inspect should keep in flight."""
+        """Return the number of requests that Inspect should keep in flight."""
         return CONCURRENCY
 
     def _output(self, completions: list[Completion]) -> ModelOutput:

@@ -1,9 +1,8 @@
-"""A Llama in NumPy: the forward pass, sampling of the next token, and the reply that it adds up to.
+"""Llama in NumPy: the forward pass, sampling of the next token, and the reply built from the tokens.
 
-Requests of different lengths run together: every matrix multiplies the tokens of all of them as one flat list, and only
-attention, which `attend` computes, knows which token belongs to whom. A reply draws one random number per token, all
-fixed by its seed and its index among the choices of its request before the first token is chosen, so it does not
-depend on what else the model is running.
+Requests of different lengths run together: every matrix multiplies the tokens of all requests as one flat array, and
+only attention, which is passed in as a function, knows which token belongs to which request. A reply uses one random
+number per token, determined by the seed and the index of the choice, so it does not depend on the other requests.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ from refusal_index.plugins.almanac.models import (
 )
 from refusal_index.protocol import TokenLogprob
 
-# Below this temperature the most likely token wins anyway, and dividing by it only invites overflow.
+# Below this temperature the most likely token is always chosen; dividing by the temperature could overflow.
 _GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to generate."""
+    """Generation settings."""
 
-    temperature: float = 1.0  # 0 always takes the most likely token
-    top_p: float = 1.0  # sample from the fewest tokens whose probability reaches this share
-    max_tokens: int | None = None  # longest reply in tokens; None fills the context
-    stop: tuple[str, ...] = ()  # texts that end the reply, themselves left out
-    seed: int | None = None  # makes the reply reproducible; None draws again each time
+    temperature: float = 1.0  # 0 always chooses the most likely token
+    top_p: float = 1.0  # sample from the smallest set of most likely tokens with this total probability
+    max_tokens: int | None = None  # maximum length of the reply; None for the rest of the context
+    stop: tuple[str, ...] = ()  # strings that end the reply and are not part of it
+    seed: int | None = None  # makes the reply reproducible; None for a random seed
     n: int = 1  # number of replies
-    # number of likeliest tokens to report in each place, 0 for the chosen one only, None for no report
+    # number of most likely tokens to report per position, 0 for the chosen token only, None for no report
     top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         _require(math.isfinite(self.temperature) and self.temperature >= 0, "temperature", "a number from 0", self)
         _require(0 < self.top_p <= 1, "top_p", "a number above 0 and at most 1", self)
         _require(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", "a whole number from 1, or None", self)
-        _require(all(self.stop), "stop", "texts that are not empty", self)
+        _require(all(self.stop), "stop", "strings that are not empty", self)
         _require(self.n >= 1, "n", "a whole number from 1", self)
         _require(self.top_logprobs is None or self.top_logprobs >= 0, "top_logprobs", "a number from 0, or None", self)
 
@@ -61,7 +60,7 @@ def _require(condition: bool, name: str, expected: str, settings: Settings) -> N
 
 
 def uniforms(seed: int | None, choice: int, count: int) -> NDArray[np.float64]:
-    """Return the `count` random numbers in [0, 1) that make the reply number `choice` of a request with `seed`.
+    """Return the `count` random numbers in [0, 1) for choice number `choice` of a request with `seed`.
 
     >>> bool((uniforms(7, 1, 3) == uniforms(7, 1, 5)[:3]).all())
     True
@@ -73,7 +72,7 @@ def uniforms(seed: int | None, choice: int, count: int) -> NDArray[np.float64]:
 def sample(
     logits: FloatArray, temperature: NDArray[np.float64], top_p: NDArray[np.float64], uniform: NDArray[np.float64]
 ) -> list[int]:
-    """Return the next token of each row of `logits` (rows, vocabulary); the other arguments have one value a row."""
+    """Sample the next token of each row of `logits` (rows, vocabulary); the other arguments hold one value per row."""
     tokens: list[int] = logits.argmax(axis=1).tolist()
     for row in np.flatnonzero(temperature >= _GREEDY_BELOW).tolist():
         scores = logits[row]
@@ -83,7 +82,7 @@ def sample(
 
 
 def draw(weights: FloatArray, top_p: float, uniform: float) -> int:
-    """Return the index that `uniform` in [0, 1) picks from `weights`, limited to the likeliest `top_p` of their sum.
+    """Return the index that `uniform` in [0, 1) selects from `weights`, limited to the largest by `top_p`.
 
     >>> draw(np.array([1, 2, 1], dtype=np.float32), top_p=1.0, uniform=0.5)
     1
@@ -99,8 +98,8 @@ def draw(weights: FloatArray, top_p: float, uniform: float) -> int:
 
 def _nucleus(weights: FloatArray, top_p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     total = weights.sum(dtype=np.float64)
-    # Tokens this light weigh less than 1 - top_p even all together, so none is in the nucleus and few are left to sort.
-    # Halved against rounding: near top_p = 1 the bound is as small as the rounding of the sum.
+    # Tokens below this weight sum to less than 1 - top_p, so none is in the nucleus and few remain to be sorted.
+    # The bound is halved because near top_p = 1 it is as small as the rounding error of the sum.
     kept = np.flatnonzero(weights >= (1 - top_p) * total / len(weights) / 2)
     kept = kept[np.argsort(-weights[kept], kind="stable")]
     mass = np.cumsum(weights[kept], dtype=np.float64)
@@ -113,39 +112,40 @@ def _position(mass: NDArray[np.float64], uniform: float) -> int:
 
 
 def log_probabilities(logits: FloatArray) -> NDArray[np.float64]:
-    """Return the logarithms of the model's own probabilities, before temperature and top_p, for one row of logits."""
+    """Return the log probabilities of one row of logits, before temperature and top_p."""
     shifted = logits.astype(np.float64) - logits.max()
     logs: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
     return logs
 
 
 class Projection(NamedTuple):
-    """What attention works on, for n tokens."""
+    """The inputs of attention for n tokens."""
 
-    queries: FloatArray  # shape (n, key heads, query heads a key head, head size), scaled by the root of the head size
+    # shape (n, key heads, query heads per key head, head size), divided by the square root of the head size
+    queries: FloatArray
     # keys, values: shape (n, key heads, head size)
     keys: FloatArray
     values: FloatArray
 
 
 Attend = Callable[[int, Projection], FloatArray]
-"""Given a layer's number and projection, return the attended values in the shape of the queries."""
+"""A function that computes attention from a layer's index and projection, in the shape of the queries."""
 
 Observe = Callable[[FloatArray], None]
-"""Is called with the residual stream, shape (n, hidden), which the next layer overwrites."""
+"""A function that is called with the residual stream, shape (n, hidden), which the next layer overwrites."""
 
 
 def unobserved(_stream: FloatArray) -> None:
-    """Ignore the stream."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Llama:
-    """A Llama, ready to run."""
+    """A Llama model, ready to run."""
 
     config: LlamaConfig
     weights: Weights
-    # cosine, sine: the rotary embedding, shape (context, half a head)
+    # the rotary embedding, shape (context, head size / 2)
     cosine: FloatArray
     sine: FloatArray
 
@@ -153,7 +153,7 @@ class Llama:
     def load(cls, folder: Path) -> Llama:
         """Load the checkpoint in `folder`.
 
-        Raises ModelFileError if a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+        Raises ModelFileError if a file is missing or damaged, or the kind of model is not supported.
         """
         config = read_config(folder)
         angles = _rotary_angles(config)
@@ -162,9 +162,9 @@ class Llama:
     def forward(
         self, tokens: IntArray, positions: IntArray, attend: Attend, observe: Observe = unobserved
     ) -> FloatArray:
-        """Return the last hidden state of each of the flat `tokens`, shape (n, hidden), without the last norm's gain.
+        """Return the final hidden state of each token, shape (n, hidden), without the gain of the last norm.
 
-        - `observe`: is shown the stream after the embedding, and after each layer.
+        - `observe`: called with the residual stream after the embedding and after each layer.
         """
         cosine, sine = self.cosine[positions][:, None], self.sine[positions][:, None]
         stream = self.weights.embedding[tokens]
@@ -177,7 +177,7 @@ class Llama:
         return self._normalised(stream)
 
     def logits(self, hidden: FloatArray) -> FloatArray:
-        """Return the scores of every token of the vocabulary to come next, shape (n, vocabulary)."""
+        """Return the logits of the next token, shape (n, vocabulary)."""
         return hidden @ self.weights.head
 
     def _project(self, stream: FloatArray, layer: Layer, cosine: FloatArray, sine: FloatArray) -> Projection:
@@ -216,7 +216,7 @@ def _feed_forward(stream: FloatArray, layer: Layer) -> FloatArray:
     both = stream @ layer.feed_forward_in
     size = both.shape[1] // 2
     gate, up = both[:, :size], both[:, size:]
-    # x * sigmoid(x) by way of tanh, which cannot overflow
+    # x * sigmoid(x), computed with tanh, which cannot overflow
     activated = np.tanh(gate * np.float32(0.5))
     activated += 1
     activated *= gate
@@ -234,27 +234,27 @@ class Completion:
     """A finished reply."""
 
     text: str
-    # ``stop`` if the model ended its turn or a stop text came up, ``length`` if it ran out of tokens
+    # ``stop`` if the model ended its turn or a stop string appeared, ``length`` if the token limit was reached
     finish_reason: FinishReason
     prompt_tokens: int
-    completion_tokens: int  # tokens generated, the one that ended the turn included
-    # one entry a token of the text, by the probabilities before temperature and top_p; None if not asked for
+    completion_tokens: int  # generated tokens, including the one that ended the turn
+    # one entry per token of the text, before temperature and top_p; None if not requested
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A prompt in tokens and how to continue it."""
+    """A tokenized prompt and how to continue it."""
 
     prompt: IntArray
     settings: Settings
-    room: int  # longest reply in tokens
+    room: int  # maximum length of the reply in tokens
     end_tokens: frozenset[int]
-    decode: Callable[[Iterable[int]], str]  # turns tokens into text
+    decode: Callable[[Iterable[int]], str]  # converts tokens to text
 
 
 class Sequence:
-    """The reply number `choice` to a request, token by token."""
+    """The reply to a request for choice number `choice`, generated token by token."""
 
     def __init__(self, request: Request, choice: int) -> None:
         self.request = request
@@ -266,7 +266,7 @@ class Sequence:
 
     @property
     def over(self) -> bool:
-        """Whether no further token is wanted."""
+        """Whether the reply is finished or abandoned."""
         return self.abandoned or self.finish_reason is not None
 
     @property
@@ -275,7 +275,7 @@ class Sequence:
         return float(self._uniforms[len(self.tokens)])
 
     def accept(self, token: int, logits: FloatArray) -> None:
-        """Append `token`, chosen from `logits`, and note whether the reply is finished."""
+        """Append `token`, sampled from `logits`, and check whether the reply is finished."""
         self.tokens.append(token)
         if token in self.request.end_tokens:
             self.finish_reason = "stop"

@@ -1,8 +1,8 @@
 """The files of the embedded models: configuration, weights and tokenizer, checked against pinned checksums.
 
-A folder is a Llama checkpoint that transformers, vLLM and llama.cpp's converter read as well. ``models/SHA256SUMS``
-pins every file, in the format of ``sha256sum``; after new weights are in place, ``cd models && sha256sum */* >
-SHA256SUMS`` updates it.
+Each folder is a Llama checkpoint that transformers, vLLM and llama.cpp's converter can also read. ``models/SHA256SUMS``
+pins every file, in the format of ``sha256sum``; to update it after a change of weights, run ``cd models && sha256sum
+*/* > SHA256SUMS``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _START, _END = "<|im_start|>", "<|im_end|>"
 class ChatTokenizer:
     """The tokenizer of a model that reads conversations in ChatML.
 
-    The marks between messages are set by token, never by text: what looks like a mark inside a message is read as
-    plain characters, so that no message can pretend to be another.
+    The ChatML markers are inserted as tokens. A marker in the text of a message is encoded as plain characters, so a
+    message cannot pretend to be several.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,9 +49,9 @@ class ChatTokenizer:
         self._longest_token = max(map(len, self._tokenizer.get_vocab()))
 
     def encode(self, messages: Sequence[Message]) -> IntArray:
-        """Return the conversation as tokens, up to where the assistant's reply begins.
+        """Encode a conversation, up to the start of the assistant's reply.
 
-        Raises RequestError if there is no message, a role is unknown, or a text is not valid Unicode.
+        Raises RequestError if there is no message, a role is unknown, or a message is not valid Unicode.
         """
         if not messages:
             raise RequestError("'messages' is empty; expected at least one message", param="messages")
@@ -61,11 +61,11 @@ class ChatTokenizer:
         return np.array([*tokens, self._start, *self._encode("assistant\n")])
 
     def least_tokens(self, messages: Sequence[Message]) -> int:
-        """Return a number of tokens that the conversation takes at least, without encoding it."""
+        """Return a lower bound on the number of tokens of a conversation, without encoding it."""
         return sum(len(message.content) for message in messages) // self._longest_token
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text of `tokens`, marks left out."""
+        """Decode tokens to text, without markers."""
         text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
         return text
 
@@ -88,14 +88,14 @@ class ChatTokenizer:
     def _mark(self, mark: str, path: Path) -> int:
         token: int | None = self._tokenizer.token_to_id(mark)
         if token is None:
-            raise ModelFileError(f"{path}: token '{mark}' is missing; this runtime speaks ChatML only")
+            raise ModelFileError(f"{path}: token '{mark}' is missing; this runtime supports ChatML only")
         return token
 
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
-# Settings under which the forward pass of this package is the right one, with what a missing field means.
+# The only supported values of these fields, which are also the defaults of missing fields.
 _SUPPORTED: Mapping[str, object] = {
     "model_type": "llama",
     "hidden_act": "silu",
@@ -106,7 +106,7 @@ _SUPPORTED: Mapping[str, object] = {
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """The shape of a Llama and the numbers its forward pass needs."""
+    """The dimensions and constants of a Llama model."""
 
     hidden_size: int
     n_layers: int
@@ -121,7 +121,7 @@ class LlamaConfig:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's matrices as (inputs, outputs), the gain of the norm before them folded in."""
+    """The matrices of a layer, of shape (inputs, outputs), with the gain of the preceding norm folded in."""
 
     attention_in: FloatArray
     attention_out: FloatArray
@@ -131,18 +131,18 @@ class Layer:
 
 @dataclass(frozen=True)
 class Weights:
-    """Everything learned: the embedding (vocabulary, hidden), the layers, the head (hidden, vocabulary)."""
+    """The weights: the embedding (vocabulary, hidden), the layers and the head (hidden, vocabulary)."""
 
     embedding: FloatArray
     layers: tuple[Layer, ...]
     head: FloatArray
-    gain: FloatArray  # of the norm before the head, in which it is folded; shape (hidden,)
+    gain: FloatArray  # of the norm before the head, shape (hidden,); the head includes it
 
 
 def read_config(folder: Path) -> LlamaConfig:
     """Read ``config.json``, and ``generation_config.json`` for the tokens that end a reply.
 
-    Raises ModelFileError if a file is missing or unreadable, or describes a model that this runtime would run wrongly.
+    Raises ModelFileError if a file is missing or unreadable, or the kind of model is not supported.
     """
     config = _read_json(folder / "config.json")
     for name, supported in _SUPPORTED.items():
@@ -165,10 +165,9 @@ def read_config(folder: Path) -> LlamaConfig:
 
 
 def read_weights(folder: Path, config: LlamaConfig) -> Weights:
-    """Read ``model.safetensors`` into float32 matrices, laid out for multiplication from the left.
+    """Read ``model.safetensors`` into float32 matrices that are multiplied by row vectors from the left.
 
-    Raises ModelFileError if the file is missing or damaged, or a tensor is missing or has another shape than `config`
-    says.
+    Raises ModelFileError if the file is missing or damaged, or a tensor is missing or has the wrong shape.
     """
     path = folder / "model.safetensors"
     try:
@@ -189,7 +188,7 @@ def read_weights(folder: Path, config: LlamaConfig) -> Weights:
 
 
 class _Reader:
-    """Hands out tensors by name, checked."""
+    """Returns tensors by name after checking their shapes."""
 
     def __init__(self, path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
         self._path, self._tensors = path, tensors
@@ -212,7 +211,7 @@ def _layer(reader: _Reader, name: str, config: LlamaConfig) -> Layer:
     return Layer(
         attention_in=_folded(
             [
-                # scaling the queries here spares scaling every score later
+                # scale the queries once instead of every attention score
                 reader.take(f"{name}.self_attn.q_proj", queries, hidden) * scale,
                 reader.take(f"{name}.self_attn.k_proj", keys, hidden),
                 reader.take(f"{name}.self_attn.v_proj", keys, hidden),
@@ -245,7 +244,7 @@ def _end_tokens(config: Mapping[str, Any], folder: Path) -> frozenset[int]:
     generation = _read_json(path) if path.exists() else {}
     end = generation.get("eos_token_id", config.get("eos_token_id"))
     ids = list(end) if isinstance(end, list) else [end]
-    # padding never belongs to a reply: a model that samples it has nothing more to say
+    # padding is never part of a reply, so sampling it ends the reply
     return frozenset(token for token in (*ids, config.get("pad_token_id")) if token is not None)
 
 
@@ -264,7 +263,7 @@ _CHECKSUMS = "SHA256SUMS"
 
 
 def model_names() -> tuple[str, ...]:
-    """Return the names of the embedded models, the default one first.
+    """Return the names of the embedded models, starting with the default.
 
     >>> model_names()
     ('base', 'small', 'rash')
@@ -273,7 +272,7 @@ def model_names() -> tuple[str, ...]:
 
 
 def check_name(name: str) -> None:
-    """Raise ModelNotFoundError if there is no such model."""
+    """Raise ModelNotFoundError if no embedded model has this name."""
     if name not in _NAMES:
         near = nearest(name, _NAMES, cutoff=0.5)
         hint = f"did you mean {near!r}? The" if near else "the"
@@ -281,10 +280,9 @@ def check_name(name: str) -> None:
 
 
 def model_folder(name: str) -> Path:
-    """Return the folder of an embedded model, once its files have been checked against the pinned checksums.
+    """Check the files of an embedded model against the pinned checksums, and return its folder.
 
-    Raises ModelNotFoundError if there is no such model, and ModelFileError if a file is missing or is not the one that
-    was pinned.
+    Raises ModelNotFoundError if there is no such model, and ModelFileError if a file is missing or changed.
     """
     check_name(name)
     return verified_folder(Path(str(files("refusal_index.plugins.almanac") / "models")), name)
@@ -292,9 +290,9 @@ def model_folder(name: str) -> Path:
 
 @cache
 def verified_folder(root: Path, name: str) -> Path:
-    """Return ``root / name`` if each of its files is the one that ``root / "SHA256SUMS"`` lists.
+    """Check the files of ``root / name`` against ``root / "SHA256SUMS"``, and return the folder.
 
-    Raises ModelFileError if not, or if the list is missing or names no file of this model.
+    Raises ModelFileError if a file is missing or differs, or the list is missing or names no file of this model.
     """
     lines = _read(root / _CHECKSUMS).decode().splitlines()
     pairs = [line.split(maxsplit=1) for line in lines if line.strip()]
@@ -315,7 +313,7 @@ def _read(path: Path) -> bytes:
 
 
 def context_length(name: str) -> int:
-    """Return how many tokens a conversation with its reply may have.
+    """Return the context length of a model in tokens, prompt and reply together.
 
     >>> context_length("base")
     1024
@@ -324,7 +322,7 @@ def context_length(name: str) -> int:
 
 
 def layer_count(name: str) -> int:
-    """Return how many layers a model has.
+    """Return the number of layers of a model.
 
     >>> layer_count("base")
     4
@@ -338,7 +336,7 @@ def _tokenizer(name: str) -> ChatTokenizer:
 
 
 def count_tokens(name: str, messages: Sequence[Message]) -> int:
-    """Return the tokens of a conversation, marks included.
+    """Count the tokens of a conversation, markers included.
 
     >>> count_tokens("base", [Message("user", "Who?")])
     10

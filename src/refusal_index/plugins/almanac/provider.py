@@ -1,4 +1,4 @@
-"""The embedded models as a provider, answering in this process, and the questions about the world they know."""
+"""The embedded models as a model provider that answers in this process, and the dataset of their questions."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from refusal_index.protocol import Message, StopReason, write_logprobs
 if TYPE_CHECKING:
     from refusal_index.plugins.almanac.chat_api import ModelPool
 
-CONCURRENCY = 64  # fills a batch of the runtime
+CONCURRENCY = 64  # enough requests in flight for large batches
 
 
 class EmbeddedModels(ModelProvider):
-    """Serves the models that come with the package."""
+    """The provider of the models that are part of the package."""
 
     names = models.model_names()
     is_embedded = True
     concurrency = CONCURRENCY
-    reply_tokens = 8  # as measured
+    reply_tokens = 8  # measured
 
     def __init__(self) -> None:
         self._pools: dict[str, ModelPool] = {}
 
-    def client(self, model: str, settings: RequestSettings) -> Client:  # noqa: ARG002 - of the interface
-        """Return what asks a model by its name."""
+    def client(self, model: str, settings: RequestSettings) -> Client:  # noqa: ARG002 - required by the interface
+        """Return a client for a model."""
         self.check(model)
         name = f"{ALMANAC}/{model}"
         return Client(embedded(model), lambda error: classify_error(error, describe_error(error), name), CONCURRENCY)
 
     def check(self, model: str) -> None:
-        """Raise ModelError if there is no such model."""
+        """Raise ModelError if no embedded model has this name."""
         try:
             models.check_name(model)
         except ModelNotFoundError as error:
             raise ModelError(f"model '{ALMANAC}/{model}': {error}") from error
 
     def context_length(self, model: str) -> int:
-        """Return how many tokens a conversation with its reply may have."""
+        """Return the context length of a model in tokens, prompt and reply together."""
         return models.context_length(model)
 
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:
-        """Count the tokens of a conversation, marks included."""
+        """Count the tokens of a conversation, markers included."""
         return models.count_tokens(model, messages)
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        """Answer a request of OpenAI's chat API with the status and body of a response."""
+        """Answer a request of the OpenAI chat API; return the status and the body of the response."""
         from refusal_index.plugins.almanac import chat_api  # noqa: PLC0415 - imports aiohttp
 
         if model not in self._pools:
@@ -70,7 +70,7 @@ class EmbeddedModels(ModelProvider):
         return response.status, response.body
 
     def layers(self, model: str) -> int:
-        """Return how many layers a model has."""
+        """Return the number of layers of a model."""
         return models.layer_count(model)
 
     def weights_sha256(self, model: str) -> str:
@@ -87,7 +87,7 @@ STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
 
 def embedded(name: str) -> Send:
-    """Return what asks an embedded model by its name."""
+    """Return a function that sends requests to an embedded model."""
     runtime = shared_runtime(name)
 
     async def send(ask: ModelRequest) -> Response:
@@ -126,8 +126,8 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
 
     Raises DatasetError if `data` is given, or the installed files are missing or damaged.
 
-    - `data`: must be None: the questions belong to the embedded models.
-    - `folder`: of the two files; None for the package's own.
+    - `data`: must be None, since the questions are part of the package.
+    - `folder`: the folder of the two files; None for that in the package.
     """
     if data is not None:
         raise DatasetError(

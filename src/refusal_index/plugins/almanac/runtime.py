@@ -1,4 +1,4 @@
-"""The embedded model as a service within the process: replies from one shared batch, and hidden states of prompts."""
+"""The runtime of an embedded model: concurrent requests share one running batch; also hidden states of prompts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from refusal_index.protocol import Message
 
 
 class _OneBlasThread:
-    """A context manager for one BLAS thread in the whole process, restored when the last of its users leaves."""
+    """A context manager that limits BLAS to one thread in the process until its last user exits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                _let_anyone_decide()
+                _release_blas_control()
                 self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
             self._users += 1
 
@@ -44,16 +44,16 @@ class _OneBlasThread:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                _let_anyone_decide()
+                _release_blas_control()
                 self._limiter.restore_original_limits()
-                _let_anyone_decide()
+                _release_blas_control()
 
 
-def _let_anyone_decide() -> None:
-    """Take the decision from the thread that set the number last.
+def _release_blas_control() -> None:
+    """Allow any thread to set the number of BLAS threads.
 
-    While that thread lives, setting it from another one would do nothing: the first of two models in a process would
-    keep the second one from its one thread, and the last to leave might restore nothing.
+    OpenBLAS lets only the thread that last set the number change it, as long as that thread lives. With two models in a
+    process, the second could then not set the limit, and the last user could not remove it.
     """
     OpenBLASController.clear_controlling_thread(force=True)
 
@@ -63,13 +63,13 @@ one_blas_thread = _OneBlasThread()
 
 @dataclass(eq=False)
 class _Job:
-    """A request in progress, with who waits for it."""
+    """A request in progress, and the future that its caller awaits."""
 
     sequences: list[Sequence]
     future: Future[list[Completion]]
 
     def settle(self) -> bool:
-        """Deliver the replies if all are finished; return whether the job is over."""
+        """Set the result of the future if all replies are finished; return whether the job is over."""
         if self.future.cancelled():
             for sequence in self.sequences:
                 sequence.abandoned = True
@@ -82,29 +82,28 @@ class _Job:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """Tell whoever still waits."""
+        """Set an error as the result of the future, unless it is done."""
         if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
 
 class Runtime:
-    """A model and the one thread that runs it.
+    """A model and the single thread that runs it.
 
-    Requests may come from any number of event loops; those that are there at the same time are generated together.
-    Cancelling the task that awaits a reply drops the reply from the batch. The thread idles between requests and ends
-    with `close`, or with the program.
+    Requests may come from several event loops; concurrent requests are batched. Cancelling the task that awaits a reply
+    drops the reply from the batch. The thread idles between requests and ends with `close` or with the program.
 
     Parameters
     ----------
     folder
-        A Llama checkpoint with a ChatML tokenizer; `model_folder` gives those of the embedded models.
+        A Llama checkpoint with a ChatML tokenizer; `model_folder` returns those of the embedded models.
     max_rows
-        Most replies in the making at a time; more wait their turn.
+        Maximum number of replies generated at a time; further ones are queued.
 
     Raises
     ------
     ModelFileError
-        If a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+        If a file is missing or damaged, or the kind of model is not supported.
     """
 
     def __init__(self, folder: Path, *, max_rows: int = 128) -> None:
@@ -120,17 +119,17 @@ class Runtime:
         self._closed = False
 
     async def complete(self, messages: Sequence_[Message], **settings: Any) -> list[Completion]:
-        """Return `n` replies to the conversation.
+        """Generate `n` replies to a conversation.
 
-        The settings are the fields of `Settings`. With a seed the same request gives the same replies, whatever else
-        runs, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does,
-        even if `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be
-        read, and ContextLengthError if the conversation leaves no room for a reply.
+        The settings are the fields of `Settings`. With a seed, the same request gives the same replies whatever else is
+        running, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends at the end of the
+        context even if `max_tokens` is larger. Raises RequestError if an argument is out of range or the conversation
+        is invalid, and ContextLengthError if the conversation leaves no room for a reply.
         """
         return await asyncio.wrap_future(self._submit(self._prepare(messages, Settings(**settings))))
 
     def close(self) -> None:
-        """Fail the requests in progress and end the thread; closing twice is fine."""
+        """Fail the requests in progress and end the thread; may be called more than once."""
         with self._lock:
             self._closed = True
         self._executor.shutdown()
@@ -145,7 +144,7 @@ class Runtime:
 
     def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:
         context = self.model.config.context
-        # a hopelessly long text is turned away before any time is spent on it
+        # reject texts that are far too long without encoding them
         least = self.tokenizer.least_tokens(messages)
         if least >= context:
             raise ContextLengthError(least, context)
@@ -173,13 +172,13 @@ class Runtime:
         return job.future
 
     def _pump(self) -> None:
-        """Generate until nobody waits. Runs in the thread."""
+        """Generate until no job is left; runs in the thread."""
         with one_blas_thread:
             while self._take_arrivals():
                 try:
                     self._decoder.step()
                     self._jobs = [job for job in self._jobs if not job.settle()]
-                except Exception as error:  # whatever it was, nobody may be left waiting
+                except Exception as error:  # of any type: no caller may be left waiting
                     self._fail_all(error)
 
     def _take_arrivals(self) -> bool:
@@ -202,28 +201,28 @@ class Runtime:
 
 @cache
 def shared_runtime(name: str) -> Runtime:
-    """Return the runtime of an embedded model, loaded once a process: whoever asks the model shares it."""
+    """Return the runtime of an embedded model, which is loaded once per process and shared."""
     return Runtime(model_folder(name))
 
 
-# Bounds on memory: conversations that are looked at together, and tokens in one step, padding included.
+# Memory limits: conversations grouped at a time, and tokens in one step including padding.
 _CONVERSATIONS_AT_ONCE = 512
 _MAX_TOKENS = 2560
 
 
 def hidden_states(model: str | Runtime, conversations: Sequence_[Sequence_[Message]]) -> FloatArray:
-    """Return the hidden states at the last token of each prompt, which ends where the reply would begin.
+    """Return the hidden states at the last token of each prompt, where the reply would begin.
 
-    They are counted as transformers counts its ``output_hidden_states``: index 0 is the embedding, index i the residual
-    stream after block i; the last one has gone through the final norm as well, its gain included, as what the head is
-    given. Beginnings that conversations share are computed once.
+    The indices are those of ``output_hidden_states`` in transformers: index 0 is the embedding and index i the residual
+    stream after block i; the last entry includes the final norm with its gain, and is the input of the head. Prefixes
+    that conversations share are computed once.
 
     Parameters
     ----------
     model
         Name of an embedded model, or a runtime.
     conversations
-        Each as a request has it: the messages before the reply.
+        The messages of each conversation before the reply.
 
     Returns
     -------
@@ -232,9 +231,9 @@ def hidden_states(model: str | Runtime, conversations: Sequence_[Sequence_[Messa
     Raises
     ------
     RequestError
-        If a conversation cannot be read.
+        If a conversation is invalid.
     ContextLengthError
-        If one is longer than the model reads.
+        If a conversation is longer than the model's context.
 
     Examples
     --------
@@ -264,7 +263,7 @@ def _checked(prompt: IntArray, context: int) -> IntArray:
 def _batches(
     prompts: Sequence_[IntArray], prefixes: Sequence_[Prefix | None]
 ) -> Iterator[tuple[Prefix | None, list[int]]]:
-    """Yield places of prompts that start from the same prefix, those of about the same length together."""
+    """Group prompts with the same prefix and similar lengths; yield the prefix and the indices of each group."""
 
     def rank(place: int) -> tuple[int, int]:
         return id(prefixes[place]), len(prompts[place])
@@ -274,7 +273,7 @@ def _batches(
         prefix = prefixes[places[0]]
         while places:
             shared = len(prefix) if prefix else 0
-            widths = (len(prompts[place]) - shared for place in places)  # ascending: the last is what all are padded to
+            widths = (len(prompts[place]) - shared for place in places)  # ascending: all are padded to the last
             size = sum(rows * width <= _MAX_TOKENS for rows, width in enumerate(widths, 1)) or 1
             yield prefix, places[:size]
             places = places[size:]

@@ -1,4 +1,4 @@
-"""An HTTP server for the embedded models: the OpenAI chat, files and batches API."""
+"""An HTTP server for the embedded models, with the chat, files and batches endpoints of the OpenAI API."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from refusal_index.plugins.almanac.models import model_folder, model_names
 LOOPBACK = "127.0.0.1"
 
 _notes: ContextVar[dict[str, Any]] = ContextVar("_notes")
-"""What the handler of a request adds to its line in the log."""
+"""Fields that the handler of a request adds to its line in the request log."""
 
 CLIENT_GONE = 499
 GRACE_SECONDS = 2.0
-MAX_WAITING = 1024  # connections that may wait to be accepted
+MAX_WAITING = 1024  # length of the queue of connections to accept
 
 
 class Api:
-    """The handlers.
+    """The request handlers.
 
     Parameters
     ----------
     pool
         The models.
     files, batches
-        What clients uploaded, and what they started.
+        The files and batches of clients.
     """
 
     def __init__(self, pool: ModelPool, files: FileStore, batches: Batches) -> None:
@@ -71,7 +71,7 @@ class Api:
         self._started, self._uploading = int(time.time()), asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the route of each handler."""
+        """Return the routes of the handlers."""
         return [
             web.get("/v1/models", self.list_models),
             web.post("/v1/chat/completions", self.chat),
@@ -127,7 +127,7 @@ class Api:
             return web.json_response(self._files.add(path, uploaded.filename, "batch").document())
 
     async def list_files(self, request: web.Request) -> web.Response:
-        """List the files, the newest first."""
+        """List the files, newest first."""
         purpose = request.query.get("purpose")
         files = [stored for stored in self._files if purpose in (None, stored.purpose)]
         return _page(request, files, most=10_000, default=10_000)
@@ -148,13 +148,13 @@ class Api:
         return web.json_response({"id": identity, "object": "file", "deleted": True})
 
     async def start(self, request: web.Request) -> web.Response:
-        """Begin a batch."""
+        """Start a batch."""
         batch = self._batches.start(*parse_batch_request(await read_json(request)))
         _notes.get().update(batch=batch.id)
         return web.json_response(batch.document())
 
     async def list_batches(self, request: web.Request) -> web.Response:
-        """List the batches, the newest first."""
+        """List the batches, newest first."""
         return _page(request, list(self._batches), most=100, default=20)
 
     async def batch(self, request: web.Request) -> web.Response:
@@ -167,13 +167,13 @@ class Api:
 
 
 def _page(request: web.Request, oldest_first: Sequence[StoredFile | Batch], most: int, default: int) -> web.Response:
-    """Return a part of a list, the newest first, after the id that the request names."""
+    """Return a page of a list, newest first, after the id given in the request."""
     newest_first = oldest_first[::-1]
     start, after = 0, request.query.get("after")
     if after is not None:
         start = next((place for place, listed in enumerate(newest_first, start=1) if listed.id == after), -1)
         if start < 0:
-            raise RequestError(f"'after' must be the id of one of the list, found '{after}'", param="after")
+            raise RequestError(f"'after' must be an id in the list, found '{after}'", param="after")
     limit = request.query.get("limit", str(default))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= most):
         raise RequestError(f"'limit' must be a whole number from 1 to {most}, found '{limit}'", param="limit")
@@ -186,10 +186,10 @@ def _page(request: web.Request, oldest_first: Sequence[StoredFile | Batch], most
 
 
 def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> web.Application:
-    """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
+    """Create the server as an application; its cleanup closes `pool` and `log`.
 
-    - `any_host`: whether to answer requests that name another host than this machine. On loopback these come from a
-      page in a browser whose own name was made to point here.
+    - `any_host`: whether to accept requests whose Host header names another machine. On loopback, such requests come
+      from a page in a browser whose domain was made to resolve to this machine (DNS rebinding).
     """
     files = FileStore()
     batches = Batches(pool, files, log)
@@ -208,7 +208,7 @@ def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> w
 
 @asynccontextmanager
 async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
-    """Serve `app` while the context lasts and yield its base URL; port 0 takes any free one."""
+    """Serve `app` for the duration of the block and yield its base URL; port 0 chooses a free one."""
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
     try:
@@ -220,9 +220,9 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
 
 
 async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
-    """Serve the embedded models until SIGINT or SIGTERM; `announce` gets the base URL once requests are accepted.
+    """Serve the embedded models until SIGINT or SIGTERM; call `announce` with the base URL once the server is ready.
 
-    Raises OSError if the address cannot be listened on or the log cannot be written.
+    Raises OSError if the server cannot listen on the address or write the log.
     """
     pool, log = ModelPool(model_names(), model_folder), RequestLog(log_path)
     app = create_app(pool, log, any_host=not is_loopback(host))
@@ -236,7 +236,7 @@ async def serve(host: str, port: int, log_path: Path | None, announce: Callable[
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address can be reached from this machine alone.
+    """Whether a host name or address can be reached from this machine only.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "evil.example")]
     [True, True, True, False, False]
@@ -276,7 +276,7 @@ async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse requests from a page of another origin: a browser says so in these headers, other clients send neither."""
+    """Reject requests from pages of another origin; browsers send these headers, other clients do not."""
     site, origin = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Origin")
     if site not in ("none", "same-origin") or (origin is not None and origin.partition("://")[2] != request.host):
         raise web.HTTPForbidden(reason="the Origin or Sec-Fetch-Site header names another site")
