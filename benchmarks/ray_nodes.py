@@ -24,8 +24,8 @@ import ray.data
 from ray.cluster_utils import Cluster
 
 from refusal_index.data.datasets import load_dataset, sample
-from refusal_index.plugins.batches.ray_executor import QUIET, answered, cluster, new_desk, shards_of
-from refusal_index.plugins.batches.ray_nodes import EmbeddedAsker, Shards
+from refusal_index.plugins.batches.ray_executor import QUIET, cluster, shards_of, start_coordinator, through_actors
+from refusal_index.plugins.batches.ray_nodes import EmbeddedWorker, Shards
 from refusal_index.plugins.batches.rounds import Pending, question_states
 from refusal_index.protocol import Conversation, GraderKind, Protocol, Role, TwoPass, load_prompt_set
 from refusal_index.runs.settings import Settings
@@ -35,7 +35,7 @@ MODEL = "almanac/base"
 ON_EACH = {"num_cpus": 1, "object_store_memory": 200 << 20, "include_dashboard": False}
 
 
-class Timed(EmbeddedAsker):
+class Timed(EmbeddedWorker):
     """Answers a shard, and tells on which node and from when to when."""
 
     def __call__(self, table: pa.Table) -> pa.Table:
@@ -55,11 +55,11 @@ class Found:
     Attributes
     ----------
     nodes
-        On how many an actor answered.
+        On how many an actor through_actors.
     start
         Seconds from the first word to the cluster until all actors were at work.
     requests, seconds
-        How many were answered while all of them were, and how long that was.
+        How many were through_actors while all of them were, and how long that was.
     worked
         Processor time of the actors for each request, in milliseconds: it tells what spreading costs where other
         work keeps the cores busy.
@@ -92,7 +92,7 @@ def first_passes(questions: int) -> list[Pending]:
 
 
 def measured(requests: list[Pending], size: int, nodes: int) -> Found:
-    """Have requests answered by one actor on each of some nodes."""
+    """Have requests through_actors by one actor on each of some nodes."""
     tables = list(shards_of(requests, size, MODEL.partition("/")[2], MODEL.partition("/")[0]))
     began = time.time()
     made = Cluster(initialize_head=True, head_node_args=ON_EACH)
@@ -103,12 +103,12 @@ def measured(requests: list[Pending], size: int, nodes: int) -> Found:
         with cluster(made.address), tempfile.TemporaryDirectory() as folder:
             ray.data.DataContext.get_current().wait_for_min_actors_s = 300  # else the first one up has done it all
             shards = Shards(folder)
-            arguments = {"name": MODEL, "desk": new_desk(), "place": folder, "mark": shards.make()}
-            rows = answered(tables, Timed, arguments, nodes).take_all()
+            arguments = {"name": MODEL, "coordinator": start_coordinator(), "place": folder, "mark": shards.make()}
+            rows = through_actors(tables, Timed, arguments, nodes).take_all()
     finally:
         made.shutdown()
     own = [[row for row in rows if row["node"] == node] for node in {row["node"] for row in rows}]
-    assert len(own) == nodes, f"{nodes} nodes were there, and {len(own)} answered"
+    assert len(own) == nodes, f"{nodes} nodes were there, and {len(own)} through_actors"
     start = max(min(row["began"] for row in each) for each in own)
     end = min(max(row["ended"] for row in each) for each in own)
     count = sum(row["requests"] for row in rows if row["began"] >= start and row["ended"] <= end)

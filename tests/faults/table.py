@@ -443,7 +443,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     resumed("the journal names a batch by a path", UNTOUCHED, before=said_of_batch("batch_2", "../files/file-1")),
     resumed("the journal names another batch", Promise("rows missing|no outcome table", INCOMPLETE, "cannot be polled.*forget=", received=0), before=said_of_batch("batch_2", "batch_99")),
     resumed("the same server under another base URL, a batch in flight", Promise(RESUMED, BAD_INPUT, "in flight at .* the same command collects it", received=0), host="localhost"),
-    resumed("another base URL, and whether a batch was submitted is not known", Promise(RESUMED, BAD_INPUT, "the address of the model is .* now: with .* the same command collects it", received=0), SUBMIT, host="localhost"),
+    resumed("another base URL, and whether a batch was submitted is not known", Promise(RESUMED, BAD_INPUT, "the address of the model is now .*: with .* the same command collects it", received=0), SUBMIT, host="localhost"),
     resumed("another engine while a batch is in flight", Promise(RESUMED, BAD_INPUT, "in flight: another engine would pay", received=0), options=("--engine", "direct")),
     resumed("scored while a batch is in flight", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "nothing was answered yet"), command="score"),
     program("it fails at once", "fails", Promise(RESUMED, INCOMPLETE, "CUDA out of memory", received=0)),

@@ -147,7 +147,7 @@ def test_a_lost_submission_is_not_made_again_while_anthropic_lists_a_batch_that_
             evaluate(**sums)
     (other,) = api.batches
     other.requests.pop()
-    with pytest.raises(ModelError, match=r"does not settle it \(it lists .* such as msgbatch_0000\).*forget=ri-"):
+    with pytest.raises(ModelError, match=r"cannot tell \(it lists .* such as msgbatch_0000\).*forget=ri-"):
         evaluate(**sums)
     assert len(api.batches) == 1
     other.created -= timedelta(days=4)
@@ -193,5 +193,5 @@ def test_a_key_that_is_missing_is_named(monkeypatch):
 
 @pytest.mark.parametrize("model", ["google/gemini-2.5-flash", "mistral/mistral-large-2411", "grok/grok-4"])
 def test_a_provider_whose_batches_are_not_supported_is_named_with_what_to_do_instead(model):
-    with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch, .* one at a time"):
+    with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch to send requests one at a time"):
         evaluate(model, limit=2)

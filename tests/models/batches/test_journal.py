@@ -154,7 +154,7 @@ def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path
 def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not_shown(name, monkeypatch):
     monkeypatch.setenv("FAKE_API_KEY", "sk-planted-0123456789abcdef")
     assert usable("batch_0123456789abcdef") == "batch_0123456789abcdef"
-    with pytest.raises(UnreadableReplyError, match="expected a plain name") as caught:
+    with pytest.raises(UnreadableReplyError, match="expected a plain id") as caught:
         usable(name)
     assert "0123456789abcdef" not in describe_error(caught.value)
 

@@ -24,7 +24,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.command import ray_engine, read_lines
 from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
-from refusal_index.plugins.batches.ray_nodes import Shards, own_name, result_line
+from refusal_index.plugins.batches.ray_nodes import Shards, result_line, storage_name
 from refusal_index.plugins.batches.rounds import custom_id, question_states
 from refusal_index.protocol import Conversation, Role, StopReason
 from refusal_index.runs.engine import RunFailedError
@@ -154,7 +154,7 @@ def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked
         ]
         with again.folder.lock():
             again.folder.create_or_resume(again.identity, about=again.about)
-        far = Shards(f"file://{tmp_path}/far/{own_name(again.folder.path / 'rounds')}")
+        far = Shards(f"file://{tmp_path}/far/{storage_name(again.folder.path / 'rounds')}")
         far.make()
         far.write("left", "\n".join([*lines, lines[0][:40]]) + "\n")
         assert cells(run(again)) == cells(whole)
@@ -264,7 +264,7 @@ def test_an_address_that_is_none_is_told(address):
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("shard=0", "expected a whole number from 1 in shard, got '0'"),
+        ("shard=0", "shard: expected a whole number from 1, got '0'"),
         ("shard=many", "expected a whole number"),
         ("shards=3", "did you mean 'shard'"),
         ("tensor-parallel-size=2", "expected one of shard, storage, concurrency, vllm.NAME"),
@@ -326,21 +326,21 @@ def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
     folders = [tmp_path / one / "run" for one in ("a", "b")]
     for one in folders:
         one.mkdir(parents=True)
-    first, second = (own_name(one / "rounds") for one in folders)
+    first, second = (storage_name(one / "rounds") for one in folders)
     assert first != second
     moved = folders[0].rename(tmp_path / "moved")
-    assert own_name(moved / "rounds") == first
+    assert storage_name(moved / "rounds") == first
 
 
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
     (tmp_path / "rounds").mkdir()
     (tmp_path / "rounds" / "storage").write_text("../another")
     with pytest.raises(ModelError, match=r"storage: expected the name of this run's shards, got '\.\./another'"):
-        own_name(tmp_path / "rounds")
+        storage_name(tmp_path / "rounds")
     (tmp_path / "rounds" / "storage").unlink()
     (tmp_path / "rounds" / "storage").symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelError, match="cannot be kept"):
-        own_name(tmp_path / "rounds")
+    with pytest.raises(ModelError, match="cannot be read or written"):
+        storage_name(tmp_path / "rounds")
 
 
 @pytest.mark.nightly

@@ -24,15 +24,15 @@ from refusal_index.plugins.batches.command import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
     FromVllm,
-    Keep,
     RayExecutor,
     RayOptions,
+    ShardWriter,
     check_gpus,
     cluster,
     config_of,
-    on_gpus,
     read_options,
     shards_of,
+    through_vllm,
     to_vllm,
 )
 from refusal_index.plugins.batches.ray_nodes import Shards, read_shard
@@ -105,7 +105,9 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
     mark = shards.make()
     with cluster(None):
         dataset = ray.data.from_arrow(tables()).map(lambda row: row | to_vllm(row)).map(generated)
-        rows = dataset.map_batches(Keep(NAME, shards.place, mark), batch_size=None, batch_format="pyarrow").take_all()
+        rows = dataset.map_batches(
+            ShardWriter(NAME, shards.place, mark), batch_size=None, batch_format="pyarrow"
+        ).take_all()
     assert all(row["is_kept"] for row in rows)
     kept = {key: one for _, lines in shards.read() for key, one in read_shard(lines, NAME).items()}
     handed = {key: one for row in rows for key, one in read_shard(row["lines"].split("\n"), NAME).items()}
@@ -124,7 +126,7 @@ def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
 
 @pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
 def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
-    with pytest.raises(ModelError, match=rf"carries no {setting}; choose engine command"):
+    with pytest.raises(ModelError, match=rf"does not support {setting}; choose engine command"):
         ray_engine(Settings.of(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
 
 
@@ -138,8 +140,8 @@ def test_weights_on_a_cluster_without_a_gpu_are_told_in_one_line():
 def test_the_stages_of_rays_are_put_together_around_the_weights(tmp_path, capsys):
     options = RayOptions(shard=4, vllm={"max_model_len": 512})
     with cluster(None):
-        on_gpus(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
+        through_vllm(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
     plan = capsys.readouterr().out.rpartition("Optimized")[2]
-    order = [plan.index(one) for one in ("(Keep)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
+    order = [plan.index(one) for one in ("(ShardWriter)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
     assert order == sorted(order)
-    assert "_postprocess)->MapBatches(Keep)" in plan, "kept by whoever puts it into lines, and no step later"
+    assert "_postprocess)->MapBatches(ShardWriter)" in plan, "kept by whoever puts it into lines, and no step later"

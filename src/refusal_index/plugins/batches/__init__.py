@@ -1,1 +1,1 @@
-"""Requests in rounds: all pending ones are sent together, as files, batches or shards."""
+"""Engines that send all pending requests together, in rounds: as files, provider batches or shards."""

@@ -1,7 +1,7 @@
-"""Engines whose requests another program answers: a command such as ``vllm run-batch``, or a Ray cluster.
+"""The engine that runs a command such as ``vllm run-batch``, and the factory of the Ray engine.
 
-A command turns a file of requests into a file of replies. Both are in OpenAI's batch format and lie in the run's
-folder, so that replies written before this process was killed are not requested again.
+A command turns a file of requests into a file of replies. Both are in OpenAI's batch format and stay in the run's
+folder, so replies written before this process was killed are not requested again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ EXPECTED = (
 )
 
 STORED_TOGETHER = 5_000  # results
-POLL = 2.0  # seconds between two reads of the program's output
-MAX_LOG = 1 << 18  # bytes of it that are kept, the last ones
-LAST_LINES, MAX_SHOWN = 5, 300  # of it in an error message, and their characters
+POLL = 2.0  # seconds between reads of the program's output
+MAX_LOG = 1 << 18  # bytes kept from the end of the output
+LAST_LINES, MAX_SHOWN = 5, 300  # lines of output in an error message, and characters
 
 TETHER = """
 import os, signal, subprocess, sys, threading, time
@@ -60,16 +60,16 @@ threading.Thread(target=end, daemon=True).start()
 status = child.wait()
 sys.exit(128 - status if status < 0 else status)
 """
-"""Runs a program and ends it when its own standard input closes, as it does however this process ends."""
+"""A script that runs a program and ends it when the script's standard input closes, even if this process is killed."""
 
 
 def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
-    """Return an engine whose requests the command of the settings answers.
+    """Return an engine that sends requests through the command in the settings.
 
     Raises
     ------
     SettingError
-        If the command cannot be run, or cannot answer for all models that are asked.
+        If the command cannot be run, or cannot serve all of the models.
     """
     asked = asked_by_name(names, objects)
     words, first = command_words(settings.sending.command), next(iter(asked.values()), "")
@@ -91,7 +91,7 @@ def command_words(command: str | None) -> list[str]:
     Raises
     ------
     SettingError
-        If it cannot.
+        If the command lacks a placeholder, is badly quoted, or names a program that is not on the PATH.
 
     Examples
     --------
@@ -118,17 +118,17 @@ EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
 
 
 def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
-    """Return an engine whose requests a cluster answers.
+    """Return an engine that sends requests to a Ray cluster.
 
     Raises
     ------
     ModelError
-        If Ray is not installed, or a model cannot be asked.
+        If Ray is not installed, or a model cannot be used.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise ModelError(f"{{engine}} ray needs {', '.join(missing)}; pip install 'refusal-index[{EXTRA}]'")
-    from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415 - of an extra, and slow
+    from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415 - optional, and slow to import
 
     return BatchEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))
 
@@ -139,9 +139,9 @@ class CommandExecutor(FileExecutor):
     Parameters
     ----------
     words
-        The command's, with placeholders.
+        The words of the command, with placeholders.
     names
-        The models by role.
+        The model names, by role.
     """
 
     def __init__(self, words: Sequence[str], names: Mapping[Role, str]) -> None:
@@ -150,7 +150,7 @@ class CommandExecutor(FileExecutor):
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
-        """Find the replies that an earlier command left in the run's folder."""
+        """Load the replies that an earlier command left in the run's folder."""
         with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
             self._folder = (folder.path.absolute() if folder else Path(temporary)) / FOLDER
             try:
@@ -190,8 +190,8 @@ class CommandExecutor(FileExecutor):
 
 
 async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: str) -> tuple[int, str]:
-    """Run a program until it ends, or the run does, and return its status and the last lines of its output."""
-    with tempfile.TemporaryFile() as output:  # only what holds no secret gets a name
+    """Run a program until it or the run ends, and return its status and the last lines of its output."""
+    with tempfile.TemporaryFile() as output:  # unnamed, since unredacted output may hold secrets
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", "-c", TETHER, *program),
             stdin=subprocess.PIPE,
@@ -207,19 +207,19 @@ async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: 
                     assignment.progress(Underway(f"{name}: {lines[-1][-80:]}"))
         finally:
             if process.stdin is not None:
-                process.stdin.close()  # which ends the program
+                process.stdin.close()  # ends the program
             await asyncio.shield(ended)
             lines = _logged(output.fileno(), log, is_over=True)
     return ended.result(), " / ".join(lines[-LAST_LINES:])
 
 
 def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
-    """Write the last lines of a program's output into a file, without secrets, and return them."""
+    """Write the last lines of a program's output to a log file, redacted, and return them."""
     start = max(os.fstat(output).st_size - MAX_LOG, 0)
     text = redacted(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
     whole = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
     lines = [line for one in whole if (line := one.strip())]
-    with suppress(OSError):  # as where the disk is full
+    with suppress(OSError):  # such as a full disk
         log.write_text("\n".join(lines), "utf-8")
     return lines
 

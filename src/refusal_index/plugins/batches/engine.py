@@ -1,4 +1,4 @@
-"""The engine that sends all pending requests in rounds, whichever executor has them answered."""
+"""The engine that sends all pending requests in rounds, through any executor."""
 
 from __future__ import annotations
 
@@ -23,44 +23,46 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 MAX_ROUND = 100_000
-"""Requests that are held in memory and given to an executor together, unless all of them must be in flight at once."""
+"""Maximum number of requests in a round, which is held in memory; executors that need all requests at once ignore it.
+"""
 
 FIRST_WAIT, MAX_WAIT = 2.0, 60.0
-"""Seconds before requests that failed are sent again, doubled from round to round."""
+"""Seconds to wait before failed requests are retried; the wait doubles with each round, up to the maximum."""
 
 
 class Executor(Protocol):
-    """Has the requests of a round answered, by a service that is made for many of them at once.
+    """Sends the requests of a round to a service that processes many requests at once.
 
     Attributes
     ----------
     gives_choices
         Whether one request may ask for several replies.
     max_requests
-        How many requests it is given together at most; None for all, since they had better be in flight together.
+        Maximum number of requests in one call; None for no limit.
     """
 
     gives_choices: bool
     max_requests: int | None
 
     def open(self, folder: RunFolder | None) -> AbstractAsyncContextManager[None]:
-        """Prepare what it needs, with what it keeps in the run's folder, and free it at the end.
+        """Acquire resources, load the executor's state from the run's folder, and release the resources on exit.
 
         Raises
         ------
         ModelError
-            If a model cannot be asked.
+            If a model cannot be used.
         """
 
     def in_flight(self) -> frozenset[str]:
-        """Return the ids of requests that an earlier command sent, and whose results are still to come."""
+        """Return the ids of requests that were sent before and whose results have not been yielded yet."""
 
     def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Yield results as they come, by id; a request without one counts as failed, and may be sent again.
+        """Yield results by id as they arrive; a request without a result counts as failed and may be retried.
 
-        It ends early once the breaker of the assignment is open; what can be had later is then left for later.
+        The generator ends early once the circuit breaker is open; results that are still to come can be collected
+        by a later command.
         """
 
 
@@ -70,9 +72,9 @@ class BatchEngine:
     Parameters
     ----------
     settings, names, objects
-        The arguments of `MakeEngine`; functions are called within this process.
+        The arguments of `MakeEngine`; models that are functions are called in this process.
     executor
-        Has the other requests answered.
+        Sends all other requests.
     """
 
     together = True
@@ -84,17 +86,17 @@ class BatchEngine:
         own = {role: name for role, name in names.items() if is_function_name(name) or callable(objects.get(name))}
         self._functions = DirectEngine(settings, own, objects)
         self._own = frozenset(own)
-        self._counted: frozenset[str] = frozenset()  # requests in flight that the budget has counted
+        self._counted: frozenset[str] = frozenset()  # requests already charged to the budget
 
     @asynccontextmanager
     async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
-        """Open the executor, with the folder of the store."""
+        """Open the executor with the folder that holds the store."""
         folder = RunFolder(store.path.parent) if store is not None and store.path is not None else None
         async with self._executor.open(folder):
             yield
 
     async def execute(self, assignment: Assignment) -> None:
-        """Send one round after the other until no request is pending, or those that are have failed for good."""
+        """Send rounds until every pending request has a reply or has failed permanently."""
         attempts, wait = Attempts(assignment, self._names), 0.0
         about: dict[str, list[Conversation]] = {}
         for conversation in assignment.conversations:
@@ -123,12 +125,12 @@ class BatchEngine:
         states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
         singly = not (self._executor.gives_choices and attempts.give_choices)
         requests = (pending for state in states for pending in state.all_pending(singly=singly))
-        in_flight = self._executor.in_flight()  # what this command sent as well, where others came back before
+        in_flight = self._executor.in_flight()  # includes requests of this command that have not come back yet
         wanted = (one for one in requests if one.custom_id in in_flight or not attempts.are_over(one))
         return list(islice(wanted, self._executor.max_requests))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
-        """Return the requests that the budget has room for; those in flight cost nothing more."""
+        """Return the requests that the budget has room for; requests in flight are already paid for."""
         budget, earlier = assignment.budget, self._executor.in_flight()
         budget.sent(len(earlier - self._counted))
         old = [one for one in requests if one.custom_id in earlier]
@@ -145,7 +147,7 @@ class BatchEngine:
         own = [one for one in requests if one.ask.request.role in self._own]
         others = [one for one in requests if one.ask.request.role not in self._own]
         concurrency = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
-        for start in range(0, len(own), concurrency):  # a function may cost money: a kill loses few of its replies
+        for start in range(0, len(own), concurrency):  # calls may cost money, so store after each group
             if assignment.breaker.reason is not None:
                 return
             group = own[start : start + concurrency]
@@ -158,7 +160,7 @@ class BatchEngine:
     async def _call(self, pending: Pending) -> Result:
         try:
             return Result(pending.custom_id, response=await self._functions.send(pending.ask))
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             return Result(pending.custom_id, failure=self._functions.classify_error(error, pending.ask.request.role))
 
     def _merge(
@@ -168,7 +170,7 @@ class BatchEngine:
         attempts: Attempts,
         about: Mapping[str, Sequence[Conversation]],
     ) -> int:
-        """Store results, and return how many replies were among them."""
+        """Store results, and return the number of replies among them."""
         store = assignment.store
         conversations = [one for question_id in sorted(attempts.about(results)) for one in about[question_id]]
         merger = ResultMerger(results, store, Callbacks(assignment.progress, attempts.replied, attempts.failed))
@@ -181,17 +183,17 @@ class BatchEngine:
 
 
 class Attempts:
-    """Counts how often requests failed, and which of them are given up.
+    """Counts the failures of each request, and remembers which requests must not be sent again.
 
     Parameters
     ----------
     assignment, names
-        What is asked, and the models by role.
+        The requests to send, and the model names by role.
 
     Attributes
     ----------
     give_choices
-        Whether models gave as many choices as they were asked for, as far as known.
+        False once a response held fewer choices than were requested.
     """
 
     def __init__(self, assignment: Assignment, names: Mapping[Role, str]) -> None:
@@ -208,11 +210,11 @@ class Attempts:
         self._answered = set()
 
     def about(self, results: Mapping[str, Result]) -> set[str]:
-        """Return the ids of the questions that results are about."""
+        """Return the ids of the questions that the results belong to."""
         return {self._sent[name] for name in results if name in self._sent}
 
     def are_over(self, pending: Pending) -> bool:
-        """Whether a request is not to be sent again; one of the last round without a result has failed."""
+        """Whether a request must not be sent again; one without a result in the last round counts as failed."""
         name = pending.custom_id
         if name in self._sent and name not in self._answered:
             self.failed(pending, Failure("no result came back", self._names[pending.ask.request.role]))
@@ -228,11 +230,11 @@ class Attempts:
         assignment.breaker.worked(pending.ask.request.role)
 
     def failed(self, pending: Pending, failure: Failure) -> None:
-        """Count a request that failed; one that may be sent again goes with the next round."""
+        """Count a failed request; if it may be retried, it is sent with the next round."""
         assignment, role, name = self._assignment, pending.ask.request.role, pending.custom_id
         conversation = pending.ask.conversation
         question_id = conversation.question.question_id
-        is_new = name not in self._answered  # else another variant has reported it
+        is_new = name not in self._answered  # otherwise another variant has reported it
         self._answered.add(name)
         self._failures[name] += is_new
         if failure.kind.is_sent_again and self._failures[name] <= assignment.settings.sending.max_retries:
@@ -245,7 +247,7 @@ class Attempts:
 
 
 class FilesEngine:
-    """Prepares a run for files of requests.
+    """Creates a run whose requests are written to files by ``refusal-index requests``; sends nothing.
 
     Parameters
     ----------
@@ -255,16 +257,16 @@ class FilesEngine:
 
     together = True
 
-    def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - as engines do
+    def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - required by the protocol
         self._names = names
 
     @asynccontextmanager
-    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - as engines do
-        """Open nothing."""
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - required by the protocol
+        """Do nothing."""
         yield
 
     async def execute(self, assignment: Assignment) -> None:
-        """Say how many requests are pending, and how to have them written."""
+        """Stop the run with a message that says how many requests are pending and how to write them to files."""
         states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
         singly = is_singly(self._names)
         pending = sum(1 for state in states for _ in state.all_pending(singly=singly))
@@ -277,37 +279,37 @@ class FilesEngine:
 
 
 FOLDER, REPLIES = "rounds", ".replies.jsonl"
-"""The folder in a run's folder for results that are not in the store yet, and how files of `command` end there."""
+"""The subfolder of a run for results that are not in the store yet, and the suffix of its files from `command`."""
 
-LEFT = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}
-"""The files that each engine leaves there, and reads itself."""
+RESULT_FILES = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}
+"""Glob patterns of the result files that each engine leaves in that folder and reads again."""
 
 
 def refuse_left(folder: RunFolder, engine: str) -> None:
-    """Raise where another engine would pay again for what an earlier command left in files.
+    """Raise if another engine left result files that `engine` cannot read, so it would pay for them again.
 
     Raises
     ------
     SettingError
-        The message says where the files are, and how to store their results.
+        The message says where the files are and how to store their results.
     """
-    others = (pattern for name, pattern in LEFT.items() if name != engine)
+    others = (pattern for name, pattern in RESULT_FILES.items() if name != engine)
     left = [path for pattern in others for path in sorted((folder.path / FOLDER).glob(pattern))]
     if left:
         raise SettingError(
             f"{folder.path}: results that an earlier command paid for are in {left[0].parent} ({len(left):,} files, "
             f"the first {left[0].name}), and another engine would pay for them again: continue with the same "
-            f"{{engine}}, or store them by 'refusal-index replies {folder.path} FILE...' and remove them"
+            f"{{engine}}, or store them with 'refusal-index replies {folder.path} FILE...' and remove them"
         )
 
 
 class FileExecutor(Executor, ABC):
-    """Has requests answered, one model after the other, through files of results that outlive a killed command.
+    """Sends requests, one model after the other, through result files that survive if the command is killed.
 
     Parameters
     ----------
     names
-        The models by role.
+        The model names, by role.
     """
 
     gives_choices = True
@@ -315,37 +317,37 @@ class FileExecutor(Executor, ABC):
 
     def __init__(self, names: Mapping[Role, str]) -> None:
         self._names = names
-        self._left: dict[str, dict[str, Result]] = {}  # by file, the replies that are not handed out yet
+        self._left: dict[str, dict[str, Result]] = {}  # replies not yet yielded, by file and id
 
     @abstractmethod
     def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Yield the results of requests to one model."""
+        """Send requests to one model and yield their results."""
 
     @abstractmethod
     def _remove(self, file: str) -> None:
-        """Remove a file all of whose replies are stored."""
+        """Remove a result file; all of its replies are in the store."""
 
     def _load(self, files: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Load the replies in files, given the name and the lines of each; what failed is asked again."""
+        """Load the replies in result files, given as names and lines; failed requests are left out and sent again."""
         self._left = {
             name: {one.custom_id: one for one in read_lines(lines) if _is_reply(one)} for name, lines in files
         }
 
     def in_flight(self) -> frozenset[str]:
-        """Return the ids of requests whose replies lie in files."""
+        """Return the ids of requests whose replies are in result files."""
         return frozenset().union(*self._left.values())
 
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Yield the replies that lie in files, then the results of the other requests.
+        """Yield the replies in result files, then send the other requests and yield their results.
 
         Raises
         ------
         RunFailedError
-            If requests cannot be answered; results that did come are yielded first.
+            If sending fails; results that arrived before are yielded first.
         """
         wanted = {one.custom_id for one in requests}
         replies = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}
@@ -362,7 +364,7 @@ class FileExecutor(Executor, ABC):
                         yield results
 
     def _clear(self, store: ReplyStore) -> None:
-        """Remove the files all of whose replies are in the store by now."""
+        """Remove the result files whose replies are all in the store."""
         if self.in_flight():
             for name in stored_ids(store, self._names):
                 for replies in self._left.values():
@@ -373,7 +375,7 @@ class FileExecutor(Executor, ABC):
 
 
 def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Result]:
-    """Yield the result in each line; one that was not written to its end, or holds none, is skipped."""
+    """Yield the result in each line; truncated and invalid lines are skipped."""
     for line in lines:
         try:
             yield read_result(json.loads(line), model)

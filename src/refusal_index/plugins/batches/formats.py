@@ -1,4 +1,4 @@
-"""The formats of request files and result files: one line of JSON for each request and result."""
+"""Formats of request files and result files: one line of JSON for each request or result."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ PASSING_CODES = (
     "overloaded_error",
     "api_error",
 )
-"""Codes of requests that were not even tried, or may be tried again."""
-
+"""Error codes of requests that were not attempted or may be retried."""
 
 STATUSES = {
     "invalid_request_error": 400,
@@ -38,14 +37,14 @@ STATUSES = {
     "request_too_large": 413,
     "rate_limit_error": 429,
 }
-"""The HTTP status of a response with such an error, which Anthropic leaves out in batches."""
+"""HTTP statuses of Anthropic's error types; its batch results omit the status."""
 
 CODE = re.compile(r"[\w.:-]{1,80}", re.ASCII)
-"""A provider's code of an error; anything else is not shown."""
+"""What a provider's error code may look like; anything else is not shown."""
 
 
 class ResultError(RefusalIndexError, ValueError):
-    """An invalid line in a file of results; it is skipped and named."""
+    """An invalid line in a result file; the line is skipped and reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,11 @@ class Result:
     Attributes
     ----------
     custom_id
-        The request's.
+        The id of the request.
     response, failure
-        The answer, or why there is none.
+        The response, or the reason why there is none.
     is_empty
-        Whether the failure is a response without an answer, which may have been paid for.
+        Whether the failure is a response without an answer, which may have been billed.
     """
 
     custom_id: str
@@ -69,14 +68,14 @@ class Result:
 
 
 def in_batch(result: Result) -> Result:
-    """Return a result as of a provider's batch."""
+    """Mark the response of a result as coming from a batch, which has its own prices."""
     if result.response is None:
         return result
     return replace(result, response=replace(result.response, in_batch=True))
 
 
 class ProviderError(RefusalIndexError, RuntimeError):
-    """An error that a provider reports in a result; caught within the package."""
+    """An error that a provider reports in a result; never raised, only passed to `classify_error`."""
 
     def __init__(self, message: str, status: int | None, code: str, body: Any) -> None:
         super().__init__(message)
@@ -89,11 +88,11 @@ def provider_failure(error: Any, model: str, status: int | None = None) -> Failu
     Parameters
     ----------
     error
-        The error: an object with a message and a code, a text, or nothing.
+        An object with a message and a code, a string, or None.
     model
-        The model that was asked.
+        The name of the model.
     status
-        The HTTP status of the response; None where there was none.
+        The HTTP status of the response; None if there was none.
 
     Examples
     --------
@@ -121,7 +120,7 @@ Json = dict[str, Any]
 
 BAD_REQUEST = 400
 MEGABYTE = 1_000_000
-MAX_REPLY_TOKENS = 4096  # of a grader, where a provider requires a limit
+MAX_REPLY_TOKENS = 4096  # for graders, where the provider requires a limit
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,15 @@ class Format:
     Attributes
     ----------
     name
-        The provider's.
+        The name of the format, which is that of its provider.
     line
-        From the id of a request, the request and the provider's name of the model to a line.
+        A function that makes a line from a request's id, the request and the provider's name for the model.
     most_requests, most_bytes
-        In one file.
+        Maximum number of requests and bytes in one file.
     gives_choices
         Whether one request may ask for several replies.
     leaves_out
-        Settings of a run that the provider does not take.
+        Settings that the provider does not support.
     """
 
     name: str
@@ -150,7 +149,7 @@ class Format:
     leaves_out: tuple[str, ...] = ()
 
     def takes(self, requests: int, size: int) -> bool:
-        """Whether so many requests, and bytes, may stand in one file."""
+        """Whether one file may hold this many requests and bytes."""
         return requests <= self.most_requests and size <= self.most_bytes
 
 
@@ -164,9 +163,9 @@ def _anthropic_line(custom_id: str, ask: ModelRequest, model: str) -> Json:
 
 
 def anthropic_params(ask: ModelRequest, model: str) -> Json:
-    """Return a request as Anthropic's Messages API takes it.
+    """Return the parameters of a request to Anthropic's Messages API.
 
-    It knows no seed, and since its version of October 2026 refuses temperature and top-p for every model.
+    The API has no seed, and since October 2026 it rejects temperature and top-p for every model.
     """
     messages, decoding = ask.request.messages, ask.decoding
     system = "\n\n".join(message.content for message in messages if message.role == "system")
@@ -197,11 +196,11 @@ FORMATS: Mapping[str, Format] = {
         ),
     )
 }
-"""Every format by its name."""
+"""All formats, by name."""
 
 
 def format_of(name: str) -> Format:
-    """Return the format that the provider of a model takes.
+    """Return the request-file format of a model's provider.
 
     Examples
     --------
@@ -212,14 +211,14 @@ def format_of(name: str) -> Format:
 
 
 def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
-    """Whether each draw takes a request of its own, as where the model's provider gives one reply at a time.
+    """Whether each draw needs a separate request because the provider returns one reply per request.
 
     Parameters
     ----------
     names
-        The models by role; graders are asked for one reply at a time.
+        The model names, by role; graders are always asked for one reply at a time.
     style
-        The format; None for that of the model's provider.
+        The name of a format; None for that of the model's provider.
 
     Examples
     --------
@@ -231,25 +230,25 @@ def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
 
 
 def to_line(custom_id: str, ask: ModelRequest, style: Format, model: str) -> str:
-    """Return the line of a request, without the end of the line."""
+    """Return the line of a request in a request file, without the line break."""
     line = style.line(custom_id, ask, model)
     return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
 def read_result(document: Any, model: str = "the provider") -> Result:
-    """Return the result that a line holds, in whichever format it is.
+    """Parse a line of a result file, in any of the formats.
 
     Parameters
     ----------
     document
-        The line's JSON.
+        The parsed JSON of the line.
     model
-        The model that was asked, for messages about failures.
+        The name of the model, for messages about failures.
 
     Raises
     ------
     ResultError
-        If it is no result; the message names what was expected.
+        If the line holds no result; the message says what was expected.
 
     Examples
     --------
@@ -269,7 +268,7 @@ def read_result(document: Any, model: str = "the provider") -> Result:
 
 
 def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:
-    """Read a result of OpenAI's or vLLM's: a status of 400 and above is a failure without an error, too."""
+    """Parse a result of OpenAI or vLLM; a status of 400 or more is a failure even without an error."""
     response, error = document.get("response"), document.get("error")
     if not isinstance(response, Mapping):
         if not error:
@@ -288,7 +287,7 @@ def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:
 
 
 def _inner_error(body: Any) -> Mapping[str, Any] | None:
-    """Return the error that an object holds; None where it holds none."""
+    """Return the ``error`` object inside a body; None if there is none."""
     error = body.get("error") if isinstance(body, Mapping) else None
     return error if isinstance(error, Mapping) else None
 
@@ -311,12 +310,12 @@ def _read_anthropic(result: Any, model: str) -> Response | Failure:
 
 
 def read_anthropic(message: Any) -> Response:
-    """Return the response that a message of Anthropic's holds.
+    """Return the response in an Anthropic message.
 
     Raises
     ------
     NoAnswerError
-        If there is none in it, or a part for text that holds none.
+        If the message has no content, or its text blocks hold no text.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         raise NoAnswerError("the response holds no content")

@@ -1,7 +1,7 @@
-"""The journal of a run's batches: each step of a submission, written before it is taken and after.
+"""The journal of a run's batches: a write-ahead log of every submission.
 
-The file only grows by lines of JSON, each of which is on the disk before its step is taken. So a process that is killed
-at any moment leaves a record of every batch that may be in flight, at least of the fact that it was begun.
+The journal is an append-only file of JSON lines. The line that begins a batch is flushed to disk before anything is
+submitted, so a process killed at any moment leaves a record of every batch that may be in flight.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ JOURNAL = "batches.jsonl"
 """Name of the journal in a run's folder."""
 
 SAFE_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/=+-]{0,999}")
-"""What the name of a batch or a file may look like at a provider: it cannot change the URL that it is put into."""
+"""A provider's id of a batch or file that is safe to insert into a URL."""
 
 MAX_TEXT = 1_000
-MAX_REQUESTS = 10_000_000  # of one batch
+MAX_REQUESTS = 10_000_000  # in one batch
 
 
 class JournalError(RefusalIndexError, ValueError):
-    """A journal of batches that is unreadable or has an invalid line; the message names it."""
+    """A journal that cannot be read or has an invalid line; the message says which line."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A batch that was begun, and is neither collected nor given up.
+    """A batch that was begun and is neither collected nor abandoned.
 
     Attributes
     ----------
     key
-        Our key, which the provider is given.
+        Our key, which is sent to the provider.
     provider, place, model
-        The provider, its address, and the model by its name in the run.
+        The provider, its address, and the name of the model in the run.
     requests
-        The ids of the requests whose results are still wanted.
+        The ids of the requests that still need a result.
     size
-        How many requests it holds in all.
+        Number of requests in the batch.
     time
-        When it was begun, in seconds since 1970.
+        When the batch was begun, in seconds since 1970.
     file, batch
-        The provider's names; None as long as it gave none.
+        The provider's ids of the request file and the batch; None until they are known.
     others
-        Batches that were mistaken for it.
+        Ids of batches that were mistaken for this one.
     is_guess
-        Whether the batch was found in the provider's list, and may be another one.
+        Whether `batch` was guessed from the provider's list and may be a different batch.
     """
 
     key: str
@@ -92,7 +92,7 @@ CHANGES: Mapping[str, Callable[[Entry, Json], Entry | None]] = {
     "collected": _remaining,
     "given_up": lambda _entry, _line: None,
 }
-"""How a line changes the entry of its batch; None where nothing of it is in flight any more."""
+"""How each event changes the entry of its batch; None if no request of it is in flight any more."""
 
 
 def _is_text(value: Any) -> bool:
@@ -119,25 +119,25 @@ FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
     "collected": {"left": _are_ids},
     "given_up": {"reason": _is_text},
 }
-"""The fields of each event beside its key, and what they must be."""
+"""The fields of each event apart from its key, with their validators."""
 
 
 def usable(name: Any) -> str:
-    """Return a provider's name of a batch or a file, which may be written down and put into a URL.
+    """Check that a provider's id of a batch or file may be stored and inserted into a URL, and return it.
 
     Raises
     ------
     UnreadableReplyError
-        If it has another form, or holds a key.
+        If the id is malformed or contains an API key.
     """
     if not _is_name(name) or redacted(name) != name:
-        what = "a plain name for a batch or a file, without a key in it"
+        what = "a plain id of a batch or file, without a key in it"
         raise UnreadableReplyError(f"expected {what}, got {shortened(name)}")
     return str(name)
 
 
 def checked(line: Any) -> Json:
-    """Return a line of the journal, or raise JournalError if it cannot be one."""
+    """Return a line of the journal; raise JournalError if it is invalid."""
     if not isinstance(line, dict) or line.get("event") not in FIELDS or not _is_name(line.get("key")):
         raise JournalError(f"expected a batch event with its key, got {shortened(line)}")
     for name, is_valid in FIELDS[line["event"]].items():
@@ -155,66 +155,66 @@ class Journal:
     Parameters
     ----------
     path
-        The file; None keeps it in memory only.
+        The file; None keeps the journal in memory.
 
     Raises
     ------
     JournalError
-        If the file is no journal. A last line that is not whole, as a kill leaves it, counts as never written.
+        If the file is not a valid journal. A last line cut short by a kill is ignored.
 
     Attributes
     ----------
     names
-        All batches ever written to it, by our keys and by the provider's names.
+        Our keys and the provider's ids of all batches ever recorded.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path, self._open = path, dict[str, Entry]()
         self.names = set[str]()
-        self._n_bytes = self._n_lines = 0  # of whole lines read or written so far
+        self._n_bytes = self._n_lines = 0  # complete lines read or written so far
         self._read_new()
 
     @property
     def entries(self) -> list[Entry]:
-        """The batches that may be in flight, the oldest first."""
+        """The batches that may be in flight, oldest first."""
         return list(self._open.values())
 
     def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> Entry:
-        """Write that a batch is about to be submitted, and return its entry under a new key.
+        """Record that a batch is about to be submitted, and return its entry with a new key.
 
         Raises
         ------
         NotWrittenError
-            If it cannot be written: then nothing may be submitted.
+            If the line cannot be written; the batch must not be submitted then.
         """
         key = f"ri-{uuid.uuid4().hex}"
         self._write("begun", key, provider=provider, place=place, model=model, requests=list(requests))
         return self._open[key]
 
     def uploaded(self, key: str, file: str) -> Entry:
-        """Write the provider's name of a batch's file."""
+        """Record the provider's id of a batch's request file."""
         self._write("uploaded", key, file=file)
         return self._open[key]
 
     def submitted(self, key: str, batch: str, *, is_guess: bool = False) -> None:
-        """Write the provider's name of a batch, and whether it may be another one."""
+        """Record the provider's id of a batch, and whether it was guessed."""
         self._write("submitted", key, batch=batch, **({"is_guess": True} if is_guess else {}))
 
     def not_it(self, key: str) -> Entry:
-        """Write that a batch is not the one it was taken for."""
+        """Record that the guessed id belongs to a different batch."""
         self._write("not_it", key, batch=self._open[key].batch)
         return self._open[key]
 
     def collected(self, key: str, left: Iterable[str] = ()) -> None:
-        """Write that the results of a batch are stored, except for those requests whose results are still wanted."""
+        """Record that the results of a batch are stored, except those of the requests in `left`."""
         self._write("collected", key, left=sorted(left))
 
     def given_up(self, key: str, reason: str) -> None:
-        """Write that nothing will come of a batch."""
+        """Record that a batch was abandoned, and why."""
         self._write("given_up", key, reason=reason[:MAX_TEXT])
 
     def _write(self, event: str, key: str, **fields: Any) -> None:
-        # a provider may give any names
+        # a provider may return any ids
         line = checked({"event": event, "key": key, "time": round(time.time(), 3), **fields})
         self._read_new()
         if self._path is not None:
@@ -228,7 +228,7 @@ class Journal:
         self._n_lines += 1
 
     def _read_new(self) -> None:
-        """Read what is new: several engines of a command may work in one folder, each with its journal."""
+        """Read new lines: several engines of a command may share a folder, each with its own journal object."""
         if self._path is None or not os.path.lexists(self._path):
             return
         try:
@@ -236,7 +236,7 @@ class Journal:
                 file.seek(self._n_bytes)
                 for raw in file:
                     if not raw.endswith(b"\n"):
-                        return  # its step was not taken, or will be discovered again
+                        return  # incomplete: the step was not taken, or will be rediscovered
                     try:
                         self._apply(checked(json.loads(raw)))
                     except (ValueError, RecursionError) as error:
@@ -251,9 +251,9 @@ class Journal:
         if event == "begun":
             if key in self._open:
                 raise JournalError("expected a key that no other batch uses")
-            about = {name: line[name] for name in ("provider", "place", "model", "time")}
+            fields = {name: line[name] for name in ("provider", "place", "model", "time")}
             changed: Entry | None = Entry(
-                key, requests=frozenset(line["requests"]), size=len(line["requests"]), **about
+                key, requests=frozenset(line["requests"]), size=len(line["requests"]), **fields
             )
         elif key not in self._open:
             raise JournalError(f"expected the key of a batch that was started, got {shortened(key)}")
@@ -267,7 +267,7 @@ class Journal:
 
 
 def _append(path: Path, n_bytes: int, content: bytes) -> None:
-    """Write after the whole lines of a file, and wait until it is on the disk."""
+    """Append after the complete lines of a file, and flush to disk."""
     try:
         is_new = not os.path.lexists(path)
         with os.fdopen(opened_plain(path, os.O_RDWR | os.O_CREAT), "r+b") as file:
@@ -276,7 +276,7 @@ def _append(path: Path, n_bytes: int, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if is_new and os.name == "posix":  # the name of the file must be on the disk as well
+        if is_new and os.name == "posix":  # the directory entry must be on disk as well
             descriptor = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -287,14 +287,14 @@ def _append(path: Path, n_bytes: int, content: bytes) -> None:
 
 
 def journal_of(folder: RunFolder | None) -> Journal:
-    """Return the journal of a run's folder; one in memory where there is none."""
+    """Return the journal of a run's folder, or one in memory if there is no folder."""
     return Journal(None if folder is None else folder.path / JOURNAL)
 
 
 def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
-    """Return the batches of a run's folder whose results are not all in its store, with the requests that lack one.
+    """Return the batches of a run's folder with requests that have no reply in the store.
 
-    No provider is asked, and no client of one is needed.
+    Reads local files only.
 
     Raises
     ------
@@ -302,7 +302,7 @@ def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
         If the journal cannot be read.
     """
     entries = journal_of(folder).entries
-    # By the model: two roles of a build may ask the same one.
+    # by model, since two roles may use the same model
     stored = {
         model: frozenset(stored_ids(store, dict.fromkeys(Role, model))) for model in {entry.model for entry in entries}
     }
@@ -312,7 +312,7 @@ def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
 
 
 def describe_in_flight(entries: Collection[Entry]) -> str:
-    """Say in a few words what is in flight, and where.
+    """Describe the batches and requests in flight at each provider.
 
     Examples
     --------
@@ -330,17 +330,17 @@ def describe_in_flight(entries: Collection[Entry]) -> str:
 
 
 def check_forgotten(names: Collection[str], journals: Collection[Journal]) -> None:
-    """Raise where a batch is to be given up that none of these journals holds.
+    """Raise if a batch to abandon is in none of these journals.
 
     Raises
     ------
     SettingError
-        The message names the unknown ones, and those that are in flight.
+        The message names the unknown batches and those in flight.
     """
     unknown = sorted(set(names).difference(*(journal.names for journal in journals)))
     if unknown:
         keys = ", ".join(entry.key for journal in journals for entry in journal.entries) or "none"
         raise SettingError(
-            f"{{engine_option}} forget: no batch submitted from here is called "
-            f"{', '.join(map(repr, unknown))}; in flight: {keys}"
+            f"{{engine_option}} forget: no batch {', '.join(map(repr, unknown))} was submitted from here; "
+            f"in flight: {keys}"
         )

@@ -1,7 +1,7 @@
 """The engine for providers' batches: half the price, results within a day.
 
-Batches in flight continue when this process ends, and the journal in the run's folder leads back to them. This module
-also is the core's hook for requests of earlier commands that are in flight, or whose results lie in files.
+Batches in flight continue when this process ends, and a later command finds them through the journal in the run's
+folder. This module also implements the core's hook for outstanding requests of earlier commands, in batches or files.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import run_to_completion
 
 MAX_BYTES = 100 * MEGABYTE
-"""Most bytes of a file, whatever a provider takes: it is held in memory while it is sent."""
+"""Maximum bytes of a file, even if the provider allows more: the file is held in memory while it is sent."""
 
 OPTIONS = {"poll": (10.0, 0.001, 3600.0), "requests": (50_000, 1, 50_000)}
-"""Default, least and most of the seconds from the first poll to the second, and of the requests in one batch."""
+"""Default, minimum and maximum of each option: the seconds between the first two polls, and the requests per batch."""
 
 COLLECTS = "the same command collects the results"
 SLOWER, SLOWEST = 1.5, 6.0
-"""How much longer each wait between polls is than the one before, and the longest than the first."""
+"""Factor by which each wait between polls grows, and the ratio of the longest wait to the first."""
 
 UNKNOWN_MODEL = ("model_not_found", "invalid_model")
-"""Codes of a batch that was refused for its model."""
+"""Error codes of a batch whose model the provider does not accept."""
 
 
 def read_options(settings: Settings) -> dict[str, float]:
@@ -58,7 +58,7 @@ def read_options(settings: Settings) -> dict[str, float]:
     Raises
     ------
     SettingError
-        If there is no such option, or its value cannot be one.
+        If an option does not exist or has an invalid value.
 
     Examples
     --------
@@ -85,16 +85,16 @@ def read_options(settings: Settings) -> dict[str, float]:
 def files_of(
     requests: Iterable[Pending], style: Format, model: str, max_requests: int
 ) -> Iterator[tuple[bytes, list[str]]]:
-    """Yield the contents of files of requests to one model, each with the ids in it.
+    """Split requests to one model into request files; yield the content and the request ids of each.
 
     Parameters
     ----------
     requests
-        All to the same model.
+        Requests to the same model.
     style, model
-        The provider's format, and its name of the model.
+        The provider's format, and its name for the model.
     max_requests
-        Requests of one file; the provider may take fewer.
+        Maximum number of requests in a file; the format may allow fewer.
     """
     style = replace(
         style, most_requests=min(max_requests, style.most_requests), most_bytes=min(MAX_BYTES, style.most_bytes)
@@ -115,7 +115,7 @@ def files_of(
 
 
 class BatchExecutor:
-    """Has requests answered in batches, those of each model apart.
+    """Sends requests in provider batches, separately for each model.
 
     Parameters
     ----------
@@ -133,22 +133,22 @@ class BatchExecutor:
         timeout = float(settings.sending.attempt_timeout)
         self._providers = {name: batches_of(name, timeout) for name in dict.fromkeys(names.values())}
         model = names.get(Role.MODEL)
-        self.max_requests: int | None = None  # each round may take a day
+        self.max_requests: int | None = None  # a round may take a day, so send everything in one
         self.gives_choices = model is None or self._providers[model].style.gives_choices
         self._journal, self._clients = Journal(), dict[str, BatchClient]()
-        self._held_back: set[str] = set()  # requests that wait until there is room at their provider
-        self._full: set[str] = set()  # models for which too much is in flight
+        self._held_back: set[str] = set()  # requests that wait until the provider has capacity
+        self._full: set[str] = set()  # models whose provider accepts no further batch for now
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
-        """Read the journal, and give up the batches that the settings name.
+        """Read the journal, and abandon the batches named in the settings.
 
         Raises
         ------
         ModelError
-            If the address of a model is not the one where a batch of it was submitted.
+            If a model's address is not the one to which its batch in flight was submitted.
         SettingError
-            If an unknown batch is to be given up.
+            If a batch to abandon is unknown.
         JournalError
             If the journal cannot be read.
         """
@@ -160,7 +160,7 @@ class BatchExecutor:
             yield
 
     async def give_up(self, folder: RunFolder) -> None:
-        """Give up the batches that the settings name, and nothing else; raises SettingError if one is unknown."""
+        """Abandon the batches named in the settings; raise SettingError if one is unknown."""
         async with self._connected(folder):
             await self._forget()
 
@@ -183,21 +183,21 @@ class BatchExecutor:
             yield
 
     def in_flight(self) -> frozenset[str]:
-        """Return the ids of requests that are, or may be, in batches whose results are still to come."""
+        """Return the ids of requests that are, or may be, in batches whose results are not collected yet."""
         return frozenset(self._held_back).union(*(entry.requests for entry in self._journal.entries))
 
     def _entries(self, *, submitted: bool = True) -> list[Entry]:
-        """Return the batches that were submitted, or those of which that is not known."""
+        """Return the batches that were submitted, or else those that may not have arrived."""
         entries = (entry for client in self._clients.values() for entry in client.entries)
         return [entry for entry in entries if (entry.batch is not None) is submitted]
 
     async def has_results(self, folder: RunFolder, progress: Progress, outages: dict[str, tuple[float, str]]) -> bool:
-        """Whether something can be done about a folder's batches, such as to collect one.
+        """Whether a batch of a run has ended, or must be looked up because its submission was interrupted.
 
         Raises
         ------
         RunFailedError
-            If there is no sense in polling again.
+            If polling again would be pointless.
         """
         async with self._connected(folder):
             if self._entries(submitted=False):
@@ -212,15 +212,17 @@ class BatchExecutor:
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, Result], None]:
-        """Submit what is not in flight, and yield the results of batches that ended.
+        """Submit requests that are not in flight, and yield the results of batches that ended.
 
-        It returns once some ended: the requests that follow are sent while other batches are still in flight. Batches
-        that were begun when an earlier command was killed are looked for first.
+        Returns once a batch ended, so that follow-up requests are sent while other batches are still in flight.
+        Batches whose submission was interrupted in an earlier command are looked up first.
 
         Raises
         ------
         ModelError
-            If it cannot be known whether one of them was submitted; RunFailedError if it cannot be known now.
+            If it cannot be determined whether such a batch was submitted.
+        RunFailedError
+            If it cannot be determined now, but perhaps later.
         """
         with suppress(EndedError):
             for entry in self._entries(submitted=False):
@@ -248,7 +250,7 @@ class BatchExecutor:
                     self._full.discard(entry.model)
                 problems += filter(None, [problem])
             if problems:
-                breaker.open("; ".join(problems))  # after storing the results that came
+                breaker.open("; ".join(problems))  # after the results that arrived are stored
             if ended:
                 return
             outages = (message for _, message in poller.outages.values())
@@ -256,7 +258,7 @@ class BatchExecutor:
             wait = min(wait * SLOWER, self._options["poll"] * SLOWEST)
 
     async def _wait(self, seconds: float, note: str, assignment: Assignment) -> None:
-        """Wait before the next poll, or let the run end where it is not to wait so long."""
+        """Wait before the next poll; end the run if it is detached or its time is over."""
         budget, breaker = assignment.budget, assignment.breaker
         left = budget.seconds_left()
         if self._settings.sending.detach:
@@ -266,7 +268,7 @@ class BatchExecutor:
         await breaker.wait(seconds if left is None else min(seconds, left))
 
     def _left(self, entry: Entry, wanted: frozenset[str], assignment: Assignment) -> frozenset[str]:
-        """Return the requests of a batch that nobody asked for this time, and whose replies are not stored."""
+        """Return the requests of a batch that are not in `wanted` and have no stored reply."""
         left = entry.requests - wanted
         return left - frozenset(stored_ids(assignment.store, self._names)) if left else left
 
@@ -295,7 +297,7 @@ class BatchExecutor:
     async def _results(
         self, entry: Entry, state: State, assignment: Assignment
     ) -> tuple[Mapping[str, Result] | None, str | None]:
-        """Return the results of a batch that ended, None where there are none, and a problem that ends the run."""
+        """Collect a batch that ended: return its results, or None, and a problem that ends the run, or None."""
         client = self._clients[entry.model]
         if state.refusal is not None:
             reason = await client.refused(entry, state.refusal)
@@ -325,12 +327,12 @@ class BatchExecutor:
 
 
 def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
-    """Make the engine; functions are called within this process.
+    """Return an engine that sends requests in provider batches; models that are functions are called in this process.
 
     Raises
     ------
     SettingError
-        If a model has no batches, its address, key or client is missing, or an option cannot be used.
+        If a model's provider has no batches, its address, key or client is missing, or an option is invalid.
     """
     return BatchEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
 
@@ -339,7 +341,7 @@ def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping
 
 
 def check(plan: Plan, store: ReplyStore) -> None:
-    """Give up the batches that the settings name, and refuse to ask what another engine has in flight."""
+    """Abandon the batches named in the settings; raise SettingError if another engine has requests outstanding."""
     sending = plan.settings.sending
     refuse_left(plan.folder, sending.engine)
     if sending.engine == BATCH:
@@ -351,12 +353,12 @@ def check(plan: Plan, store: ReplyStore) -> None:
 
 
 def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
-    """Raise where another engine would pay again for requests that are in flight in batches.
+    """Raise if batches are in flight, whose requests another engine would pay for again.
 
     Raises
     ------
     SettingError
-        The message names the batches in flight, and how to collect them.
+        The message names the batches in flight and says how to collect them.
     """
     entries = in_flight(folder, store)
     if entries:
@@ -367,22 +369,22 @@ def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
 
 
 def check_forgotten(plans: Sequence[Plan]) -> None:
-    """Raise SettingError where a batch is to be given up that no run has."""
+    """Raise SettingError if a batch to abandon belongs to none of the runs."""
     journal.check_forgotten(plans[0].settings.sending.forget, [journal_of(plan.folder) for plan in plans])
 
 
 def settings_alone(plan: Plan) -> Settings:
-    """Return the settings of one run of a set: it waits for no batch, and gives up only those that are its own."""
+    """Return the settings of one run of a set: it does not wait for batches, and abandons only its own."""
     settings = plan.settings
     if settings.sending.forget:
-        names, given = journal_of(plan.folder).names, settings.sending.engine_option
-        own = [f"{name}={value}" for name, value in given if name != FORGET or value in names]
+        names, options = journal_of(plan.folder).names, settings.sending.engine_option
+        own = [f"{name}={value}" for name, value in options if name != FORGET or value in names]
         settings = settings.changed(engine_option=own)
     return settings.changed(detach=True) if settings.sending.engine == BATCH else settings
 
 
 def is_waited_for(plan: Plan, budget: Budget) -> bool:
-    """Whether a run that ended early has batches in flight, and this command is to wait for them."""
+    """Whether a run that ended early has batches in flight that this command waits for."""
     sending = plan.settings.sending
     if sending.engine != BATCH or sending.detach or budget.is_over:
         return False
@@ -390,10 +392,10 @@ def is_waited_for(plan: Plan, budget: Budget) -> bool:
 
 
 def poller(report: Callable[[Plan, str], object]) -> HasResults:
-    """Return a function that says whether a run has results to collect.
+    """Return a function that checks whether a run has results to collect.
 
-    It raises RunFailedError once a provider has not answered for `OUTAGE` seconds; `report` is called at the first
-    failure.
+    The function calls `report` when a provider first fails to answer, and raises RunFailedError after `OUTAGE`
+    seconds without an answer.
     """
     outages: dict[Path, dict[str, tuple[float, str]]] = {}
 

@@ -1,4 +1,4 @@
-"""Batches at a provider, by its own client: OpenAI with the servers that have the same API, and Anthropic."""
+"""Batch APIs of OpenAI, OpenAI-compatible servers and Anthropic, through their official clients."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from refusal_index.plugins.batches.journal import Entry, Journal, usable
 from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway
 
 METADATA = "refusal_index"
-"""The name under which a provider keeps our key of a batch."""
+"""The metadata field that holds our key of a batch."""
 
 CHUNK, MAX_LINE = 1 << 16, 64 << 20
-"""Bytes of a download that are read at a time, and the most bytes of one result."""
+"""Bytes of a download to read at a time, and maximum bytes of one result."""
 
-UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batches have an API of their own
+UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batch API is not supported
 ENDED = ("failed", "completed", "expired", "cancelled")
 CROWDED = ("token_limit_exceeded",)
-"""Codes of a batch that was refused for what else is in flight."""
+"""Error codes of a batch that was rejected because too much is in flight."""
 
 SHOWN_ERRORS, MAX_STATUS = 3, 80
 
@@ -56,25 +56,25 @@ class State:
     Attributes
     ----------
     id, status
-        What the provider calls the batch and its state.
+        The provider's id and status of the batch.
     ended
-        Whether nothing more will come.
+        Whether the batch has ended and will bring no further results.
     total, done
-        How many requests it holds, and how many have an answer or failed; 0 as long as that is not known.
+        Number of requests in the batch, and of those that succeeded or failed; 0 while unknown.
     key
-        Our key, where the provider keeps it.
+        Our key, if the provider returns it.
     created
-        When it was made, in seconds since 1970, by the provider's clock; None where the provider does not report it.
+        When the batch was created, in seconds since 1970 by the provider's clock; None if not reported.
     refusal, is_crowded
-        Why none of it was asked, as the provider says, and whether that was for what else is in flight.
+        The provider's reason for rejecting the whole batch, and whether it was that too much is in flight.
     files
-        The provider's names of the files with results.
+        The provider's ids of the result files.
     answered
-        How many requests have an answer, which the results hold then; 0 where the provider does not report it.
+        Number of requests that succeeded, and so must be in the results; 0 if not reported.
     file
-        The provider's name of the file with the requests; None where the provider does not report it.
+        The provider's id of the request file; None if not reported.
     is_guess
-        Whether it may be another batch than the one that was looked for.
+        Whether this may be a different batch from the one that was looked up.
     """
 
     id: str
@@ -93,14 +93,14 @@ class State:
 
 
 class Batches(ABC):
-    """The batches of one model at its provider; the client repeats no request by itself.
+    """The batch API of one model's provider; the client's own retries are off.
 
     Attributes
     ----------
     account, style
         Address and key, and the format of requests.
     keeps_keys
-        Whether the provider keeps our key of a batch and shows it in its list.
+        Whether the provider stores our key of a batch and returns it when listing batches.
     """
 
     keeps_keys: bool
@@ -114,26 +114,26 @@ class Batches(ABC):
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Make the client, and close it at the end."""
+        """Create the client, and close it on exit."""
         async with self._make_client() as self._client:
             yield
 
     @property
     @abstractmethod
     def _batches(self) -> Any:
-        """The part of the client that is about batches."""
+        """The client's resource for batches."""
 
     @abstractmethod
     def _state(self, batch: Any) -> State:
-        """Return the state of a batch from the client's object."""
+        """Convert the client's batch object."""
 
     async def upload(self, content: bytes, key: str) -> str | None:  # noqa: ARG002 - for providers that take files
-        """Upload a file of requests, and return its name there; None where requests go with the batch itself."""
+        """Upload a request file and return its id; None if the provider takes requests with the batch itself."""
         return None
 
     @abstractmethod
     async def submit(self, content: bytes, file: str | None, key: str) -> State:
-        """Submit the requests of a file: this is what costs."""
+        """Submit a batch; this is the call that costs money."""
 
     async def look(self, batch: str) -> State:
         """Return the state of a batch."""
@@ -146,19 +146,19 @@ class Batches(ABC):
 
     @abstractmethod
     def results(self, state: State) -> AsyncIterator[bytes]:
-        """Yield the lines of the results of a batch that ended."""
+        """Yield the result lines of a batch that ended."""
 
     async def cancel(self, batch: str) -> None:
-        """Let a batch end early."""
+        """Cancel a batch."""
         await self._batches.cancel(batch)
 
     @abstractmethod
     async def delete(self, file: str) -> None:
-        """Delete a file of requests, where the provider has files."""
+        """Delete a request file, if the provider has files."""
 
 
 class OpenAIBatches(Batches):
-    """The files and batches of a server with OpenAI's API."""
+    """Files and batches of a server with OpenAI's API."""
 
     keeps_keys = True
 
@@ -170,19 +170,19 @@ class OpenAIBatches(Batches):
         return self._client.batches
 
     async def upload(self, content: bytes, key: str) -> str:
-        """Upload a file, which is named after our key."""
+        """Upload a request file named after our key."""
         file = await self._client.files.create(file=(f"{key}.jsonl", content), purpose="batch")
         return str(file.id)
 
     async def submit(self, content: bytes, file: str | None, key: str) -> State:  # noqa: ARG002 - see the base class
-        """Submit the requests of an uploaded file."""
+        """Submit an uploaded request file."""
         batch = await self._batches.create(
             completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file or "", metadata={METADATA: key}
         )
         return self._state(batch)
 
     async def results(self, state: State) -> AsyncIterator[bytes]:
-        """Yield the lines of the output file and of the error file."""
+        """Yield the lines of the output file and the error file."""
         for file in state.files:
             async with self._client.files.with_streaming_response.content(file) as response:
                 async for line in lines_of(response.iter_bytes(CHUNK)):
@@ -193,7 +193,7 @@ class OpenAIBatches(Batches):
         await self._client.files.delete(file)
 
     def _state(self, batch: Any) -> State:
-        """Return the state of a batch; compatible servers may leave out what is not needed."""
+        """Convert a batch object; compatible servers may omit optional fields."""
         counts, status = batch.request_counts, str(batch.status).lower()
         total, completed, failed = (
             (counts.total or 0, counts.completed or 0, counts.failed or 0) if counts else (0, 0, 0)
@@ -225,12 +225,12 @@ def _refusal(errors: list[Any]) -> str:
 
 
 class AnthropicBatches(Batches):
-    """Anthropic's message batches, which keep no key of ours.
+    """Anthropic's message batches, which have no metadata and so do not store our key.
 
     Raises
     ------
     ModelError
-        If there is no key, or the client is not installed.
+        If the API key is missing or the client is not installed.
     """
 
     keeps_keys = False
@@ -252,18 +252,18 @@ class AnthropicBatches(Batches):
         return self._client.messages.batches
 
     async def submit(self, content: bytes, file: str | None, key: str) -> State:  # noqa: ARG002 - see the base class
-        """Submit requests."""
+        """Submit a batch with its requests."""
         requests = [json.loads(line) for line in content.split(b"\n") if line]
         return self._state(await self._batches.create(requests=requests))
 
     async def results(self, state: State) -> AsyncIterator[bytes]:
-        """Yield the lines of the results."""
+        """Yield the result lines."""
         async with self._batches.with_streaming_response.results(state.id) as response:
             async for line in lines_of(response.iter_bytes(CHUNK)):
                 yield line
 
     async def delete(self, file: str) -> None:
-        """Do nothing: there are no files."""
+        """Do nothing: Anthropic has no request files."""
 
     def _state(self, batch: Any) -> State:
         counts, status = batch.request_counts, batch.processing_status
@@ -274,31 +274,31 @@ class AnthropicBatches(Batches):
 
 
 def batches_of(name: str, timeout: float) -> Batches:
-    """Return the client for a model's batches.
+    """Return the batch API of a model's provider.
 
     Parameters
     ----------
     name
-        The model's.
+        The name of the model.
     timeout
-        Seconds that the server may take for any step of a request.
+        Timeout in seconds for each step of an HTTP request.
 
     Raises
     ------
     ModelError
-        If its provider's batches are not supported, or its address, its key or its client is missing.
+        If the provider's batches are not supported, or its address, key or client is missing.
     """
     provider = name.partition("/")[0]
     if provider in UNSUPPORTED:
         raise ModelError(
             f"model {name!r}: batches are supported for OpenAI, compatible servers and Anthropic only; leave out "
-            "{engine} batch, and requests are sent one at a time"
+            "{engine} batch to send requests one at a time"
         )
     return (AnthropicBatches if provider == "anthropic" else OpenAIBatches)(name, timeout)
 
 
 def address_of(account: Account) -> str:
-    """Return the address of a provider without what must not be written down.
+    """Return the address of a provider without credentials, so that it may be stored and shown.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def address_of(account: Account) -> str:
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    r"""Split a file into lines at ``\n`` only, since replies may hold other characters that end a line."""
+    r"""Split a file into lines at ``\n`` only, since replies may contain other line separators."""
     rest = bytearray()
     async for chunk in chunks:
         rest += chunk
@@ -327,7 +327,7 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def describe_states(states: Iterable[tuple[str, State]]) -> str:
-    """Describe batches, given the provider and the state of each.
+    """Describe the progress of batches, given as pairs of provider and state.
 
     Examples
     --------
@@ -353,18 +353,18 @@ NO_SUCH_API = (404, 405, 501)
 TOO_LARGE = (413,)
 
 SETTLED = 10.0
-"""Seconds after which a submission that was cut off is in the provider's list, if it ever will be."""
+"""Seconds after which an interrupted submission, if it arrived, appears in the provider's list."""
 
 WINDOW = 3 * 86_400.0
-"""Seconds by which a batch may be older than its submission, by clocks that differ."""
+"""Seconds by which a batch may appear older than its submission because clocks differ."""
 
-MAX_LISTED, SHOWN = 100_000, 3  # batches of an account, and those that are named
-READINGS = 2  # of results that hold broken lines
+MAX_LISTED, SHOWN = 100_000, 3  # batches of an account to list, and to name in a message
+READINGS = 2  # attempts to download results that have broken lines
 MIN_MATCHED, FEW = 0.1, 10
-"""The least share of a batch whose results must be usable, and how many unusable ones end the run."""
+"""Minimum share of a batch's results that must be usable, and the number of unusable ones that ends the run."""
 
 FINISHED = ("completed", "ended")
-"""The status of a batch each request of which was tried."""
+"""Statuses of a batch whose requests were all attempted."""
 
 
 class BatchClient:
@@ -373,33 +373,33 @@ class BatchClient:
     Parameters
     ----------
     name
-        The model's, in the run.
+        The name of the model in the run.
     provider, journal
-        The provider's batches, and where each step is recorded.
+        The provider's batch API, and the journal that records each step.
     retries
-        How often a call is repeated whose failure may pass.
+        How often a call is retried after a temporary failure.
     """
 
     def __init__(self, name: str, provider: Batches, journal: Journal, retries: int) -> None:
         self.name, self.provider, self._journal, self._retries = name, provider, journal, retries
-        self._unmatched = set[str]()  # requests of batches in a row hardly any results of which could be matched
+        self._unmatched = set[str]()  # requests without a usable result in consecutive batches
 
     @property
     def entries(self) -> list[Entry]:
-        """Its batches that are in flight."""
+        """The model's batches in flight."""
         return [entry for entry in self._journal.entries if entry.model == self.name]
 
     async def submit(self, content: bytes, requests: list[str], assignment: Assignment) -> str | None:
-        """Submit a file of requests, and return why it could not be submitted and what to do; None where it was.
+        """Submit a batch; return None on success, otherwise the reason and advice.
 
         Raises
         ------
         EndedError
-            If the breaker opened before.
+            If the circuit breaker opened before the batch was submitted.
         """
         account, breaker = self.provider.account, assignment.breaker
         entry = self._journal.begin(account.provider, address_of(account), self.name, requests)
-        is_in_doubt = False  # whether a submission may have arrived; then it is not made again
+        is_in_doubt = False  # whether a submission may have arrived, so must not be repeated blindly
 
         async def upload() -> str | None:
             file = await self.provider.upload(content, entry.key)
@@ -433,16 +433,16 @@ class BatchClient:
         return None
 
     async def find_again(self, entry: Entry, assignment: Assignment) -> None:
-        """Find out what became of a batch that was begun, and of which nothing more is known.
+        """Look up a batch whose submission was interrupted, and record whether it arrived.
 
         Raises
         ------
         ModelError
-            If that cannot be known from here.
+            If the provider cannot tell.
         RunFailedError
-            If it cannot be known now.
+            If the provider cannot be asked now.
         EndedError
-            If the run ended before.
+            If the run ended first.
         """
         what = f"{_describe(entry)} may be in flight"
         advice = f"check there, and set {{engine_option}} forget={entry.key} to send, and pay for, the requests again"
@@ -451,35 +451,35 @@ class BatchClient:
         except RequestFailedError as error:
             is_lasting = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
             raised, then = (ModelError, advice) if is_lasting else (RunFailedError, RESUMES)
-            raise raised(f"{what}, and the list at {entry.place} does not settle it ({error}); {then}") from error
+            raise raised(f"{what}, and the list of batches at {entry.place} cannot tell ({error}); {then}") from error
         if state is None:
             await self._give_up(entry, "it never arrived")
         else:
             self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
 
     def check_address(self, entry: Entry) -> None:
-        """Raise ModelError if a batch was submitted to another address than the one that the model has now."""
+        """Raise ModelError if a batch was submitted to an address other than the model's current one."""
         account = self.provider.account
         if entry.place != address_of(account):
             what = "is" if entry.batch else "may be"
             raise ModelError(
-                f"{_describe(entry)} {what} in flight at {entry.place}, and the address of the model is "
-                f"{address_of(account)} now: with {account.url_name}={entry.place} the same command collects it; "
+                f"{_describe(entry)} {what} in flight at {entry.place}, but the address of the model is now "
+                f"{address_of(account)}: with {account.url_name}={entry.place} the same command collects it; "
                 f"{{engine_option}} forget={entry.key} abandons it; its requests are then sent, and paid for, again"
             )
 
     async def find(self, entry: Entry, assignment: Assignment) -> State | None:
-        """Return the batch of an entry of the journal, by the provider's list; None if it never arrived.
+        """Find the batch of a journal entry in the provider's list; return None if it never arrived.
 
-        It has our key or our file. Where the provider keeps neither it is one of the same size; its results show
-        whether it is the right one.
+        The batch has our key or our file. If the provider stores neither, guess the batch of the same size that was
+        created at the nearest time; its results show whether it is the right one.
 
         Raises
         ------
         UnreadableReplyError
-            If the list does not end, or another batch in it may be the one.
+            If the list does not end, or holds batches that may or may not be this one.
         EndedError
-            If the run ended before.
+            If the run ended first.
         """
         if self.provider.keeps_keys and entry.file is None:
             return None  # without a file nothing was submitted
@@ -506,7 +506,7 @@ class BatchClient:
         return None
 
     def _may_be(self, state: State, entry: Entry) -> bool:
-        """Whether nothing speaks against a batch that has neither our key nor our file."""
+        """Whether a batch with neither our key nor our file may be that of the entry."""
         if state.key is not None or state.id in self._journal.names:
             return False
         if state.created is not None and state.created < entry.time - WINDOW:
@@ -515,24 +515,24 @@ class BatchClient:
         return is_like or not self.provider.keeps_keys
 
     async def collect(self, entry: Entry, state: State, breaker: CircuitBreaker, results: dict[str, Result]) -> None:
-        """Add the results of a batch that ended; lines that cannot be read are left out, as if they had not come.
+        """Add the results of a batch that ended to `results`; lines that cannot be parsed are skipped.
 
         Raises
         ------
         RequestFailedError
-            If not all can be had; those that came are added all the same.
+            If the download fails; the results read before are added nevertheless.
         """
         for _ in range(READINGS):
             if not await self._call(partial(self._read, entry, state, results), breaker, entry.key):
                 return
 
     async def _read(self, entry: Entry, state: State, results: dict[str, Result]) -> int:
-        """Add the results of this entry, and return the number of broken lines; a reply replaces a failure.
+        """Add the results of an entry, and return the number of broken lines; a reply replaces a failure.
 
         Raises
         ------
         ValueError
-            If there are fewer results than answers, since the download was cut short.
+            If there are fewer results than the provider reports, so the download was cut short.
         """
         is_failed, broken = dict[str, bool](), 0
         async for line in self.provider.results(state):
@@ -553,7 +553,7 @@ class BatchClient:
         return broken
 
     def check_matched(self, entry: Entry, state: State, results: Mapping[str, Result]) -> None:
-        """Raise RequestFailedError if hardly any results are usable: another batch would be paid for in vain."""
+        """Raise RequestFailedError if hardly any results are usable, so another batch would waste money."""
         expected = min(entry.size if state.status in FINISHED else state.answered, len(entry.requests))
         matched = {name for name, result in results.items() if not result.is_empty}
         if len(matched) >= MIN_MATCHED * expected:
@@ -565,26 +565,26 @@ class BatchClient:
             raise RequestFailedError(Failure(what, self.name))
 
     async def finish(self, entry: Entry, left: frozenset[str]) -> None:
-        """Write that results are stored, except those of `left`, and delete the file of the requests."""
+        """Record that results are stored, except those of `left`; if none is left, delete the request file."""
         self._journal.collected(entry.key, left)
         if not left:
             await self._delete(entry)
 
     async def refused(self, entry: Entry, reason: str) -> str:
-        """Write that the provider asked nothing of a batch, and return why, in one line that is safe to show."""
+        """Record that the provider rejected a batch, and return the reason in one redacted line."""
         line = provider_failure(reason, self.name).message
         await self._give_up(entry, line)
         return line
 
     async def forget(self, entry: Entry) -> None:
-        """Give up a batch, and cancel it at the provider if it is there and surely ours."""
+        """Abandon a batch, and cancel it at the provider if it was submitted and is certainly ours."""
         if entry.batch is not None and not entry.is_guess:
-            with suppress(Exception):  # it may be gone
+            with suppress(Exception):  # it may no longer exist
                 await self.provider.cancel(entry.batch)
         await self._give_up(entry, "given up on request")
 
     async def mistaken(self, entry: Entry, assignment: Assignment) -> None:
-        """Write that a batch is not the one it was taken for, and look for another; it raises as `find_again` does."""
+        """Record that the guessed batch was a different one, and look again; raises the errors of `find_again`."""
         await self.find_again(self._journal.not_it(entry.key), assignment)
 
     async def _give_up(self, entry: Entry, reason: str) -> None:
@@ -593,7 +593,7 @@ class BatchClient:
 
     async def _delete(self, entry: Entry) -> None:
         if entry.file is not None:
-            with suppress(Exception):  # a file that stays costs nothing
+            with suppress(Exception):  # a leftover file costs nothing
                 await self.provider.delete(entry.file)
 
     async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, about: str) -> T:
@@ -607,10 +607,10 @@ class BatchClient:
         return classify_error(error, line, self.name, self.provider.account.key_name)
 
     def _why_not(self, error: RequestFailedError, in_doubt: Entry | None) -> str:
-        """Say why requests cannot be submitted, and what to do."""
+        """Describe why a batch cannot be submitted and what to do."""
         status, message = status_of(error), error.failure.message
         if in_doubt is not None:
-            what = f"{self.name}: it is not known whether a batch arrived ({message})"
+            what = f"{self.name}: it is unknown whether a batch arrived ({message})"
             return f"{what}; the same command looks for it; {how_to_give_up(in_doubt)}"
         if status in NO_SUCH_API:
             address = address_of(self.provider.account)
@@ -628,12 +628,12 @@ def _describe(entry: Entry) -> str:
 
 
 def how_to_give_up(entry: Entry) -> str:
-    """Say how a batch is given up."""
+    """Describe how to abandon a batch."""
     return f"the engine option forget={entry.key} abandons it; its requests are then sent, and paid for, again"
 
 
 def _check_running(assignment: Assignment) -> None:
-    """Raise EndedError if the run is to end."""
+    """Raise EndedError if the run is over."""
     if assignment.budget.is_over:
         assignment.breaker.open(str(assignment.budget.used_up()), planned=True)
     if assignment.breaker.reason is not None:
@@ -643,7 +643,7 @@ def _check_running(assignment: Assignment) -> None:
 OUTAGE = 600.0
 """Seconds for which a provider may be unreachable before the command ends; its batches continue."""
 
-MAX_LOOKS = 8  # in flight
+MAX_LOOKS = 8  # concurrent polls
 
 
 class BatchPoller:
@@ -652,17 +652,17 @@ class BatchPoller:
     Parameters
     ----------
     clients
-        The client of each model, by its name.
+        The clients, by the name of their model.
     progress
-        Called at once where a provider cannot be reached.
+        Called when a provider first cannot be reached.
     outages
-        The models whose provider could not be reached when it was last polled, each with the time of the first such
-        poll, by a monotonic clock, and a message; those of an earlier poller, where it goes on from there.
+        Outages to continue from, such as those of an earlier poller: for each model whose provider did not answer the
+        last poll, the monotonic time of the first failed poll and a message.
 
     Attributes
     ----------
     lost
-        Why there is no sense in polling again; None where there is.
+        Why polling again is pointless; None if it is not.
     """
 
     def __init__(
@@ -685,7 +685,7 @@ class BatchPoller:
         try:
             async with self._slots:
                 state = await client.provider.look(batch)
-        except Exception as error:  # whatever a client raises
+        except Exception as error:  # clients raise many types
             failure = client.classify(error)
             if not failure.kind.is_sent_again:
                 what = f"{client.name}: {batch} cannot be polled ({failure.message})"
@@ -705,4 +705,4 @@ class BatchPoller:
             self._progress(Underway(f"{message}; the command keeps polling for {minutes:.0f} minutes", is_news=True))
         since, message = self.outages[client.name]
         if time.monotonic() - since > OUTAGE:
-            self.lost = f"{message}; {failure.advice}, and collects what is in flight"
+            self.lost = f"{message}; {failure.advice}, and collects the results"

@@ -1,4 +1,4 @@
-"""Rounds on a Ray cluster, in shards: finished shards are kept, and not asked again."""
+"""The executor for Ray clusters: a round is split into shards, and finished shards survive if the command is killed."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
 from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, Result
 from refusal_index.plugins.batches.ray_nodes import (
-    Asker,
-    Desk,
-    EmbeddedAsker,
-    HttpAsker,
+    Coordinator,
+    EmbeddedWorker,
+    HttpWorker,
     Shards,
+    ShardWorker,
     failure_line,
     finished,
-    own_name,
     read_shard,
     result_line,
+    storage_name,
 )
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
@@ -52,17 +52,17 @@ from refusal_index.runs.settings import Settings
 
 @dataclass(frozen=True)
 class RayOptions:
-    """How a round is cut into shards, and the workers.
+    """The options of the Ray engine.
 
     Attributes
     ----------
     shard
-        Requests of a shard: what a killed process or node repeats at most, for each worker.
+        Number of requests per shard, the most that each worker has to repeat after its process or node was killed.
     storage
-        The URL of a folder for finished shards until they are in the store, as ``s3://bucket/path``; None for the run's
-        own folder.
+        The URL of a folder that holds finished shards until they are in the store, such as ``s3://bucket/path``; None
+        for the run's own folder.
     concurrency
-        Workers; None for one a processor with embedded models, one a node with servers, and one with weights.
+        Number of workers; None for one per CPU (embedded models), one per node (servers) or one (vLLM).
     vllm
         Arguments of vLLM's engine, by name.
     """
@@ -73,37 +73,37 @@ class RayOptions:
     vllm: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_options(given: Iterable[tuple[str, str]]) -> RayOptions:
-    """Read options from their names and values.
+def read_options(pairs: Iterable[tuple[str, str]]) -> RayOptions:
+    """Parse engine options, given as pairs of name and value.
 
     Raises
     ------
     SettingError
-        If there is no such option, or its value is of another kind.
+        If an option is unknown or has an invalid value.
 
     Examples
     --------
     >>> read_options([("shard", "64"), ("vllm.tensor-parallel-size", "2")]).vllm
     {'tensor_parallel_size': 2}
     """
-    own, of_vllm = dict[str, Any](), dict[str, Any]()
-    known = [one.name for one in fields(RayOptions) if one.name != "vllm"]
-    for name, value in given:
+    own, vllm = dict[str, Any](), dict[str, Any]()
+    names = [one.name for one in fields(RayOptions) if one.name != "vllm"]
+    for name, value in pairs:
         if name.startswith(VLLM_PREFIX):
             try:
                 parsed = json.loads(value)
             except ValueError:  # plain text
                 parsed = value
-            of_vllm[name.removeprefix(VLLM_PREFIX).replace("-", "_")] = parsed
-        elif name not in known:
-            raise unknown("engine_option", name, [*known, f"{VLLM_PREFIX}NAME"])
+            vllm[name.removeprefix(VLLM_PREFIX).replace("-", "_")] = parsed
+        elif name not in names:
+            raise unknown("engine_option", name, [*names, f"{VLLM_PREFIX}NAME"])
         elif name == "storage":
             own[name] = value
         elif value.isascii() and value.isdigit() and int(value) > 0:
             own[name] = int(value)
         else:
-            raise SettingError(f"{{engine_option}}: expected a whole number from 1 in {name}, got {value!r}")
-    return RayOptions(**own, vllm=of_vllm)
+            raise SettingError(f"{{engine_option}} {name}: expected a whole number from 1, got {value!r}")
+    return RayOptions(**own, vllm=vllm)
 
 
 QUIET = {
@@ -112,30 +112,30 @@ QUIET = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Ray sends no usage statistics, and the output of its processes stays in the logs of its session."""
+"""Environment variables that turn off Ray's usage statistics and keep its output in the session's logs."""
 
 CONNECT_TIMEOUT = 3.0  # seconds; Ray itself tries for minutes
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 SETTINGS_FRAME = 4
-"""The first bytes of a gRPC client, and the kind of frame with which a gRPC server, such as a cluster, begins."""
+"""The first bytes that a gRPC client sends, and the type of the first frame of a gRPC server, such as a cluster."""
 
 LOCAL, AUTO = "local", "auto"
 
 
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
-    """Be connected to a cluster inside the block; where this process is connected already, it stays as it is.
+    """Connect to a cluster for the duration of the block; an existing connection is used and left open.
 
     Parameters
     ----------
     address
-        ``HOST:PORT``, or ``auto`` for the one that this machine belongs to; None for that of the environment, and where
-        there is none for one on this machine.
+        ``HOST:PORT``, or ``auto`` for the cluster that this machine belongs to; None for the value of ``RAY_ADDRESS``,
+        or a new cluster on this machine if that is not set.
 
     Raises
     ------
     ModelError
-        If there is none at the address, or it is not like this installation.
+        If there is no cluster at the address, or its versions differ from those installed here.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -151,10 +151,10 @@ def cluster(address: str | None) -> Iterator[None]:
     try:
         with _quiet_stderr():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
-    except (Exception, SystemExit) as error:  # Ray ends the process where it cannot connect
+    except (Exception, SystemExit) as error:  # Ray exits if it cannot connect
         raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, handler)  # Ray's own would end the process at once, with another status
+        signal.signal(signal.SIGTERM, handler)  # Ray's handler exits at once, with another status
     _quieten_data()
     try:
         yield
@@ -164,23 +164,23 @@ def cluster(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Keep what Ray's own library writes away from the terminal; errors are raised."""
+    """Discard what Ray's C++ library writes to standard error; errors are raised as exceptions."""
     try:
-        kept = os.dup(2)
-    except OSError:  # there is no such stream
+        saved = os.dup(2)
+    except OSError:  # standard error is closed
         yield
         return
     try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def check_address(address: str) -> None:
-    """Raise ModelError unless what may be a cluster answers at an address, within seconds.
+    """Raise ModelError unless a gRPC server, which may be a cluster, answers at an address within seconds.
 
     Examples
     --------
@@ -192,7 +192,8 @@ def check_address(address: str) -> None:
     if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise ModelError(
             "{ray_address}: expected HOST:PORT of a cluster, as 'ray start' shows it, or auto, got "
-            f"{redacted(address)[:100]!r}; Ray's client (ray://) cannot carry data: run on a node of the cluster"
+            f"{redacted(address)[:100]!r}; Ray Data does not work through Ray's client (ray://): run on a node of the "
+            "cluster"
         )
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT) as connection:
@@ -201,7 +202,7 @@ def check_address(address: str) -> None:
                 connection.sendall(HELLO)
                 frame = connection.recv(9)
                 if len(frame) < 4 or frame[3] != SETTINGS_FRAME:
-                    raise OSError("something else answers there")
+                    raise OSError("another kind of server answers there")
     except OSError as error:
         raise _no_cluster(address, error.strerror or str(error)) from error
 
@@ -209,12 +210,12 @@ def check_address(address: str) -> None:
 def _no_cluster(address: str, reason: str) -> ModelError:
     return ModelError(
         f"{{ray_address}}: no Ray cluster at {redacted(address)[:100]} ({redacted(reason).strip()[:200]}); start one "
-        "by 'ray start --head', or leave the address out for this machine alone"
+        "with 'ray start --head', or leave out the address to use this machine alone"
     )
 
 
 def _quieten_data() -> None:
-    """Keep Ray Data's messages off the terminal; they are in the logs of its session."""
+    """Keep Ray Data's messages off the terminal; they remain in the session's logs."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -226,14 +227,14 @@ def _quieten_data() -> None:
 
 VLLM, VLLM_PREFIX = "vllm", "vllm."
 ERROR = "__inference_error__"
-"""The column with the error of vLLM's stage; empty where it answered."""
+"""The column that holds the error of vLLM's stage; empty on success."""
 
-SAMPLED = ("temperature", "top_p", "seed", "max_tokens")
-"""The sampling parameters of a body, which have the same names in vLLM."""
+SAMPLING = ("temperature", "top_p", "seed", "max_tokens")
+"""Sampling parameters that have the same names in a chat body and in vLLM."""
 
 
 def check_gpus(names: Iterable[str]) -> None:
-    """Raise ModelError if weights are to run on a cluster without a GPU, where they would wait for one for ever."""
+    """Raise ModelError if a vLLM model is to run on a cluster without a GPU, where Ray would wait for one for ever."""
     for name in names:
         if _is_vllm(name) and not ray.cluster_resources().get("GPU"):
             raise ModelError(
@@ -243,54 +244,54 @@ def check_gpus(names: Iterable[str]) -> None:
 
 
 def config_of(model: str, options: RayOptions) -> Any:
-    """Return what Ray needs to know of a model and its engine.
+    """Return the configuration of Ray's vLLM stage.
 
     Parameters
     ----------
     model
-        As vLLM knows it, or the folder of its weights on every node.
+        vLLM's name for the model, or the folder of its weights on every node.
     options
-        Workers, the size of a shard, and what vLLM's engine is given.
+        The options of the Ray engine.
     """
-    from ray.data.llm import vLLMEngineProcessorConfig  # noqa: PLC0415 - takes seconds, and only this needs it
+    from ray.data.llm import vLLMEngineProcessorConfig  # noqa: PLC0415 - takes seconds to import
 
     return vLLMEngineProcessorConfig(
         model_source=model,
         engine_kwargs=dict(options.vllm),
         concurrency=options.concurrency or 1,
         batch_size=options.shard,
-        should_continue_on_error=True,  # else a prompt that is too long ends the round
+        should_continue_on_error=True,  # otherwise a prompt that is too long ends the round
         log_engine_metrics=False,
     )
 
 
-def on_gpus(tables: list[pa.Table], name: str, shards: Shards, options: RayOptions) -> ray.data.Dataset:
-    """Return the data set in which vLLM answers; each batch of results is kept as it comes.
+def through_vllm(tables: list[pa.Table], name: str, shards: Shards, options: RayOptions) -> ray.data.Dataset:
+    """Return a data set that runs requests through vLLM and writes each batch of results as a shard.
 
     Raises
     ------
     ModelError
-        If what runs vLLM is not installed, or an argument of its engine cannot be used.
+        If Ray's vLLM stage is not installed, or an argument of vLLM's engine is invalid.
     """
     try:
         from ray.data.llm import build_processor  # noqa: PLC0415
 
         config = config_of(name.partition("/")[2], options)
-        longest = options.vllm.get("max_model_len")
-        processor = build_processor(config, preprocess=to_vllm, postprocess=FromVllm(longest))
+        max_length = options.vllm.get("max_model_len")
+        processor = build_processor(config, preprocess=to_vllm, postprocess=FromVllm(max_length))
     except ImportError as error:
         raise ModelError(
-            f"model {name!r}: expected what Ray's stage for vLLM needs, here and on every node ({error}); pip install "
-            "'ray[llm]'"
+            f"model {name!r}: Ray's stage for vLLM is not installed ({error}); on this machine and on every node, pip "
+            "install 'ray[llm]'"
         ) from error
     except ValueError as error:
         raise ModelError(f"model {name!r}: {{engine_option}}: {error}") from error
     dataset: ray.data.Dataset = processor(ray.data.from_arrow(tables))
-    return dataset.map_batches(Keep(name, shards.place, shards.mark), batch_size=None, batch_format="pyarrow")
+    return dataset.map_batches(ShardWriter(name, shards.place, shards.mark), batch_size=None, batch_format="pyarrow")
 
 
 def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what vLLM's stages need of a request.
+    """Convert a request to the input of Ray's vLLM stage.
 
     Examples
     --------
@@ -298,29 +299,29 @@ def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
     {'seed': 7, 'max_tokens': 4096}
     """
     body = json.loads(row["body"])
-    sampling = {name: body[name] for name in SAMPLED if name in body}
-    sampling.setdefault("max_tokens", MAX_REPLY_TOKENS)  # vLLM's own is 16
+    sampling = {name: body[name] for name in SAMPLING if name in body}
+    sampling.setdefault("max_tokens", MAX_REPLY_TOKENS)  # vLLM's default is 16
     return {"messages": body["messages"], "sampling_params": sampling}
 
 
 class FromVllm:
-    """Puts what vLLM generated into the line of a result.
+    """Converts the output of Ray's vLLM stage to result lines.
 
     Parameters
     ----------
-    longest
-        Tokens of prompt and reply together; None where the model's own length is not known here.
+    max_length
+        Maximum number of tokens of prompt and reply together; None if not set in the options.
     """
 
-    def __init__(self, longest: int | None = None) -> None:
-        self._longest = longest
+    def __init__(self, max_length: int | None = None) -> None:
+        self._max_length = max_length
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the id and the line."""
+        """Return the id and the result line of a request."""
         read, written = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
         most = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
         # the stage does not say why a reply ended
-        is_cut = written >= most or (self._longest is not None and read + written >= self._longest)
+        is_cut = written >= most or (self._max_length is not None and read + written >= self._max_length)
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": str(row["generated_text"])},
@@ -331,22 +332,22 @@ class FromVllm:
         return {"custom_id": row["custom_id"], "line": line}
 
 
-class Keep:
-    """Keeps a batch of results as a shard of its own.
+class ShardWriter:
+    """Writes each batch of results as a shard.
 
     Parameters
     ----------
     name
-        The model's.
+        The name of the model.
     place, mark
-        Where shards are kept, and the driver's mark there.
+        The arguments of `Shards`.
     """
 
     def __init__(self, name: str, place: str, mark: str | None) -> None:
         self._name, self._place, self._mark = name, place, mark
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Write the lines of a batch, and return them."""
+        """Write the lines of a batch as a shard, and return its row."""
         lines = "".join(f"{self._line(row)}\n" for row in table.to_pylist())
         name = hashlib.sha256(lines.encode()).hexdigest()[:24]
         return finished(Shards(self._place, self._mark), name, lines, table.num_rows)
@@ -357,17 +358,17 @@ class Keep:
         return str(row["line"])
 
 
-SHARE = 0.5
-"""Of a processor that Ray books for an actor: where half of the nodes are lost, those left have room for all."""
+CPUS_PER_ACTOR = 0.5
+"""CPUs that Ray reserves for an actor: if half of the nodes are lost, the rest still have room for all actors."""
 
-LAST_WAIT = 10.0  # seconds for what is in flight when the command is interrupted
+LAST_WAIT = 10.0  # seconds to wait for requests in flight when the command is interrupted
 DISK_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 
 Row = Mapping[str, Any]
 
 
 def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str) -> Iterator[pa.Table]:
-    """Yield requests as tables of so many rows, each named after its content."""
+    """Split requests into tables of `size` rows, each with a shard name that is a hash of its requests."""
     for start in range(0, len(requests), size):
         group = requests[start : start + size]
         name = hashlib.sha256("\n".join(one.custom_id for one in group).encode()).hexdigest()[:24]
@@ -385,18 +386,18 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
         )
 
 
-def new_desk() -> Any:
-    """Return a new desk on the node of this process: it lives as long as that does."""
+def start_coordinator() -> Any:
+    """Start a `Coordinator` on the node of this process, so that it lives as long as this process."""
     node = ray.get_runtime_context().get_node_id()
     beside = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=beside)(Desk).remote()
+    return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=beside)(Coordinator).remote()
 
 
-def answered(
-    tables: list[pa.Table], actor: type[Asker], arguments: Mapping[str, Any], workers: int
+def through_actors(
+    tables: list[pa.Table], actor: type[ShardWorker], arguments: Mapping[str, Any], workers: int
 ) -> ray.data.Dataset:
-    """Return the data set in which so many actors answer shards, each made with the arguments."""
-    # one shard at a time for each: a quicker one gets more of them, and a lost one loses few
+    """Return a data set that sends shards through a pool of actors, each constructed with `arguments`."""
+    # one shard at a time per actor balances the load, and little is lost with an actor
     pool = ray.data.ActorPoolStrategy(size=min(workers, len(tables)), max_tasks_in_flight_per_actor=1)
     return ray.data.from_arrow(tables).map_batches(
         actor,
@@ -404,24 +405,24 @@ def answered(
         batch_size=None,
         batch_format="pyarrow",
         compute=pool,
-        num_cpus=SHARE,
+        num_cpus=CPUS_PER_ACTOR,
     )
 
 
 class RayExecutor(FileExecutor):
-    """Has requests answered by the nodes of a cluster.
+    """Sends requests from the nodes of a Ray cluster.
 
     Parameters
     ----------
     settings, names
-        The run's, and the models by role.
+        The settings of the run, and the model names by role.
 
     Raises
     ------
     ModelError
-        If a model cannot be asked.
+        If a model cannot be used.
     SettingError
-        If there is no such option.
+        If an option is unknown or has an invalid value.
     """
 
     def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
@@ -435,18 +436,20 @@ class RayExecutor(FileExecutor):
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
-        """Connect to the cluster, and find the shards that an earlier command left."""
+        """Connect to the cluster, and load the shards that an earlier command left."""
         with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
             own, storage = (folder.path if folder else Path(temporary)) / FOLDER, self._options.storage
-            # those of several runs in one storage lie apart
-            place = str((own / "shards").absolute()) if storage is None else f"{storage.rstrip('/')}/{own_name(own)}"
+            # runs that share a storage have separate folders
+            place = (
+                str((own / "shards").absolute()) if storage is None else f"{storage.rstrip('/')}/{storage_name(own)}"
+            )
             self._shards = Shards(place)
             self._shards.make()
             self._load(self._shards.read())
             try:
                 with cluster(self._settings.sending.ray_address):
                     check_gpus(self._names.values())
-                    self._desk, self._stream = new_desk(), None
+                    self._coordinator, self._stream = start_coordinator(), None
                     try:
                         yield
                     finally:
@@ -482,35 +485,40 @@ class RayExecutor(FileExecutor):
             stopping.cancel()
 
     async def _finish_in_flight(self) -> None:
-        """Let what is in flight come back and be kept, and nothing else be sent."""
+        """Stop sending, and wait for the results of requests in flight."""
         if self._stream is not None and self._stream.thread.is_alive():
-            self._desk.end.remote("it was interrupted")
+            self._coordinator.end.remote("it was interrupted")
             await asyncio.to_thread(self._stream.thread.join, LAST_WAIT)
 
     async def _stop(self, assignment: Assignment) -> None:
         """Stop the actors once the run has ended."""
         await assignment.breaker.opened()
-        self._desk.end.remote(assignment.breaker.reason or "")
+        self._coordinator.end.remote(assignment.breaker.reason or "")
 
     def _dataset(self, name: str, requests: Sequence[Pending]) -> tuple[ray.data.Dataset, int]:
-        """Return the data set of the results, and the number of its shards."""
+        """Return the data set of results, and its number of shards."""
         account, options, sending = self._accounts.get(name), self._options, self._settings.sending
         provider, _, model = name.partition("/")
         if account is not None:
             provider, model = account.provider, account.model
         tables = list(shards_of(requests, options.shard, model, provider))
-        arguments = {"name": name, "desk": self._desk, "place": self._shards.place, "mark": self._shards.mark}
+        arguments = {
+            "name": name,
+            "coordinator": self._coordinator,
+            "place": self._shards.place,
+            "mark": self._shards.mark,
+        }
         if account is not None:
-            ray.get(self._desk.hold.remote(account))
+            ray.get(self._coordinator.add_account.remote(account))
             workers = min(options.concurrency or len(ray.nodes()), len(tables))
             arguments["concurrency"] = max((sending.max_connections or CONCURRENCY) // workers, 1)
             arguments |= {"max_retries": sending.max_retries, "attempt_timeout": sending.attempt_timeout}
-            dataset = answered(tables, HttpAsker, arguments, workers)
+            dataset = through_actors(tables, HttpWorker, arguments, workers)
         elif _is_vllm(name):
-            dataset = on_gpus(tables, name, self._shards, options)
+            dataset = through_vllm(tables, name, self._shards, options)
         else:
             workers = options.concurrency or int(ray.cluster_resources().get("CPU", 1))
-            dataset = answered(tables, EmbeddedAsker, arguments, workers)
+            dataset = through_actors(tables, EmbeddedWorker, arguments, workers)
         return dataset, len(tables)
 
 
@@ -519,7 +527,7 @@ def _is_vllm(name: str) -> bool:
 
 
 def _account(name: str, settings: Settings) -> Account | None:
-    """Return the account of a model; None for one that the nodes hold themselves."""
+    """Return the account of a model; None for a model that runs on the nodes themselves."""
     if _is_vllm(name):
         is_given = {
             "logprobs": settings.sending.logprobs,
@@ -527,7 +535,7 @@ def _account(name: str, settings: Settings) -> Account | None:
         }
         for setting in (setting for setting, given in is_given.items() if given):
             raise ModelError(
-                f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} command, or a "
+                f"model {name!r}: Ray's stage for vLLM does not support {{{setting}}}; choose {{engine}} command, or a "
                 "server and {engine} direct"
             )
         return None
@@ -539,7 +547,7 @@ def _account(name: str, settings: Settings) -> Account | None:
 
 
 class RowStream:
-    """The rows of a data set as they come, read in a thread, since Ray Data has no asynchronous iterator."""
+    """The rows of a data set as they arrive, read in a thread because Ray Data has no asynchronous iterator."""
 
     def __init__(self, dataset: ray.data.Dataset) -> None:
         self._loop, self._rows = asyncio.get_running_loop(), asyncio.Queue[Row | Exception | None]()
@@ -557,11 +565,11 @@ class RowStream:
         self._put(end)
 
     def _put(self, item: Row | Exception | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._rows.put_nowait, item)
 
     async def rows(self) -> AsyncIterator[Row]:
-        """Yield the rows; raises what reading them raised."""
+        """Yield the rows; an exception raised while reading is raised here."""
         while (item := await self._rows.get()) is not None:
             if isinstance(item, Exception):
                 raise item

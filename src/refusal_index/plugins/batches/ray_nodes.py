@@ -1,6 +1,7 @@
-"""What runs on the nodes of a Ray cluster: actors that answer shards of requests, and the files of their results.
+"""Ray actors that send shards of requests, and the files that hold their results.
 
-An actor writes the results of a shard before it returns them. A failure is a value there, so that none ends the round.
+An actor writes the results of a shard before it returns them. Failed requests are results too, so a failure does not
+end the round.
 """
 
 from __future__ import annotations
@@ -44,34 +45,35 @@ from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_
 
 POLL = 1.0  # seconds between checks whether the run has ended
 ENDING, MARK = ".jsonl", "driver"
-"""The ending of a shard's name, and the file by which a process recognises its own folder."""
+"""Suffix of a shard's file, and name of the marker file by which an actor recognises the driver's folder."""
 
 STORAGE_NAME, SAFE_NAME = "storage", re.compile(r"run-[0-9a-f]{32}")
-"""The file in a run's folder that holds the name of its part of a storage, and what such a name looks like."""
+"""The file in a run's folder that holds the name of its folder in shared storage, and the pattern of such names."""
 
 Request = Mapping[str, str]
-"""A row of a shard: its name, and the request's id, role, question and JSON body."""
+"""A row of a shard: the shard's name, and the request's id, role, question and JSON body."""
 
 SCHEMA = pa.schema(
     {"shard": pa.string(), "lines": pa.large_string(), "is_kept": pa.bool_(), "sent": pa.int64(), "ended": pa.string()}
 )
-"""A finished shard: its lines, whether they are kept, how many requests were sent, and why no more were."""
+"""A finished shard: its lines, whether they are in the driver's folder, the number of requests sent, and why the
+actor stopped early, if it did."""
 
 
 class Shards:
-    r"""The files of results of a run's shards, each whole or not there, on a disk or in object storage.
+    r"""The result files of a run's shards, written atomically to a disk or to object storage.
 
     Parameters
     ----------
     place
-        A folder: a path, or a URL of any kind that pyarrow or fsspec knows.
+        A folder: a path, or a URL with any scheme that pyarrow or fsspec supports.
     mark
-        What the driver has written into the folder, as `make` returns it.
+        The content of the driver's marker file, as returned by `make`.
 
     Raises
     ------
     ModelError
-        If there is no such kind of storage here, or what reaches it is not installed.
+        If the kind of storage is unknown, or its package is not installed.
 
     Examples
     --------
@@ -87,7 +89,7 @@ class Shards:
         self._is_remote = self._files.type_name != "local"
 
     def make(self) -> str:
-        """Make the folder, leave a new mark in it, and return the mark."""
+        """Create the folder, write a new marker file into it, and return the file's content."""
         try:
             self._files.create_dir(self._folder, recursive=True)
             self.mark = uuid.uuid4().hex
@@ -100,15 +102,15 @@ class Shards:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the driver's folder, and not one of the same name on another node's disk."""
+        """Whether this is the driver's folder, not a folder of the same path on another node's disk."""
         return self._is_remote or self.get(MARK) == self.mark
 
     def write(self, name: str, content: str) -> None:
-        """Write a shard, whole or not at all."""
+        """Write a shard atomically."""
         self._put(name + ENDING, content)
 
     def read(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield every shard with its lines."""
+        """Yield the name and the lines of each shard."""
         for file in self._files.get_file_info(FileSelector(self._folder, allow_not_found=True)):
             name = PurePosixPath(file.path).name
             if file.type == FileType.File and name.endswith(ENDING):
@@ -119,11 +121,11 @@ class Shards:
         self._delete(name + ENDING)
 
     def close(self) -> None:
-        """Remove the mark; shards stay."""
+        """Remove the marker file; keep the shards."""
         self._delete(MARK)
 
     def get(self, file: str) -> str | None:
-        """Return the content of a file; None where there is none."""
+        """Return the content of a file; None if it does not exist."""
         try:
             with self._files.open_input_stream(f"{self._folder}/{file}") as stream:
                 return bytes(stream.read()).decode("utf-8", "replace")
@@ -135,7 +137,7 @@ class Shards:
             self._files.delete_file(f"{self._folder}/{file}")
 
     def _put(self, file: str, content: str) -> None:
-        """Write a file; object storage shows none before all of it is there, and a disk none before it is renamed."""
+        """Write a file atomically: object storage does so itself, on a disk the file is renamed once complete."""
         path = f"{self._folder}/{file}"
         written = path if self._is_remote else f"{path}.{uuid.uuid4().hex}"
         with self._files.open_output_stream(written) as stream:
@@ -145,13 +147,13 @@ class Shards:
 
 
 def _storage(place: str) -> tuple[Any, str]:
-    """Return a file system and the path of a folder in it."""
+    """Return the file system of a folder and the folder's path in it."""
     try:
         if "://" not in place:
             return LocalFileSystem(), place
         try:
             files, path = FileSystem.from_uri(place)
-        except pa.ArrowInvalid:  # of a kind that pyarrow does not know
+        except pa.ArrowInvalid:  # a scheme that pyarrow does not support
             filesystem, path = fsspec.core.url_to_fs(place)
             files = PyFileSystem(FSSpecHandler(filesystem))
     except (ValueError, ImportError, OSError) as error:
@@ -162,18 +164,18 @@ def _storage(place: str) -> tuple[Any, str]:
     return files, path.rstrip("/")
 
 
-def own_name(folder: Path) -> str:
-    """Return the name of a run's part of a storage: no other run has it, and it moves with the run's folder.
+def storage_name(folder: Path) -> str:
+    """Return the unique name of a run's folder in shared storage; it is stored in the run's folder and moves with it.
 
     Parameters
     ----------
     folder
-        Where the name is kept; it is made where there is none.
+        The folder with the file that holds the name; the file is created if missing.
 
     Raises
     ------
     ModelError
-        If what is kept there is no such name, or none can be kept.
+        If the file holds an invalid name, or cannot be read or written.
     """
     path = folder / STORAGE_NAME
     try:
@@ -182,7 +184,7 @@ def own_name(folder: Path) -> str:
             write_atomically(path, f"run-{uuid.uuid4().hex}\n".encode())
         name = check_plain(path, most=100).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: the name of this run's shards cannot be kept ({error})") from error
+        raise ModelError(f"{path}: the name of this run's shards cannot be read or written ({error})") from error
     if not SAFE_NAME.fullmatch(name):
         raise ModelError(
             f"{path}: expected the name of this run's shards, got {shortened(name)}; restore it, or remove it to "
@@ -192,18 +194,18 @@ def own_name(folder: Path) -> str:
 
 
 def result_line(custom_id: str, status: int, body: Any) -> str:
-    """Return the line of a result, in the format of OpenAI's batches."""
+    """Return the line of a response, in the format of OpenAI's batch results."""
     return json.dumps({"custom_id": custom_id, "response": {"status_code": status, "body": body}, "error": None})
 
 
 def failure_line(custom_id: str, failure: Failure) -> str:
-    """Return the line of a request that failed for good, however often it was sent."""
+    """Return the line of a request that failed permanently or after all retries."""
     fields = {"message": failure.message, "kind": failure.kind.name, "advice": failure.advice}
     return json.dumps({"custom_id": custom_id, "failure": fields})
 
 
 def read_shard(lines: Iterable[str], model: str) -> dict[str, Result]:
-    """Return the results in the lines of a shard, by id; a line that holds none is skipped.
+    """Parse the lines of a shard into results by id; invalid lines are skipped.
 
     Examples
     --------
@@ -228,7 +230,7 @@ def read_shard(lines: Iterable[str], model: str) -> dict[str, Result]:
 
 
 def finished(shards: Shards, name: str, lines: str, sent: int, ended: str | None = None) -> pa.Table:
-    """Write a shard, where this node reaches the driver's folder, and return it as a row."""
+    """Write a shard if this node can access the driver's folder, and return it as a table of one row."""
     is_kept = shards.is_here
     if is_kept and lines:
         shards.write(name, lines)
@@ -236,19 +238,19 @@ def finished(shards: Shards, name: str, lines: str, sent: int, ended: str | None
     return pa.Table.from_pylist([row], schema=SCHEMA)
 
 
-class Desk:
-    """What actors ask the driver for: accounts with their keys, and whether the run has ended.
+class Coordinator:
+    """An actor that gives the others their accounts with API keys, and tells them when the run has ended.
 
-    It runs in the driver's process. A key requested here goes straight from one process to another; as an argument of
-    an actor it would be in the object store, which may be written to disk.
+    It runs on the driver's node. A key requested here goes directly from process to process; as a constructor argument
+    it would enter the object store, which may be spilled to disk.
     """
 
     def __init__(self) -> None:
         self._accounts: dict[str, Account] = {}
         self._ended: str | None = None
 
-    def hold(self, account: Account) -> None:
-        """Hold an account."""
+    def add_account(self, account: Account) -> None:
+        """Add the account of a model."""
         self._accounts[account.name] = account
 
     def account(self, name: str) -> Account:
@@ -256,40 +258,40 @@ class Desk:
         return self._accounts[name]
 
     def end(self, reason: str) -> None:
-        """Let no further request be sent."""
+        """Stop the sending of requests."""
         self._ended = reason
 
     def ended(self) -> str | None:
-        """Return why no further request is to be sent; None while they are."""
+        """Return why the run has ended; None while it is going on."""
         return self._ended
 
 
-class Asker(ABC):
-    """Answers shards, one after the other.
+class ShardWorker(ABC):
+    """An actor that processes shards of requests to one model, one shard at a time.
 
     Parameters
     ----------
     name
-        The model's.
-    desk
-        The driver's.
+        The name of the model.
+    coordinator
+        The handle of the run's `Coordinator`.
     place, mark
-        Where shards are kept, and the driver's mark there.
+        The arguments of `Shards`.
     """
 
-    def __init__(self, name: str, desk: Any, place: str, mark: str) -> None:
-        self._name, self._desk = name, desk
+    def __init__(self, name: str, coordinator: Any, place: str, mark: str) -> None:
+        self._name, self._coordinator = name, coordinator
         self._shards = Shards(place, mark)
-        self._runner = asyncio.Runner()  # one loop, and so one pool of connections, for all shards
+        self._runner = asyncio.Runner()  # one event loop, so that shards share connections
         self._breaker = CircuitBreaker()
         self._sent = 0
 
     @abstractmethod
     async def answer(self, request: Request) -> str:
-        """Return the line of a request's result."""
+        """Send a request and return the line of its result."""
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Answer a shard, unless it was answered before; what was not asked is not in it."""
+        """Process a shard unless its file exists; requests that were not sent are left out of the result."""
         requests = table.to_pylist()
         name, self._sent = requests[0]["shard"], 0
         lines = self._shards.get(name + ENDING) if self._shards.is_here else None
@@ -316,28 +318,28 @@ class Asker(ABC):
             return None
         except RequestFailedError as error:
             failure = error.failure
-            if failure.kind.is_sent_again:  # it was, as often as it may be
+            if failure.kind.is_sent_again:  # all retries are used up
                 failure = replace(failure, kind=FailureKind.LASTING)
             return failure_line(request["custom_id"], failure)
 
     async def _watch(self) -> None:
-        """Open the breaker when the run ends."""
+        """Open the circuit breaker when the run ends."""
         while True:
-            reason = await self._desk.ended.remote()
+            reason = await self._coordinator.ended.remote()
             if reason is not None:
                 self._breaker.open(reason, planned=True)
             await asyncio.sleep(POLL)
 
 
-class EmbeddedAsker(Asker):
-    """Holds an embedded model."""
+class EmbeddedWorker(ShardWorker):
+    """An actor that runs an embedded model."""
 
-    def __init__(self, name: str, desk: Any, place: str, mark: str) -> None:
-        super().__init__(name, desk, place, mark)
+    def __init__(self, name: str, coordinator: Any, place: str, mark: str) -> None:
+        super().__init__(name, coordinator, place, mark)
         self._provider, self._model = provider_of(name)
 
     async def answer(self, request: Request) -> str:
-        """Have the model answer."""
+        """Run the model on a request."""
         self._sent += 1
         if self._provider is None:
             raise ModelError(f"model {self._name!r}: no plugin on this node provides it; install the same packages")
@@ -345,27 +347,34 @@ class EmbeddedAsker(Asker):
         return result_line(request["custom_id"], status, body)
 
 
-class HttpAsker(Asker):
-    """Asks a server over HTTP, many requests at a time, each again where that may help.
+class HttpWorker(ShardWorker):
+    """An actor that sends requests to a server over HTTP, concurrently and with retries.
 
     Parameters
     ----------
     concurrency, max_retries, attempt_timeout
-        Requests in flight, how often each is sent again at most, and the seconds to wait for a response.
+        Maximum number of requests in flight, maximum number of retries, and timeout in seconds for each attempt.
     """
 
     def __init__(
-        self, name: str, desk: Any, place: str, mark: str, concurrency: int, max_retries: int, attempt_timeout: float
+        self,
+        name: str,
+        coordinator: Any,
+        place: str,
+        mark: str,
+        concurrency: int,
+        max_retries: int,
+        attempt_timeout: float,
     ) -> None:
-        super().__init__(name, desk, place, mark)
-        account = ray.get(desk.account.remote(name))
+        super().__init__(name, coordinator, place, mark)
+        account = ray.get(coordinator.account.remote(name))
         remember(account.api_key, *secrets_in_url(account.base_url))
         self._account, self._client = account, client_of(account, concurrency)
         self._slots = asyncio.Semaphore(concurrency)
         self._max_retries, self._timeout = max_retries, attempt_timeout
 
     async def answer(self, request: Request) -> str:
-        """Ask until there is an answer, or a failure that will not pass."""
+        """Send a request, and retry after temporary failures."""
 
         async def once() -> str:
             async with self._slots:

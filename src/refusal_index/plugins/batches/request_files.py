@@ -1,4 +1,4 @@
-"""A run by files: pending requests are written for any executor, and the results are read back."""
+"""Request files and result files: write pending requests for an external batch API, and load its results."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import Run, write_results
 
 MAX_LINE = 64 << 20
-"""Most bytes of a line that holds a result: many long replies with their log probabilities come nowhere near it."""
+"""Maximum bytes of a result line, far more than many long replies with log probabilities need."""
 
-MAX_NAMED = 5  # of each kind of problem
+MAX_NAMED = 5  # problems of each kind that are listed
 
 TABLE = """
 PRAGMA journal_mode = OFF;
@@ -60,46 +60,46 @@ INSERT = "INSERT OR IGNORE INTO results (custom_id, failed, content, file, row) 
 REPLACE = "INSERT OR REPLACE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
 
 REQUEST_FIELDS, RESULT_FIELDS = ("body", "params", "request"), ("response", "result", "error")
-"""The fields of a request in one of the formats, and those of a result."""
+"""Fields by which a line is recognised as a request or as a result, in any of the formats."""
 
 
 class ResultFileError(RefusalIndexError, ValueError):
-    """A file of results that cannot be read."""
+    """A result file that cannot be read."""
 
 
 @dataclass
 class Problems:
-    """Results that were left out, for one reason.
+    """Results that were skipped for the same reason.
 
     Attributes
     ----------
     count
-        How many.
+        Number of results.
     named
-        The first of them, each in a few words.
+        Short descriptions of the first ones.
     """
 
     count: int = 0
     named: list[str] = field(default_factory=list)
 
-    def add(self, words: str) -> None:
-        """Count one more."""
+    def add(self, description: str) -> None:
+        """Add a result."""
         self.count += 1
         if len(self.named) < MAX_NAMED:
-            self.named.append(words)
+            self.named.append(description)
 
 
 class StagedResults:
-    """Results in a temporary table on the disk, each found by its id; a context manager that removes them.
+    """Results in a temporary SQLite table, looked up by id; a context manager that removes the table on exit.
 
     Attributes
     ----------
     unreadable
         Lines that hold no result.
     contradicting
-        Results whose request has another reply in an earlier line.
+        Results whose request has a different reply in an earlier line.
     empty
-        Files without a line.
+        Files without any lines.
     """
 
     def __init__(self) -> None:
@@ -119,15 +119,14 @@ class StagedResults:
         return int(count)
 
     def read(self, path: Path) -> None:
-        """Read a file: a line of JSON for each result, in any of the formats.
+        """Read a result file in any of the formats; lines that hold no result are skipped and counted.
 
         Raises
         ------
         ResultFileError
-            If the file cannot be read at all, or begins with a request; lines that hold no result are left out, and
-            counted.
+            If the file cannot be read, or begins with a request.
         """
-        if path.exists() and not path.is_file():  # a pipe would be waited for
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise ResultFileError(f"{path}: expected a file of results, got something else")
         is_empty = True
         try:
@@ -142,7 +141,8 @@ class StagedResults:
             ) from error
         except sqlite3.Error as error:
             raise ResultFileError(
-                f"{path}: its results do not fit the folder for temporary files ({error}); free some space there"
+                f"{path}: its results cannot be written to the folder for temporary files ({error}); free some space "
+                "there"
             ) from error
         if is_empty:
             self.empty.append(path)
@@ -158,7 +158,7 @@ class StagedResults:
                 raise ResultFileError(
                     f"{path}: expected results, got requests: run this file as a batch, and pass the file of results"
                 )
-            result = in_batch(read_result(document))  # files are mostly answered in batches
+            result = in_batch(read_result(document))  # result files mostly come from batches
         except ResultFileError:
             raise
         except ResultError as error:
@@ -168,12 +168,12 @@ class StagedResults:
             self.unreadable.add(f"{place}: expected a line of JSON, it cannot be read ({reason})")
         else:
             response, name = result.response, sound_text(result.custom_id)
-            # most of a line says nothing of a response
+            # the parsed response is much smaller than its line
             content = line if response is None else json.dumps(list(vars(response).values()))
             self._put((name, response is None, content, str(path), number))
 
     def _put(self, row: tuple[str, bool, str, str, int]) -> None:
-        """Insert a result; a reply replaces a failure, and of two replies the first stays."""
+        """Insert a result; a reply replaces a failure, and of two replies the first is kept."""
         if self._connection.execute(INSERT, row).rowcount:
             return
         name, is_failure, content, path, number = row
@@ -188,7 +188,7 @@ class StagedResults:
             self.contradicting.add(f"{path}, line {number}: {what}")
 
     def get(self, custom_id: str) -> Result | None:
-        """Return the result of a request, and mark it as used; None where there is none."""
+        """Return the result of a request, or None, and mark it as used."""
         query = "SELECT failed, content FROM results WHERE custom_id = ?"
         row = self._connection.execute(query, (custom_id,)).fetchone()
         if row is None:
@@ -199,11 +199,11 @@ class StagedResults:
             return Result(custom_id, _response(content))
         try:
             return read_result(json.loads(content))
-        except RecursionError:  # nested deeper than can be read from here
+        except RecursionError:  # nested too deep for the current stack
             return None
 
     def unused(self, *, failures: bool = False) -> Problems:
-        """Return the replies, or the failures, that nobody looked up: their requests are not this run's."""
+        """Return the replies, or the failures, that were never looked up: they belong to no request of the run."""
         problems = Problems()
         query = "SELECT custom_id, file, row FROM results WHERE failed = ? AND NOT is_used ORDER BY rowid"
         for name, path, row in self._connection.execute(query, (failures,)):
@@ -212,7 +212,7 @@ class StagedResults:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file; of one that is too long its beginning, which is longer than `MAX_LINE` too."""
+    """Yield the lines of a file; a line longer than `MAX_LINE` is cut to one byte more than that."""
     while raw := file.readline(MAX_LINE + 1):
         yield raw
         while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
@@ -225,7 +225,7 @@ def _response(content: str) -> Response:
 
 
 def is_request(document: Any) -> bool:
-    """Whether a line of a file is a request, in any of the formats.
+    """Whether the JSON of a line is a request, in any of the formats.
 
     Examples
     --------
@@ -239,16 +239,16 @@ def is_request(document: Any) -> bool:
 
 @dataclass(frozen=True)
 class Reopened:
-    """A run that was begun before.
+    """An existing run, loaded from its folder.
 
     Attributes
     ----------
     folder, settings
-        Its folder, and its settings, with how requests are sent now.
+        The folder, and the settings of the run with the current settings for sending requests.
     procedures
-        What is asked in each variant.
+        The procedure of each prompt variant.
     names
-        The models by role, the model first.
+        The model names, by role, the model under test first.
     """
 
     folder: RunFolder
@@ -257,7 +257,7 @@ class Reopened:
     names: Mapping[Role, str]
 
     def states(self, store: ReplyStore) -> Iterator[QuestionState]:
-        """Yield the state of each question, in the order of ids, whatever is put into the store meanwhile."""
+        """Yield the state of each question in the order of ids, even if the store changes meanwhile."""
         for one in store.each_question():
             conversations = [
                 Conversation(one.question, variant, procedure, one.draws[variant])
@@ -268,21 +268,21 @@ class Reopened:
 
 
 def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
-    """Read a run's folder.
+    """Load an existing run from its folder.
 
     Parameters
     ----------
     path
         The folder.
     settings
-        How requests are sent; all else is the run's.
+        Settings for sending requests; all other settings come from the run.
     prompts
-        The file of the run's prompt set, where it is not one of the package's.
+        The file of the run's prompt set, if it is not one of the package's.
 
     Raises
     ------
     RefusalIndexError
-        If it is no run's folder, or the prompt set is not that of the run.
+        If the folder holds no run, or the prompt set is not that of the run.
     """
     folder = RunFolder(path)
     before = folder.read_complete_settings()
@@ -304,14 +304,14 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
 
 @dataclass
 class RequestFile:
-    """A file of requests.
+    """A file of requests to one model.
 
     Attributes
     ----------
     path, model, style
-        Where it is, the model that it asks, and its format.
+        Path, name of the model, and format.
     requests, size
-        How many requests it holds, and how many bytes.
+        Number of requests and bytes.
     """
 
     path: Path
@@ -322,14 +322,14 @@ class RequestFile:
 
 
 class RequestFiles:
-    """Files of requests, those to each model apart.
+    """Writes requests to files, separately for each model.
 
     Attributes
     ----------
     files
-        The files, complete once the stack is closed.
+        The files, complete once the exit stack is closed.
     functions
-        How many requests are to functions, which no file can ask, by name.
+        Number of requests to each function, by name; they cannot be sent through a file.
     """
 
     def __init__(self, out: Path, style: str | None, stack: ExitStack) -> None:
@@ -351,7 +351,7 @@ class RequestFiles:
         request_file.size += len(line)
 
     def _file(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
-        """Return the file for so many bytes more."""
+        """Return the open file for a line of `more` bytes; start a new one if the current file is full."""
         if name in self._open:
             request_file, file = self._open[name]
             if style.takes(request_file.requests + 1, request_file.size + more):
@@ -368,24 +368,24 @@ class RequestFiles:
 
 
 def write_requests(run: Reopened, out: Path, style: str | None = None) -> RequestFiles:
-    """Write every pending request, those to each model into files of their own.
+    """Write all pending requests to files, separately for each model.
 
     Parameters
     ----------
     run
-        The run, as `reopened` returns it.
+        The run, as returned by `reopened`.
     out
-        The first file; further ones are named alike, with numbers: a file holds requests to one model, and as many as
-        the format allows.
+        The first file. A number is added to the names of further files, which are needed for each further model and
+        where a file reaches the limit of its format.
     style
-        One of `FORMATS`; None for that of each model's provider.
+        The name of a format in `FORMATS`; None for that of each model's provider.
 
     Raises
     ------
     SettingError
-        If there is no such format, or a file exists already.
+        If the format is unknown, or a file exists already.
     NotWrittenError
-        If a file cannot be written; then there is none.
+        If a file cannot be written; no file is left behind then.
     """
     if style is not None and style not in FORMATS:
         raise unknown("format", style, list(FORMATS))
@@ -401,20 +401,20 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Reques
 
 @dataclass(frozen=True)
 class Received:
-    """What became of files of results.
+    """The outcome of loading result files.
 
     Attributes
     ----------
     counts
-        How many replies were new, and how many were stored before.
+        Number of new replies, of replies stored before, and so on.
     left_out
-        The results that were left out, by the reason in words.
+        Skipped results, by reason.
     failures, unknown_failures
-        Why requests failed, with how many; and how many failures of requests are not this run's, or no longer.
+        Number of failed requests by message, and of failures whose request is not or no longer pending in this run.
     empty
-        Files without a line.
+        Files without any lines.
     in_flight
-        What is in flight in batches, in words; None where nothing is.
+        A description of the batches in flight; None if there are none.
     run
         The run with its results, once no request is pending.
     """
@@ -429,28 +429,30 @@ class Received:
 
 
 def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
-    """Store results, in whatever order and however often; once no request is pending, the run's results are written.
+    """Load result files into the store; once no request is pending, write the results of the run.
+
+    Files may be loaded in any order, and more than once.
 
     Parameters
     ----------
     run
-        The run, as `reopened` returns it.
+        The run, as returned by `reopened`.
     files
-        Results, in any of the formats.
+        Result files, in any of the formats.
 
     Raises
     ------
     ResultFileError
-        If a file cannot be read at all, or holds requests; then nothing is stored.
+        If a file cannot be read or holds requests; nothing is stored then.
     StoreError
-        If replies cannot be kept.
+        If replies cannot be stored.
     """
     differing, failures, shared = Problems(), Counter[str](), set[str]()
 
     def record_failure(pending: Pending, failure: Failure) -> None:
         conversation = pending.ask.conversation
         store.record_failure(conversation.variant, conversation.question.question_id, failure.message)
-        if pending.custom_id not in shared:  # else another variant that waits for it has counted it
+        if pending.custom_id not in shared:  # otherwise another variant has counted it
             failures[failure.message] += 1
         if pending.ask.request.pass_.is_shared:
             shared.add(pending.custom_id)
@@ -459,7 +461,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         for path in files:
             staged.read(path)
         merger = ResultMerger(staged, store, Callbacks(failed=record_failure, differs=differing.add))
-        counts = merger.merge(run.states(store), singly=is_singly(run.names))  # as many as would be written now
+        counts = merger.merge(run.states(store), singly=is_singly(run.names))  # counts what `requests` would write
         entries = in_flight(run.folder, store)
         left_out = {
             "hold no result": staged.unreadable,

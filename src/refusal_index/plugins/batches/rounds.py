@@ -1,7 +1,6 @@
-"""A round: the requests of a run that are pending, each with an id, and the merging of their results into the store.
+"""A round: the pending requests of a run, each with an id, and the merging of their results into the store.
 
-The id is made from the content of the request: it is the same whenever and wherever it is made, so that a result finds
-its place in the store however it came, in whatever order and however often.
+The id is a hash of the request's content. So results can be merged in any order, more than once, and by any process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, as_stored
 
 PREFIX, DIGITS = "ri-", 40
-"""What an id begins with, and how many hexadecimal digits follow: all providers accept it."""
+"""Prefix and number of hexadecimal digits of an id, in a form that all providers accept."""
 
 
 def custom_id(name: str, request_sha256: str) -> str:
@@ -32,9 +31,9 @@ def custom_id(name: str, request_sha256: str) -> str:
     Parameters
     ----------
     name
-        The model's, in the run: the same question to another one is another request.
+        The name of the model in the run: the same question to another model is a different request.
     request_sha256
-        `ModelRequest.sha256`: over pass, question, draw, attempt, seed, messages and decoding.
+        `ModelRequest.sha256`, the hash of pass, question, draw, attempt, seed, messages and decoding.
 
     Returns
     -------
@@ -51,7 +50,7 @@ def custom_id(name: str, request_sha256: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request that has no reply yet, and its id."""
+    """A request without a reply, and its id."""
 
     custom_id: str
     ask: ModelRequest
@@ -59,16 +58,16 @@ class Pending:
 
 @dataclass
 class QuestionState:
-    """One question under every variant, with all replies about it.
+    """One question under all prompt variants, with its replies.
 
     Attributes
     ----------
     conversations
-        The question under each variant.
+        The conversation of each variant.
     settings, names
-        How requests are made, and the models by role.
+        The settings, and the model names by role.
     completions, retired
-        Every reply about it, and those that were set aside to be asked for again.
+        The stored replies, and the replies that were retired so that their requests are sent again.
     new
         Replies that are not in the store yet; they count as well.
     """
@@ -82,18 +81,19 @@ class QuestionState:
     _requests: dict[tuple[str, PendingRequest], Pending] = field(default_factory=dict)
 
     def counted(self, conversation: Conversation) -> list[Completion]:
-        """Return every reply that counts under one variant."""
+        """Return all replies that count under a conversation's variant."""
         variants = conversation.variant, forced_variant(conversation.variant)
         return [one for one in chain(self.completions, self.new) if one.variant in variants]
 
     def next_requests(self, conversation: Conversation) -> list[PendingRequest]:
-        """Return what is to be asked next under one variant."""
+        """Return the pending requests of a conversation."""
         return next_requests(conversation, self.counted(conversation))
 
     def same_verdicts(self, conversation: Conversation, verdict: PendingRequest) -> list[PendingRequest]:
-        """Return a pending verdict in each draw of the same reply, since it may have been asked for in any of them.
+        """Return the request for a verdict under each draw with the same reply, since any of them may have been sent.
 
-        The draw it is pending in changes where a draw before it has the same reply only when it is asked again.
+        Equal replies are graded once. The draw under which the verdict is requested changes if an earlier draw is
+        sampled again and gets the same reply.
         """
         if conversation.draws == 1:
             return [verdict]
@@ -106,7 +106,7 @@ class QuestionState:
         return [verdict, *(replace(verdict, draw=draw) for draw in sorted(same))]
 
     def pending(self, conversation: Conversation, request: PendingRequest) -> Pending:
-        """Return a pending request with its id."""
+        """Build a pending request and its id."""
         key = conversation.variant, request
         if key not in self._requests:
             retired = self._times_retired(conversation, request) if self.retired else 0
@@ -115,12 +115,12 @@ class QuestionState:
         return self._requests[key]
 
     def all_pending(self, *, singly: bool = False) -> Iterator[Pending]:
-        """Yield all requests to send now; what several variants share is there once.
+        """Yield all requests to send now; a request shared by several variants is yielded once.
 
         Parameters
         ----------
         singly
-            Whether each draw takes a request of its own, as where the model gives one reply only.
+            Whether each draw needs a separate request because the model returns one reply per request.
         """
         max_choices = 1 if singly else self.settings.sending.max_choices
         ids: set[str] = set()
@@ -138,7 +138,7 @@ class QuestionState:
 
 
 def split(request: PendingRequest, max_choices: int) -> list[PendingRequest]:
-    """Split a pending request into parts of at most so many draws.
+    """Split a pending request into parts of at most `max_choices` draws.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def split(request: PendingRequest, max_choices: int) -> list[PendingRequest]:
 def question_states(
     conversations: Iterable[Conversation], store: ReplyStore, settings: Settings, names: Mapping[Role, str]
 ) -> Iterator[QuestionState]:
-    """Yield the state of each question; conversations about one question stand side by side."""
+    """Yield the state of each question; the conversations of a question must be adjacent."""
     retired: dict[str, list[Completion]] = {}
     for one in store.retired():
         retired.setdefault(one.question_id, []).append(one)
@@ -166,17 +166,17 @@ def question_states(
 
 
 def stored_ids(store: ReplyStore, names: Mapping[Role, str]) -> Iterator[str]:
-    """Yield the ids of all requests that a store holds a reply to."""
+    """Yield the ids of all requests that have a stored or retired reply."""
     for one in chain(store.replies(), store.retired()):
         if one.request_sha256 is not None:
             yield custom_id(names.get(one.reply.role, ""), one.request_sha256)
 
 
-STORED_TOGETHER = 1_000  # replies that go into the store together
+STORED_TOGETHER = 1_000  # replies per transaction
 
 
 class Results(Protocol):
-    """Results by the ids of their requests; a dictionary is one."""
+    """A lookup of results by request id, such as a dictionary."""
 
     def get(self, key: str, /) -> Result | None: ...  # noqa: D102 - described by the class
 
@@ -190,9 +190,9 @@ class MergeCounts:
     replies
         Replies that are new in the store.
     stored
-        Results of requests to which the store holds the same reply.
+        Results whose reply is in the store already.
     differing
-        Results of requests to which it holds another reply: the first one stays.
+        Results whose request has a different reply in the store, which is kept.
     failed
         Failures of requests that are still pending.
     pending
@@ -208,18 +208,18 @@ class MergeCounts:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Called while results are merged.
+    """Functions that are called while results are merged.
 
     Attributes
     ----------
     progress
-        With each response, and each question that has no pending request any more.
+        Called with an event for each response, and for each question that has no pending request any more.
     replied
-        With each request and the replies to it.
+        Called with each request and its replies.
     failed
-        With each request that is still pending, and why it failed; once for each variant that shares it.
+        Called with each failed request and its failure, once for each variant that shares the request.
     differs
-        With the id of each result that is another reply than the one that the store holds.
+        Called with the id of each result that differs from the stored reply.
     """
 
     progress: Progress = unwatched
@@ -230,14 +230,14 @@ class Callbacks:
 
 @dataclass
 class ResultMerger:
-    """Merges results into a store, many at once.
+    """Merges results into a store.
 
     Attributes
     ----------
     results, store, callbacks
-        The results by id, where they go, and what is called.
+        The results by id, the store, and the functions to call.
     counts
-        What became of them.
+        Counts of what was merged.
     """
 
     results: Results
@@ -248,19 +248,19 @@ class ResultMerger:
     _events: list[Event] = field(default_factory=list)
 
     def merge(self, states: Iterable[QuestionState], *, singly: bool = False) -> MergeCounts:
-        """Merge the results about these questions; those of several rounds may be there at once.
+        """Merge the results of questions; the results may span several rounds.
 
         Parameters
         ----------
         states
-            Every question under every variant.
+            The states of the questions.
         singly
-            Whether each draw that is pending afterwards takes a request of its own.
+            Whether each draw that is pending afterwards needs a separate request; affects the count only.
 
         Raises
         ------
         StoreError
-            If replies cannot be kept.
+            If replies cannot be stored.
         """
         for state in states:
             self._compare_stored(state)
@@ -282,7 +282,7 @@ class ResultMerger:
     def _new_completions(
         self, state: QuestionState, conversation: Conversation, failed: dict[str, set[str]]
     ) -> Iterator[Completion]:
-        """Yield the replies to what is pending under one variant."""
+        """Yield the replies to the pending requests of a conversation."""
         for request in state.next_requests(conversation):
             new: dict[int, Completion] = {}  # by draw
             for one in _alternatives(state, conversation, request):
@@ -290,10 +290,10 @@ class ResultMerger:
                 result = self.results.get(pending.custom_id)
                 if result is None:
                     continue
-                if one.draw in new:  # it came with the choices of an earlier draw
+                if one.draw in new:  # an earlier draw's response included this draw
                     self._compare(pending.custom_id, [new[one.draw]], result)
                     continue
-                if new and one.step.role is not Role.MODEL:  # it has its verdict
+                if new and one.step.role is not Role.MODEL:  # the verdict is there already
                     continue
                 found = self._completions_of(pending, result, state, failed)
                 completions = [each for each in found if each.draw not in new]
@@ -311,7 +311,7 @@ class ResultMerger:
         failure = result.failure
         if result.response is not None:
             try:
-                # what is pending next depends on what the store will hold
+                # the next requests depend on the replies as the store will hold them
                 return as_stored(to_completions(pending.ask, result.response))
             except NoAnswerError as error:
                 failure = provider_failure(str(error), state.names[pending.ask.request.role])
@@ -323,7 +323,7 @@ class ResultMerger:
         return []
 
     def _compare_stored(self, state: QuestionState) -> None:
-        """Look up the results of requests to which the store holds or held a reply: the first one stays."""
+        """Compare results with stored and retired replies to the same requests; the first reply is kept."""
         held: dict[str, list[Completion]] = {}
         for one in (*state.completions, *state.retired):
             if one.request_sha256 is not None:
@@ -334,7 +334,7 @@ class ResultMerger:
                 self._compare(name, completions, result)
 
     def _compare(self, name: str, held: Sequence[Completion], result: Result) -> None:
-        """Count a result of a request that has its replies."""
+        """Count a result whose request already has replies as equal or different."""
         if result.response is None:
             return
         if _are_replies(held, result.response):
@@ -344,7 +344,7 @@ class ResultMerger:
             self.callbacks.differs(name)
 
     def _flush(self) -> None:
-        """Store the replies that wait, and pass on their events."""
+        """Store the collected replies, then report their events."""
         self.store.put(self._completions)
         for event in self._events:
             if isinstance(event, Finished):
@@ -356,15 +356,15 @@ class ResultMerger:
 def _alternatives(
     state: QuestionState, conversation: Conversation, request: PendingRequest
 ) -> Sequence[PendingRequest]:
-    """Return the requests that may have been sent for a pending one, whose results each answer at least a part."""
+    """Return the requests that may have been sent for a pending one; the result of each answers a part of it."""
     if request.step.role is not Role.MODEL:
         return state.same_verdicts(conversation, request)
-    # where one reply came at a time, each draw has a result of its own
+    # with one reply per request, each draw has its own result
     return [replace(request, draw=request.draw + at, n=request.n - at) for at in range(request.n)]
 
 
 def _are_replies(held: Sequence[Completion], response: Response) -> bool:
-    """Whether a response holds the stored replies: draw by draw, as far as both go."""
+    """Whether a response equals the stored replies, in all draws that both have."""
     places = [place for place, one in enumerate(response.replies) if one is not None]
     before = min(one.draw for one in held) - min(places, default=0)
     came = {before + place: response.replies[place] or ("", None) for place in places}
