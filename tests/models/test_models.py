@@ -77,7 +77,7 @@ def test_an_embedded_model_that_is_none_is_told_in_sentences(name, told):
 def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeypatch):
     """Every request failed, of a header injection or of a codec, and none said that it was the key."""
     monkeypatch.setenv("TOGETHER_API_KEY", key)
-    with pytest.raises(ModelError, match="TOGETHER_API_KEY holds a line break or an invalid character") as told:
+    with pytest.raises(ModelError, match="TOGETHER_API_KEY contains a line break or an invalid character") as told:
         resolve_model("together/any")
     assert key.strip() not in str(told.value)
 

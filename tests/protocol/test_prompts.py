@@ -191,7 +191,7 @@ def test_a_set_may_have_its_own_templates_for_them(own_file):
         ('context = "Read this"', "template 'context' must have the fields {context}, found none"),
         ('choice = "{letter}"', "template 'choice' must have the fields {choice}, {letter}, found {letter}"),
         ("choices = 3", "'choices' must be a string, found 3"),
-        ('contex = "{context}"', "no field is called 'contex' (did you mean 'context'?)"),
+        ('contex = "{context}"', "unknown field 'contex' (did you mean 'context'?)"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_explained(own_file, line, message):
@@ -224,7 +224,7 @@ def test_a_target_is_a_confidence_and_leaves_the_hash_to_the_wording(own_file):
     for bad in ("1.0", "-0.1", '"high"', "true", "nan"):
         with pytest.raises(PromptSetError, match="'target' must be a confidence from 0 to below 1, found"):
             load_prompt_set(own_file("[variants.shy]", f"[variants.shy]\ntarget = {bad}"))
-    with pytest.raises(PromptSetError, match="the forced pass declines nothing; remove 'target'"):
+    with pytest.raises(PromptSetError, match="the forced pass does not allow refusals; remove 'target'"):
         load_prompt_set(own_file("[forced]", "[forced]\ntarget = 0.5"))
 
 
@@ -273,10 +273,10 @@ def test_a_set_of_ones_own_may_mark_paraphrases_which_leaves_its_hash_to_its_wor
     ("old", "new", "message"),
     [
         ('"shy"', '"shi"', "variants.shyer: 'paraphrase_of' names no variant: 'shi' (did you mean 'shy'?)"),
-        ('"shy"', '"shyer"', "'paraphrase_of' must name a variant that paraphrases none, found 'shyer'"),
+        ('"shy"', '"shyer"', "'paraphrase_of' must name a variant that is not a paraphrase, found 'shyer'"),
         ('"shy"', "3", "variants.shyer: 'paraphrase_of' must be a string, found 3"),
         ("[2]", "[1]", "variants.shyer: 'unanswered' must be that of 'shy', which it paraphrases, found [1] and [2]"),
-        ("paraphrase_of", "paraphrases_of", "no field is called 'paraphrases_of' (did you mean 'paraphrase_of'?)"),
+        ("paraphrase_of", "paraphrases_of", "unknown field 'paraphrases_of' (did you mean 'paraphrase_of'?)"),
     ],
 )
 def test_a_paraphrase_that_is_none_is_explained(own_file, old, new, message):
@@ -285,7 +285,7 @@ def test_a_paraphrase_that_is_none_is_explained(own_file, old, new, message):
 
 
 def test_the_forced_pass_paraphrases_nothing(own_file):
-    with pytest.raises(PromptSetError, match="the forced pass paraphrases nothing"):
+    with pytest.raises(PromptSetError, match="the forced pass cannot be a paraphrase"):
         load_prompt_set(own_file("[forced]", '[forced]\nparaphrase_of = "shy"'))
 
 
@@ -394,7 +394,7 @@ BAD_FILES = {
     "a question that is an array": ('question = "Q: {question}"', "question = []", "must be a string, found an array"),
     "no forced pass": ("[forced]", "[compelled]", "'forced' must be a table, found nothing"),
     "a forced pass that refuses": ('Answer."\nunanswered = []', 'Answer."\nunanswered = [1]', "must be empty"),
-    "a variant called forced": ("variants.shy", "variants.forced", "'forced' names the second pass"),
+    "a variant called forced": ("variants.shy", "variants.forced", "'forced' names the forced pass"),
     "a variant of confidence": ("variants.shy", 'variants."confidence/shy"', "'confidence/shy' cannot be a first-pass"),
     "a variant that is text": (
         '[variants.shy]\ninstruction = "Braces {here} and 100 % are plain text."\nunanswered = [2]',
@@ -406,7 +406,7 @@ BAD_FILES = {
         "",
         "variants.bold: 'instruction' must be a string, found nothing",
     ),
-    "an example number too high": ("[2]", "[3]", "variants.shy: 'unanswered' must hold example numbers from 1 to 2"),
+    "an example number too high": ("[2]", "[3]", "variants.shy: 'unanswered' must contain example numbers from 1 to 2"),
     "an example number too low": ("[2]", "[0]", "example numbers from 1 to 2"),
     "an example number with a fraction": ("[2]", "[1.5]", "example numbers from 1 to 2"),
     "an example number that is a truth value": ("[2]", "[true]", "example numbers from 1 to 2"),

@@ -1,4 +1,4 @@
-"""The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
+"""The two-pass procedure as pure functions: prompts, reading replies and grading. No clients, no network, no clock."""
 
 # ruff: noqa: I001
 # fmt: off

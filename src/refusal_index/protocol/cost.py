@@ -1,8 +1,8 @@
-"""How many requests and tokens a run would take, computed from its own prompts.
+"""Estimates of a run's requests and tokens, computed from its own prompts.
 
-The procedure is walked through for every question, as far as replies are known, and what would come next is counted.
-What is certain is counted exactly: every first pass, and every forced pass of a question that is drawn repeatedly.
-What depends on replies is a range: at least, to be expected under stated assumptions, and at most.
+The procedure is followed for every question as far as replies are known, and the requests that would come next are
+counted. What is certain is counted exactly: every first pass, and every forced pass of a question that is sampled more
+than once. What depends on replies is a range: the minimum, the expectation under stated assumptions, and the maximum.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from refusal_index.protocol.procedure import (
 
 
 class _Countable:
-    """A dataclass whose values are added, and multiplied by a number or by a chance, field by field."""
+    """A dataclass whose fields are added, and multiplied by a number or a range, one by one."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*map(add, vars(self).values(), vars(other).values()))
@@ -42,7 +42,7 @@ class _Countable:
 
 @dataclass(frozen=True)
 class Range(_Countable):
-    """A number that replies decide: what it is at least, what is to be expected, and at most.
+    """A quantity that depends on replies: its minimum, its expectation, and its maximum.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Range(_Countable):
 
     @classmethod
     def exactly(cls, number: float) -> Range:
-        """Return the range of one number."""
+        """Return the range of a number that is known."""
         return cls(number, number, number)
 
     def __mul__(self, factor: Range | float) -> Range:
@@ -64,7 +64,7 @@ class Range(_Countable):
         return Range(self.least * by.least, self.expected * by.expected, self.most * by.most)
 
     def or_more(self, other: Range) -> Range:
-        """Return the larger one of each of the three numbers."""
+        """Return the larger of each of the three numbers."""
         return Range(max(self.least, other.least), max(self.expected, other.expected), max(self.most, other.most))
 
 
@@ -79,16 +79,16 @@ class Load(_Countable):
 
 @dataclass(frozen=True)
 class Estimate(_Countable):
-    """What would be sent.
+    """The estimated requests and tokens of a run.
 
     Attributes
     ----------
     first, forced
-        To the model.
+        Requests to the model.
     grading
-        To the models that grade, in both passes.
+        Requests to graders, in both passes.
     there
-        Requests of the same run that were answered before, and are left out of the others.
+        Number of the run's requests that already have replies; the others leave them out.
     """
 
     first: Load
@@ -98,30 +98,30 @@ class Estimate(_Countable):
 
     @property
     def model(self) -> Load:
-        """Everything that is sent to the model under evaluation."""
+        """All requests to the model under evaluation."""
         return self.first + self.forced
 
     @property
     def total(self) -> Load:
-        """Everything that is sent."""
+        """All requests."""
         return self.model + self.grading
 
 
-VERDICT_TOKENS = 2  # a letter and the end
+VERDICT_TOKENS = 2  # a letter and the end-of-text token
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What cannot be known before anything is asked.
+    """Assumptions about what is unknown before a run.
 
     Attributes
     ----------
     refusal_share
-        Share of the questions that are refused, the same ones under every variant.
+        Share of questions that are refused; the same questions under every variant.
     reply_tokens
-        Length of a reply.
+        Tokens per reply.
     choices
-        How many choices the provider gives for one request, where several are asked for.
+        Number of choices that the provider returns for one request, if several are requested.
     """
 
     refusal_share: float = 0.5
@@ -131,7 +131,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class ToAsk:
-    """A question under one variant, and how often it is drawn."""
+    """A question under one variant, and its number of draws."""
 
     protocol: Protocol
     question: Question
@@ -144,34 +144,34 @@ Tokens = Callable[[Request], int]
 """Counts the tokens of a request."""
 
 Paid = Callable[[ToAsk, Request, int, int], Sequence[Reply]]
-"""Looks up the replies to a request for a draw and some choices; none where it was not answered before."""
+"""Looks up the stored replies to a request, by its first draw and its number of choices; empty if there are none."""
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """A reply that is not paid for and known nevertheless, as that of a model that can be asked at no cost."""
+    """A reply that is known before it is paid for, such as that of a model that runs at no cost."""
 
     reply: Reply
     output_tokens: int
 
 
 Foresee = Callable[[ToAsk], Foreseen | None]
-"""Tells the reply of a first pass that was not answered before; None where nobody can know."""
+"""Predicts the reply to a first pass without a stored reply; None if it cannot be known."""
 
 
 Alike = Callable[[ToAsk], Hashable]
-"""Tells what two questions have in common that take the same; None of one that is counted by itself."""
+"""Returns a key that is equal for questions with equal costs; None for a question that is counted separately."""
 
 MAX_KINDS = 10_000
-"""Kinds of questions that are held at a time."""
+"""Maximum number of kinds of questions in memory at a time."""
 
 
 def by_itself(_one: ToAsk) -> None:
-    """Count each question by itself."""
+    """Count each question separately."""
 
 
 def nothing_paid(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> Sequence[Reply]:
-    """Look into a run that has not begun."""
+    """Find no stored replies, as in a run that has not started."""
     return ()
 
 
@@ -183,22 +183,22 @@ def estimate(
     foresee: Foresee = lambda _question: None,
     alike: Alike = by_itself,
 ) -> Estimate:
-    """Count what would be sent.
+    """Estimate the requests and tokens of a run.
 
     Parameters
     ----------
     asked
-        Every question under every variant that is to be run, the variants of a question one after the other.
+        Every question under every variant of the run; the variants of a question must be adjacent.
     tokens
         Counts the tokens of a request.
     assumed
-        What cannot be known.
+        Assumptions about replies.
     paid
-        What was answered before; nothing unless told otherwise.
+        Looks up stored replies; by default there are none.
     foresee
-        What is known of the replies to first passes of single draws; nothing unless told otherwise.
+        Predicts the first-pass reply of questions with a single draw; by default none is known.
     alike
-        Which questions take the same, so that it is worked out once.
+        Returns equal keys for questions with equal costs, so that these are computed once.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def estimate(
 
 
 def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAsk], int]]:
-    """Yield one question of each kind, under all its variants, with how many there are of it."""
+    """Yield one question of each kind, under all its variants, with the number of questions of that kind."""
     examples: dict[tuple[Hashable, ...], Sequence[ToAsk]] = {}
     counts = Counter[tuple[Hashable, ...]]()
     for _, variants in groupby(asked, key=lambda one: one.question.question_id):
@@ -239,7 +239,7 @@ def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAs
 
 @dataclass(frozen=True)
 class _Forced:
-    """A forced pass that several variants share: what it takes, and the chance that one of them needs it."""
+    """A forced pass that several variants share: its load, and the probability that one of them needs it."""
 
     model: Load = field(default_factory=Load)
     grading: Load = field(default_factory=Load)
@@ -253,7 +253,7 @@ class _Estimator:
         self._forced: dict[tuple[str, int, int], _Forced] = {}
 
     def add(self, one: ToAsk) -> None:
-        """Count what a question under a variant would take, and what its forced pass might."""
+        """Count the first pass of a question under a variant, and the forced pass that may follow."""
         if one.draws == 1:
             first, chance = self._first_in_turn(one)
             self._count_first(first)
@@ -264,7 +264,7 @@ class _Estimator:
         self._force(one, draws, Range.exactly(1))
 
     def result(self) -> Estimate:
-        """Return all that was counted, each shared forced pass once."""
+        """Return the total, with each shared forced pass counted once."""
         forced, grading = Load(), self._grading
         for shared in self._forced.values():
             forced += shared.model * shared.chance
@@ -276,7 +276,7 @@ class _Estimator:
         self._grading += found.grading
 
     def _first_in_turn(self, one: ToAsk) -> tuple[_Forced, Range]:
-        """Return what a first pass still takes, and the chance of a forced pass after it."""
+        """Return the remaining load of a first pass, and the probability of a forced pass after it."""
         request = next_request(one.question, (), one.protocol)
         said = self._look(one, request, 0, 1) if isinstance(request, Request) else ()
         if said:
@@ -288,15 +288,15 @@ class _Estimator:
         return self._after(one, [foreseen.reply], Load(*map(Range.exactly, lengths)))
 
     def _after(self, one: ToAsk, said: Sequence[Reply], model: Load) -> tuple[_Forced, Range]:
-        """Return what follows a first pass whose reply is known, with what that reply still takes itself."""
+        """Return the load of a first pass whose reply is known, and the probability of a forced pass after it."""
         grading, replies = self._verdicts(one, said, (), 0)
         if grading.requests.most:
-            return _Forced(model, grading), Range(0, 0, 1)  # what is not refused by its tag is rarely refused
+            return _Forced(model, grading), Range(0, 0, 1)  # a reply without the tag is rarely a refusal
         refused = isinstance(next_request(one.question, replies, one.protocol), Request)
         return _Forced(model), Range.exactly(1 if refused else 0)
 
     def _force(self, one: ToAsk, draws: range, chance: Range) -> None:
-        """Count a forced pass once for all variants, with the best chance that any of them gives it."""
+        """Count a forced pass once for all variants, with the highest probability among them."""
         if not chance.most:
             return
         key = (one.question.question_id, draws.start, len(draws))
@@ -304,10 +304,10 @@ class _Estimator:
         self._forced[key] = replace(known, chance=known.chance.or_more(chance))
 
     def _portion(self, one: ToAsk, draws: range, before: Sequence[Reply]) -> _Forced:
-        """Return what one pass over some draws still takes; of `before`, whether it is the first or the forced one."""
+        """Return the remaining load of one pass over some draws: with a refusal in `before`, of the forced pass."""
         request = next_request(one.question, before, one.protocol)
         if isinstance(request, Outcome):
-            return _Forced()  # of a question without a right answer the forced pass is known
+            return _Forced()  # without a gold answer the forced pass needs no request
         said: list[Reply] = []
         while len(said) < len(draws):
             found = self._look(one, request, draws[len(said)], len(draws) - len(said))
@@ -323,14 +323,14 @@ class _Estimator:
         return _Forced(model, grading)
 
     def _requests(self, draws: int) -> Range:
-        """Return how many requests bring so many draws: the more choices come back, the fewer."""
+        """Return how many requests some draws need: the more choices per response, the fewer."""
         given = self._assumed.choices
         return Range(*(-(-draws // int(choices)) for choices in (given.most, given.expected, given.least)))
 
     def _verdicts(
         self, one: ToAsk, said: Sequence[Reply], before: Sequence[Reply], draw: int
     ) -> tuple[Load, list[Reply]]:
-        """Return the grading that a known reply still takes, and the reply with the verdicts that are there."""
+        """Return the remaining grading of a known reply, and the reply with its existing verdicts."""
         replies = list(said)
         while isinstance(step := next_request(one.question, [*before, *replies], one.protocol), Request):
             if step.role is Role.MODEL:
@@ -345,7 +345,7 @@ class _Estimator:
         return Load(), replies
 
     def _unseen(self, one: ToAsk, of: Pass, replies: int) -> Load:
-        """Return the grading of replies that nobody knows: those that answer are graded, each another one."""
+        """Return the grading of unknown replies: all that answer are graded, and none are equal."""
         if not replies:
             return Load()
         answering = 1 - self._assumed.refusal_share if of is Pass.FIRST else 1
@@ -353,7 +353,7 @@ class _Estimator:
         return sum((self._grade(one, of, asked, times) for asked in GRADERS[: one.protocol.grader.models]), Load())
 
     def _grade(self, one: ToAsk, of: Pass, asked: Role, times: Range) -> Load:
-        # of a reply that is not known, the gold answer's length is the best guess
+        # for an unknown reply, the length of the gold answer is the best guess
         prompt = grader_prompt(one.question, one.question.gold or "")
         tokens = self._tokens(Request(of, asked, (Message("user", prompt),)))
         return Load(times, times * tokens, times * VERDICT_TOKENS)

@@ -1,13 +1,13 @@
-"""Grading: a model as grader, and the rules: comparison with the gold answer, regular expression, multiple choice.
+"""Grading by a model, or by rules: comparison with the gold answer, regular expression, multiple choice.
 
 The criteria are those of the paper's grader (appendix on answer classification), which are SimpleQA's, in this
-project's words. Question, gold answer and prediction are quoted between marks and the grader is told that they are
-material, so that a reply which says "grade this A" is graded, not obeyed. Where no right answer exists, the grader is
+project's words. Question, gold answer and prediction are quoted between tags, and the grader is told that they are
+material, so that a reply which says "grade this A" is graded, not obeyed. If there is no correct answer, the grader is
 asked only whether the prediction attempts one.
 
-The comparison is for closed questions whose answers are names, words or numbers. It knows nothing of the world:
-"Holland" is wrong where the gold answer is "the Netherlands" and no alias says otherwise, and so is a right answer in
-the middle of a sentence.
+The comparison is meant for closed questions whose answers are names, words or numbers. It has no world knowledge:
+"Holland" is wrong if the gold answer is "the Netherlands" and no alias matches, and so is a correct answer in the
+middle of a sentence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERDICTS = {"A": Grade.CORRECT, "B": Grade.INCORRECT, "C": Grade.REFUSED}
 WORDS = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}
 WORD = re.compile(r"\b(?:INCORRECT|CORRECT|NOT[_ ]ATTEMPTED)\b")
 LONE_LETTER = re.compile(r"\b[ABC]\b")
-MISLEADING = re.compile(  # the article in "A prediction that ...", and a verdict denied
+MISLEADING = re.compile(  # the article in "A prediction that ...", and a negated verdict
     r"\bA +(?!(?:as|because|for|is|since)\b)[a-z]|(?:\b(?i:not)|n['\u2019]t) (?:[ABC]|(?:IN)?CORRECT)\b"
 )
 
@@ -101,15 +101,15 @@ QUOTATION_MARK = re.compile(r"<([\s/]*(?:question|gold_answer|prediction)[^<>]*)
 def grader_prompt(question: Question, prediction: str) -> str:
     """Return the message that asks a grader for its verdict on `prediction`.
 
-    Choices are shown with the question, and the gold answer with its letter. A context is not shown: the gold answer
-    says what is right.
+    Choices are shown with the question, and the gold answer with its letter. The context is not shown: the gold answer
+    determines what is correct.
 
     Parameters
     ----------
     question
         The question with its gold answer; without one, the grader is asked whether the prediction attempts an answer.
     prediction
-        The answer to grade, as `Reading.answer` holds it.
+        The answer to grade, from `Reading.answer`.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _with_letter(question: Question, answer: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return `text` unable to close its own quotation: marks are bracketed, as what is cut out can close up again."""
+    """Return `text` with quotation tags in square brackets, so that it cannot close its own quotation."""
     return QUOTATION_MARK.sub(r"[\1]", text)
 
 
@@ -156,9 +156,9 @@ def grader_prompt_hash() -> str:
 
 
 def no_gold_prompt_hash(questions: Iterable[Question]) -> str | None:
-    """Return the SHA-256 of the wording for questions without a right answer, or None where there is no such question.
+    """Return the SHA-256 of the wording for questions without a gold answer; None if there are no such questions.
 
-    It is apart from `grader_prompt_hash` so that a run without such questions does not depend on the wording.
+    It is separate from `grader_prompt_hash` so that a run without such questions does not depend on the wording.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def no_gold_prompt_hash(questions: Iterable[Question]) -> str | None:
 
 
 def read_verdict(question: Question, text: str) -> Grade | None:
-    """Return the grade that a grader's reply names, or None where it names none that the question can have.
+    """Return the grade in a grader's reply; None if there is none that is possible for the question.
 
     Examples
     --------
@@ -183,10 +183,10 @@ def read_verdict(question: Question, text: str) -> Grade | None:
 
 
 def parse_grade(text: str) -> Grade | None:
-    """Return the grade that a grader's reply names, or None where it names none or more than one.
+    """Return the grade in a grader's reply; None if it contains none, or more than one.
 
-    A verdict alone is read in any case; inside a sentence it counts in capitals only. What the grader thought aloud
-    in a reasoning block is left out, and a reply that could be misread is not read at all.
+    A verdict alone is read in any case; within a sentence it must be in capitals. Reasoning blocks are ignored, and an
+    ambiguous reply is not read.
 
     Examples
     --------
@@ -209,11 +209,11 @@ def parse_grade(text: str) -> Grade | None:
     return VERDICTS[named.pop()] if len(named) == 1 else None
 
 
-FOLDED = str.maketrans(  # letters that Unicode does not take apart, the minus sign, and apostrophes, which go
+FOLDED = str.maketrans(  # letters that Unicode does not decompose, the minus sign, and apostrophes, which are removed
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i", "\u2212": "-"}
     | dict.fromkeys("'`\u2019\u02bc")
 )
-TOKEN = re.compile(r"[^\W_]+(?:[#♯♭]|\++|-(?!\w))?")  # with the sign that ends C#, C++, B♭ or O-
+TOKEN = re.compile(r"[^\W_]+(?:[#♯♭]|\++|-(?!\w))?")  # with the trailing sign of C#, C++, B♭ or O-
 NUMBER = re.compile(
     r"(?P<figures>[-+\u2212]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|(?<!\.)\.\d+))"
     r"(?:\s+(?P<scale>hundred|thousand|million|billion|trillion)\b)?",
@@ -227,17 +227,17 @@ ARTICLES = frozenset({"a", "an", "the"})
 def exact_grade(question: Question, prediction: str) -> Grade:
     """Grade `prediction` by comparing normalised text.
 
-    Correct is a prediction that equals the gold answer or an alias after normalisation: case, accents, punctuation,
-    articles and white space are ignored, and numbers agree to less than half of the gold answer's last written figure,
-    with the same words around them or none. Everything else is incorrect. Where there is no gold answer, nothing is
-    correct.
+    A prediction is correct if it equals the gold answer or an alias after normalisation: case, accents, punctuation,
+    articles and white space are ignored, and numbers must differ by less than half a unit of the gold answer's last
+    digit, with the same words around them or none. Everything else is incorrect, as is any answer to a question without
+    a gold answer.
 
     Parameters
     ----------
     question
         The question with its gold answer and aliases.
     prediction
-        The answer to grade, as `Reading.answer` holds it.
+        The answer to grade, from `Reading.answer`.
 
     Examples
     --------
@@ -253,9 +253,9 @@ def exact_grade(question: Question, prediction: str) -> Grade:
 
 @lru_cache(maxsize=8)  # a reply is compared with every accepted answer
 def normalise(text: str) -> str:
-    """Return `text` without case, accents, punctuation, articles and needless white space.
+    """Return `text` without case, accents, punctuation, articles and extra white space.
 
-    An article stays where it may be a name: at the end ("vitamin A"), and "a" and "an" anywhere but at the start.
+    An article is kept where it may be a name: at the end ("vitamin A"), and "a" and "an" anywhere but at the start.
 
     Examples
     --------
@@ -276,14 +276,14 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """A single number with the words around it."""
+    """A single number and the words around it."""
 
     value: Decimal
     words: tuple[str, ...]
 
 
 def same(gold: str, prediction: str) -> bool:
-    """Whether a prediction equals an accepted answer, as `exact_grade` compares them.
+    """Whether a prediction equals an accepted answer, compared as in `exact_grade`.
 
     Examples
     --------
@@ -294,7 +294,7 @@ def same(gold: str, prediction: str) -> bool:
     if gold_number and predicted_number:
         return _same_quantity(gold_number, predicted_number)
     wanted = normalise(gold)
-    if not wanted:  # an answer of signs only, such as "+"
+    if not wanted:  # an answer without letters and digits, such as "+"
         return gold.strip() == prediction.strip()
     return wanted == normalise(prediction)
 
@@ -314,18 +314,18 @@ def _quantity(text: str) -> _Quantity | None:
 
 
 def _same_quantity(gold: _Quantity, predicted: _Quantity) -> bool:
-    """Agree to less than half of the gold number's last figure, with the same words around the number or none."""
+    """Whether a number is within half a unit of the gold number's last digit, with the same words around it or none."""
     distance = abs(UNLIMITED.subtract(predicted.value, gold.value))
     return predicted.words in {gold.words, ()} and distance < _last_figure(gold.value) / 2
 
 
 def _last_figure(value: Decimal) -> Decimal:
-    """Return the unit of the last written figure: 0.01 for 3.14, 1 for 1854, a hundred thousand for 1.5 million."""
+    """Return the unit of the last written digit: 0.01 for 3.14, 1 for 1854, a hundred thousand for 1.5 million."""
     exponent = value.as_tuple().exponent
     return Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
 
 
-LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets would take hours
+LABEL = re.compile(  # possessive: with backtracking, a megabyte of brackets would take hours
     r"\W*+(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*+(?:(?:is\b|:)\s*+)?)?"
     r"[(\[*]*+(?P<letter>[A-Za-z])(?:[)\].:*]+|\s+-|\Z)\s*(?P<rest>.*)",
     re.DOTALL | re.IGNORECASE,
@@ -335,16 +335,16 @@ LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets w
 def choice_grade(question: Question, prediction: str) -> Grade:
     """Grade `prediction` by the choice that it names.
 
-    A choice is named by its letter ("B", "(b)", "Answer: B"), by its text, compared as the exact grader compares, or by
-    both ("B) Lima"). Where letter and text name different choices, one of them the right one, nobody knows which was
-    meant: that is unscored. Whoever names several choices, or none, is incorrect.
+    A choice is named by its letter ("B", "(b)", "Answer: B"), by its text, compared as in `exact_grade`, or by both
+    ("B) Lima"). If letter and text name different choices, one of them correct, the answer is ambiguous and unscored.
+    An answer that lists several choices, or names none, is incorrect.
 
     Parameters
     ----------
     question
         The question with its choices; its gold answer is one of them, or None.
     prediction
-        The answer to grade, as `Reading.answer` holds it.
+        The answer to grade, from `Reading.answer`.
 
     Examples
     --------
@@ -363,7 +363,7 @@ def choice_grade(question: Question, prediction: str) -> Grade:
 
 
 def named_choices(question: Question, prediction: str) -> set[str]:
-    """Return the choices that `prediction` names: one, two where its letter contradicts its text, or none.
+    """Return the choices that `prediction` names: one, two if its letter contradicts its text, or none.
 
     Examples
     --------
@@ -375,7 +375,7 @@ def named_choices(question: Question, prediction: str) -> set[str]:
     if label is None:
         return _by_text(question, prediction)
     place, rest = LETTERS.index(label["letter"].upper()), label["rest"].strip()
-    lettered = set(question.choices[place : place + 1])  # none where there are fewer choices
+    lettered = set(question.choices[place : place + 1])  # empty if there are fewer choices
     if not rest:
         return _by_text(question, prediction) or lettered
     if by_rest := _by_text(question, rest):
@@ -391,18 +391,18 @@ def _by_text(question: Question, text: str) -> set[str]:
 
 
 def pattern_grade(question: Question, prediction: str) -> Grade:
-    """Grade `prediction` by the question's regular expression, which must match it from end to end.
+    """Grade `prediction` by the question's regular expression, which must match all of it.
 
-    Case is ignored, a dot matches line breaks, and punctuation around the prediction may go.
+    Case is ignored, as is punctuation around the prediction, and a dot matches line breaks.
 
-    A pattern that cannot be matched in time, as one whose repetitions are nested may, leaves the prediction unscored.
+    If matching times out, as it can with nested repetitions, the prediction is unscored.
 
     Parameters
     ----------
     question
-        The question with its pattern; without one nothing matches.
+        The question with its pattern; without a pattern, nothing matches.
     prediction
-        The answer to grade, as `Reading.answer` holds it.
+        The answer to grade, from `Reading.answer`.
 
     Examples
     --------
@@ -431,10 +431,10 @@ class GraderError(RefusalIndexError, ValueError):
 
 
 class GraderKind(StrEnum):
-    """Who grades what the UNANSWERED tag does not settle.
+    """How replies without the UNANSWERED tag are graded.
 
-    ``EXACT`` compares text, or choices where a question has such. ``CHOICE`` does the latter and insists on choices.
-    ``REGEX`` goes by the question's pattern. ``MODEL`` asks a model, and ``AGREE`` two, whose verdicts must agree.
+    ``EXACT`` compares text, or choices if the question has any. ``CHOICE`` compares choices and requires them.
+    ``REGEX`` uses the question's pattern. ``MODEL`` asks a model, and ``AGREE`` two, whose verdicts must agree.
     """
 
     EXACT = "exact"
@@ -445,7 +445,7 @@ class GraderKind(StrEnum):
 
     @property
     def models(self) -> int:
-        """How many models it asks.
+        """The number of models that it asks.
 
         Examples
         --------
@@ -457,18 +457,18 @@ class GraderKind(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """How a grader that asks nobody grades.
+    """How a rule-based grader grades.
 
     Attributes
     ----------
     grade
         Returns the grade of an answer to a question.
     unscored_reason
-        Why it leaves an answer unscored, where it does.
+        The reason if it leaves an answer unscored.
     needed
-        What it goes by besides the gold answer, for messages; empty where that is all.
+        What it needs besides the gold answer, for messages; empty if nothing.
     can_grade
-        Whether a question has it.
+        Whether a question has what it needs.
     """
 
     grade: Callable[[Question, str], Grade]
@@ -489,19 +489,19 @@ RULES: Mapping[GraderKind, Rule] = {
         can_grade=lambda question: question.gold is None or question.pattern is not None,
     ),
 }
-"""The graders that ask nobody. Another one is another entry here, and a name in `GraderKind`."""
+"""The rule-based graders. To add one, add an entry here and a name in `GraderKind`."""
 
 
 def rule_of(kind: GraderKind, question: Question) -> Rule:
-    """Return the rule by which a question is graded: choices are compared as such, whatever compares text."""
+    """Return the rule by which a question is graded: the exact grader compares choices if the question has any."""
     return CHOICE_RULE if kind is GraderKind.EXACT and question.choices else RULES[kind]
 
 
 def grade_by_rule(kind: GraderKind, question: Question, prediction: str, detector: Detector | None = refuses) -> Grade:
     """Grade `prediction` without a model; a question without a gold answer has only wrong answers and refusals.
 
-    What would be incorrect is refused where `detector` says so: of the prediction or, if it names one choice, of that
-    choice. A detector that takes too long leaves it unscored.
+    An incorrect prediction is refused if `detector` recognises a refusal in it or, if it names one choice, in that
+    choice. If the detector times out, the prediction is unscored.
 
     Examples
     --------
@@ -524,7 +524,7 @@ def grade_by_rule(kind: GraderKind, question: Question, prediction: str, detecto
 
 
 def recognised_by(kind: GraderKind, question: Question, reply: str) -> str:
-    """Return what showed that a first reply refused: ``"tag"``, ``"judge"``, ``"choice"`` or ``"wording"``.
+    """Return how a first reply was recognised as a refusal: ``"tag"``, ``"judge"``, ``"choice"`` or ``"wording"``.
 
     Examples
     --------
@@ -540,7 +540,7 @@ def recognised_by(kind: GraderKind, question: Question, reply: str) -> str:
 
 
 def unscored_reason(kind: GraderKind, question: Question) -> str:
-    """Return why a rule leaves an answer to the question unscored, where it does.
+    """Return the reason why a rule leaves an answer to the question unscored, if it does.
 
     Examples
     --------
@@ -553,12 +553,12 @@ def unscored_reason(kind: GraderKind, question: Question) -> str:
 
 
 def check_gradable(questions: Iterable[Question], kind: GraderKind) -> None:
-    """Raise if some questions lack what the grader goes by; call it before anything is asked.
+    """Raise if questions lack what the grader needs; call it before the first request.
 
     Raises
     ------
     GraderError
-        If ``choice`` meets a question without choices, or ``regex`` one that has a gold answer but no pattern.
+        If a question has no choices under ``choice``, or a gold answer but no pattern under ``regex``.
 
     Examples
     --------

@@ -1,18 +1,17 @@
 """The procedures that a question goes through, as pure functions of the replies so far.
 
-The two passes: in the first, the model may answer or refuse. Its reply is read, the UNANSWERED tag first, and otherwise
-graded. A question that was refused, by the tag or in the grader's judgement, goes through the forced pass, where
-refusing again counts as wrong. The forced request depends on the question only, never on the variant or on the first
-reply. A question that is sampled more than once, to correct the estimate for noise, is forced whether its first pass
-refused or answered.
+In the first of the two passes, the model may answer or refuse. A reply with the UNANSWERED tag is a refusal; any other
+reply is graded. A question that was refused, according to the tag or the grader, goes through the forced pass, in which
+refusing again counts as wrong. The forced request depends only on the question, never on the variant or on the first
+reply. A question that is sampled more than once, to correct the estimate for noise, goes through the forced pass even
+if its first pass answered.
 
-A question without a gold answer has no right one: whatever it was answered is wrong. So nothing is forced or graded in
-its second pass, whose grade is ``incorrect``; a model that grades is asked only whether the first reply attempted an
-answer.
+A question without a gold answer has no correct answer: any answer is wrong. So its forced pass is neither requested nor
+graded, and gets the grade ``incorrect``; a grading model is asked only whether the first reply attempted an answer.
 
-Each `Procedure` (both passes, the forced pass alone, regrading, a prompt of a confidence method) says what comes
-next. `next_requests` applies it to a `Conversation`, a question under one variant, in whatever order replies come and
-however often a run was interrupted; `outcomes` reads results from the same replies.
+Each `Procedure` (both passes, the forced pass alone, regrading, a prompt of a confidence method) determines the next
+step. `next_requests` applies it to a `Conversation`, a question under one variant, in whatever order replies arrive and
+however often a run was interrupted; `outcomes` derives results from the same replies.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from refusal_index.protocol.replies import REPLY_REASONS, Detector, StopReason, 
 
 
 class Pass(StrEnum):
-    """The two passes, and what is asked beside them, about an answer or for one with a confidence."""
+    """The two passes, and probes: the prompts of confidence methods."""
 
     FIRST = "first"
     FORCED = "forced"
@@ -39,16 +38,16 @@ class Pass(StrEnum):
 
     @property
     def is_shared(self) -> bool:
-        """Whether all variants share its replies, since it is asked the same in each."""
+        """Whether all variants share its replies, because they send the same request."""
         return self is Pass.FORCED
 
 
 TWO_PASSES = (Pass.FIRST, Pass.FORCED)
-"""Those that the index is measured in."""
+"""The passes from which the index is measured."""
 
 
 class Role(StrEnum):
-    """Who is asked: the model under evaluation or a model that grades it."""
+    """The recipient of a request: the model under evaluation or a model that grades it."""
 
     MODEL = "model"
     GRADER = "grader"
@@ -59,7 +58,7 @@ GRADERS = (Role.GRADER, Role.SECOND_GRADER)
 
 
 class Placement(StrEnum):
-    """Where the instruction and the worked examples stand: in the user message, or in a system message before it."""
+    """Where the instruction and the worked examples are: in the user message, or in a system message before it."""
 
     USER = "user"
     SYSTEM = "system"
@@ -83,14 +82,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Step:
-    """What to ask next, not yet in words.
+    """The next step for a question, before its request is built.
 
     Attributes
     ----------
     pass_, role, attempt
-        As in the request that it becomes.
+        The same as in its request.
     prediction
-        What the grader is to judge; empty in a step that asks the model.
+        The answer to grade; empty in a step that asks the model.
     """
 
     pass_: Pass
@@ -101,18 +100,18 @@ class Step:
 
 @dataclass(frozen=True)
 class Request:
-    """What to ask next: a new conversation of its own.
+    """The next request, which starts a new conversation.
 
     Attributes
     ----------
     pass_
-        The pass it belongs to.
+        The pass that it belongs to.
     role
         The model or one of its graders.
     messages
         The whole conversation.
     attempt
-        From 0; a grade that could not be read is asked for once more.
+        From 0; an unreadable grade is requested once more.
     """
 
     pass_: Pass
@@ -123,16 +122,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for a request.
+    """The reply to a request.
 
     Attributes
     ----------
     pass_, role
-        As in the request.
+        The same as in the request.
     text
         The reply, word for word.
     stop_reason
-        Why it ended.
+        Why the model stopped writing.
     """
 
     pass_: Pass
@@ -143,28 +142,28 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A reply to a request about one question, and what it took, as a run's store keeps it.
+    """A reply to a request about one question, and its usage, as stored with a run.
 
     Attributes
     ----------
     question_id, variant
-        What was asked; the variant is empty in the forced pass, which all variants share.
+        The question, and the variant, which is empty in the forced pass because all variants share it.
     draw
-        The repetition that it belongs to, from 0.
+        The draw that it belongs to, from 0.
     reply, attempt
-        What came back, and for which attempt of the request.
+        The reply, and the attempt of the request.
     input_tokens, output_tokens
-        As the provider counted them; 0 where it did not say, and where the reply came along with another.
+        The provider's counts; 0 if there are none, and for further choices of the same response.
     requests
-        How many requests brought it: 0 where it came along with another as a choice of the same response.
+        Number of requests sent for it: 0 for further choices of the same response.
     seconds
-        From the request to its response; None where it is not known.
+        Duration of the request; None if unknown.
     logprobs
-        Logarithms of the probabilities of its tokens as JSON, as the provider gave them; None where not asked for.
+        Log probabilities of its tokens as JSON, as the provider reported them; None if not requested.
     request_sha256
-        Hash of all that was asked; None where a release that kept none asked it.
+        Hash of the request's content; None if it was not recorded.
     in_batch
-        Whether it came in a provider's batch, which has a price of its own.
+        Whether it came from a provider's batch, which has a price of its own.
     """
 
     question_id: str
@@ -190,13 +189,13 @@ class Protocol:
     prompts
         The wording of both passes.
     variant
-        The prompt set's variant that the first pass asks with.
+        The first-pass variant of the prompt set.
     grader
-        Who grades what the UNANSWERED tag does not settle.
+        The grader of replies without the UNANSWERED tag.
     placement
-        Where instruction and worked examples stand.
+        Where instruction and worked examples are.
     think
-        A switch that the model's chat template knows, such as ``"/no_think"``; it ends what the model is asked. Empty
+        A switch of the model's chat template, such as ``"/no_think"``, at the end of each request to the model. Empty
         for none.
 
     Raises
@@ -219,34 +218,34 @@ class Protocol:
 
 GRADE_ATTEMPTS = 2
 GRADE_REASONS = UNREADABLE, DISAGREE = "grade_unreadable", "graders_disagree"
-"""Why those that grade could not settle a reply."""
+"""Reasons why graders could not grade a reply."""
 
 
 @dataclass(frozen=True)
 class _Verdict:
-    """The grade of one pass; `reply` is None where the grade is known without asking."""
+    """The grade of one pass; `reply` is None if the grade is known without a request."""
 
     grade: Grade
     reply: str | None
     reason: str | None = None
-    answered: bool = False  # whether an answer was attempted, where that much is known of what is unscored
+    answered: bool = False  # whether an unscored reply is known to attempt an answer
 
 
 def next_request(
     question: Question, replies: Sequence[Reply], protocol: Protocol, *, force_answered: bool = False
 ) -> Request | Outcome:
-    """Return what to ask next about `question`, or its outcome when nothing is left to ask.
+    """Return the next request about `question`, or its outcome if there is none.
 
     Parameters
     ----------
     question
         The question with its gold answer.
     replies
-        Every reply about it so far, in the order they came.
+        All replies about it so far, in order of arrival.
     protocol
         Prompt set, variant, grader and placement.
     force_answered
-        Ask the forced pass also where the first pass answered; the first pass's answer remains the one that counts.
+        Request the forced pass even if the first pass answered; the first pass's answer still counts.
 
     Examples
     --------
@@ -277,18 +276,18 @@ def next_step(
     force_answered: bool = False,
     detector: Detector | None = refuses,
 ) -> Step | Outcome:
-    """Return the step that `next_request` would put into words, or the outcome: so a log is read without its prompts.
+    """Return the step before `next_request` builds its request, or the outcome; logs are read without prompts.
 
     Parameters
     ----------
     question, replies
         As for `next_request`.
     grader
-        Who grades what the UNANSWERED tag does not settle.
+        The grader of replies without the UNANSWERED tag.
     force_answered
-        As for `next_request`. A forced reply that is there already is judged whatever this says.
+        As for `next_request`. An existing forced reply is graded in any case.
     detector
-        What a rule recognises refusals by beside the tag.
+        Recognises refusals without the tag, for rule-based graders.
     """
     first = _judge(Pass.FIRST, question, replies, grader, detector)
     if isinstance(first, Step):
@@ -299,13 +298,13 @@ def next_step(
     if first.grade is not Grade.REFUSED and not force_answered and not was_forced:
         return _outcome(first)
     if question.gold is None:
-        return _outcome(first, _Verdict(Grade.INCORRECT, None))  # no answer could be right: none is paid for
+        return _outcome(first, _Verdict(Grade.INCORRECT, None))  # no answer could be correct, so none is requested
     forced = _judge(Pass.FORCED, question, replies, grader, detector)
     return forced if isinstance(forced, Step) else _outcome(first, forced)
 
 
 def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
-    """Return what is next of a pass that is looked at by itself, or its outcome, with its grade as the first.
+    """Return the next step of a single pass, or its outcome, with the pass's grade as the first grade.
 
     Examples
     --------
@@ -341,7 +340,7 @@ def _judge(
 def _graded_by_models(
     steps: Sequence[Step], text: str, question: Question, replies: Sequence[Reply]
 ) -> Step | _Verdict:
-    """Return the verdict of all graders on one reply, or the first of their steps that is still to be taken."""
+    """Return the verdict of all graders on one reply, or the first step that is still missing."""
     of = steps[0].pass_
     grades: list[Grade] = []
     for step in steps:
@@ -352,13 +351,13 @@ def _graded_by_models(
             return _Verdict(verdict, text, f"{of}_{UNREADABLE}")
         grades.append(verdict)
     if len(set(grades)) > 1:
-        # who differ between right and wrong agree that there was an answer
+        # graders that disagree only on correctness agree that there was an answer
         return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}", answered=Grade.REFUSED not in grades)
     return _Verdict(grades[0], text)
 
 
 def _ask_grader(step: Step, question: Question, replies: Sequence[Reply]) -> Step | Grade:
-    """Return one grader's verdict, unscored where it cannot be read, or the step that asks for it."""
+    """Return one grader's verdict, unscored if it is unreadable, or the step that requests it."""
     if (grade := grade_by(step.role, step.pass_, question, replies)) is not None:
         return grade
     attempts = sum((reply.pass_, reply.role) == (step.pass_, step.role) for reply in replies)
@@ -366,7 +365,7 @@ def _ask_grader(step: Step, question: Question, replies: Sequence[Reply]) -> Ste
 
 
 def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
-    """Return the grade that one model gave in one pass, or None where it gave none that can be read.
+    """Return the grade that one grader gave in one pass; None if there is no readable grade.
 
     Examples
     --------
@@ -380,7 +379,7 @@ def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply
 
 
 def to_request(step: Step, question: Question, protocol: Protocol | None) -> Request:
-    """Put a step into words; one that asks a grader needs no protocol."""
+    """Build the request of a step; a step for a grader needs no protocol."""
     messages: tuple[Message, ...]
     if step.role in GRADERS or protocol is None:
         messages = (Message("user", grader_prompt(question, step.prediction)),)
@@ -397,7 +396,7 @@ def to_request(step: Step, question: Question, protocol: Protocol | None) -> Req
 
 
 def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
-    """Return what became of the question: the forced answer counts where the first pass refused."""
+    """Return the outcome of the question: the forced answer counts if the first pass refused."""
     refused = first.grade is Grade.REFUSED
     counts = forced if refused and forced else first
     unknown = counts.grade is Grade.UNSCORED
@@ -413,20 +412,20 @@ def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
 
 
 REFUSAL = Reply(Pass.FIRST, Role.MODEL, f"<answer>{UNANSWERED}</answer>")
-"""Stands for a first pass that refused: the forced request depends on the question only."""
+"""Stands for a refusal in the first pass: the forced request depends only on the question."""
 
 
 class Procedure(Interface):
-    """What is asked about a question, and in which order.
+    """Determines what is asked about a question, and in which order.
 
     Attributes
     ----------
     grader
-        Who grades what the UNANSWERED tag does not settle.
+        The grader of replies without the UNANSWERED tag.
     asks_first, asks_model
-        Whether the first pass is asked at all, and the model under evaluation.
+        Whether the first pass is requested, and whether the model under evaluation is asked at all.
     passes
-        In which it asks the model.
+        The passes in which the model is asked.
     """
 
     @property
@@ -442,32 +441,32 @@ class Procedure(Interface):
     def passes(self) -> tuple[Pass, ...]: ...  # noqa: D102
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
-        """Return what is next, or the outcome when nothing is.
+        """Return the next step, or the outcome if there is none.
 
         Parameters
         ----------
         question, replies
-            The question, and what was said about it in one draw.
+            The question, and the replies about it in one draw.
         force_answered
-            Whether the forced pass is due also where the first pass answered.
+            Whether the forced pass is needed even if the first pass answered.
         """
 
     def request(self, step: Step, question: Question) -> Request:
-        """Put a step into words."""
+        """Build the request of a step."""
 
 
 @dataclass(frozen=True)
 class TwoPass:
-    """Both passes, as the index is measured.
+    """Both passes, from which the index is measured.
 
     Attributes
     ----------
     grader
-        Who grades what the UNANSWERED tag does not settle.
+        The grader of replies without the UNANSWERED tag.
     wording
-        Prompts, variant and placement; None where replies are only read.
+        Prompts, variant and placement; None if replies are only read.
     detector
-        What a rule recognises refusals by beside the tag.
+        Recognises refusals without the tag, for rule-based graders.
 
     Examples
     --------
@@ -484,17 +483,17 @@ class TwoPass:
     passes: tuple[Pass, ...] = TWO_PASSES
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
-        """Return what is next, or the outcome when nothing is."""
+        """Return the next step, or the outcome if there is none."""
         return next_step(question, replies, self.grader, force_answered=force_answered, detector=self.detector)
 
     def request(self, step: Step, question: Question) -> Request:
-        """Put a step into words."""
+        """Build the request of a step."""
         return to_request(step, question, self.wording)
 
 
 @dataclass(frozen=True)
 class ForcedPass(TwoPass):
-    """The forced pass alone, for a question whose first pass somebody else asked and graded as refused.
+    """The forced pass alone, for a question whose first pass was run elsewhere and graded as refused.
 
     Examples
     --------
@@ -509,7 +508,7 @@ class ForcedPass(TwoPass):
     passes: tuple[Pass, ...] = (Pass.FORCED,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
-        """Return what is next, or the outcome when nothing is."""
+        """Return the next step, or the outcome if there is none."""
         return next_step(
             question, [REFUSAL, *replies], self.grader, force_answered=force_answered, detector=self.detector
         )
@@ -531,12 +530,12 @@ class FirstPassOnly(TwoPass):
     passes: tuple[Pass, ...] = (Pass.FIRST,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - as in `TwoPass`
-        """Return what is next, or the outcome when nothing is; no answer is forced."""
+        """Return the next step, or the outcome if there is none; no answer is forced."""
         return _without_forcing(next_step(question, replies, self.grader, detector=self.detector), replies)
 
 
 def _without_forcing(step: Step | Outcome, replies: Sequence[Reply]) -> Step | Outcome:
-    """Return a step, or the outcome of a refusal in the place of the request that would force an answer."""
+    """Return a step, but replace a request for a forced answer by the outcome of a refusal."""
     if isinstance(step, Outcome) or (step.pass_, step.role) != (Pass.FORCED, Role.MODEL):
         return step
     first = next(reply.text for reply in replies if (reply.pass_, reply.role) == (Pass.FIRST, Role.MODEL))
@@ -545,9 +544,9 @@ def _without_forcing(step: Step | Outcome, replies: Sequence[Reply]) -> Step | O
 
 @dataclass(frozen=True)
 class Regrading(TwoPass):
-    """Regrading what was replied before: graders are asked, the model under evaluation is not.
+    """Regrading of existing replies: graders are asked, the model under evaluation is not.
 
-    A refusal whose forced answer nobody asked for is unscored, with the reason ``forced_not_asked``.
+    A refusal without a forced answer is unscored, with the reason ``forced_not_asked``.
 
     Examples
     --------
@@ -562,14 +561,14 @@ class Regrading(TwoPass):
     asks_model: bool = False
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
-        """Return what a grader is still to be asked, or the outcome.
+        """Return the next step of a grader, or the outcome.
 
         Raises
         ------
         ValueError
             If there is no first reply.
         """
-        # A forced reply that is there is judged in any case; without a right answer its grade is known without one.
+        # An existing forced reply is graded in any case; without a gold answer its grade is known without a reply.
         known = force_answered and question.gold is None
         step = next_step(question, replies, self.grader, force_answered=known, detector=self.detector)
         if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
@@ -580,24 +579,24 @@ class Regrading(TwoPass):
 PASSES = tuple(Pass)
 
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,), Pass.PROBE: ()}
-"""What stands for the first pass where a pass is looked at by itself."""
+"""Replies that stand for the first pass when a pass is examined by itself."""
 
 ASKED_AGAIN = tuple(f"{of}_{reason}" for of in TWO_PASSES for reason in (*REPLY_REASONS, *GRADE_REASONS))
-"""Why a question is unscored that another reply, or another verdict, may score."""
+"""Reasons for unscored questions that another reply or verdict may score."""
 
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A request that nobody has answered yet, not yet in words.
+    """An unanswered request, before its messages are built.
 
     Attributes
     ----------
     step
-        What to ask.
+        The step to take.
     draw
-        The first draw that it is for, from 0.
+        Its first draw, from 0.
     n
-        How many draws, one after the other, may be answered by as many choices of one response.
+        Number of consecutive draws that the choices of one response may answer.
     """
 
     step: Step
@@ -612,14 +611,14 @@ class Conversation:
     Attributes
     ----------
     question, variant
-        What is asked, and with which wording of the first pass.
+        The question, and the wording of its first pass.
     procedure
-        What follows what.
+        Determines the order of requests.
     draws
-        How often the question is drawn. One that is drawn more than once goes through both passes in every draw,
-        whether the first refused or not.
+        How often the question is sampled. If it is more than once, each draw goes through both passes, even if the
+        first did not refuse.
     seed
-        Of its requests; None for one that is derived from the run's and from what is asked.
+        Seed of its requests; None to derive it from the run's seed and the request.
     """
 
     question: Question
@@ -630,7 +629,7 @@ class Conversation:
 
     @property
     def in_turn(self) -> bool:
-        """Whether the forced pass waits for the first one to refuse."""
+        """Whether the forced pass is requested only after the first one refused."""
         return self.draws == 1 and self.procedure.asks_model
 
 
@@ -643,7 +642,7 @@ class _Transcript:
         for one in said:
             of, draw = one.reply.pass_, one.draw
             if draw >= conversation.draws:
-                continue  # of another variant that is drawn more often
+                continue  # of another variant with more draws
             if one.reply.role is Role.MODEL:
                 self.own[of][draw] = one.reply
             else:
@@ -659,9 +658,10 @@ class _Transcript:
         return found
 
     def graded(self, of: Pass, reply: Reply) -> list[Reply]:
-        """Return a reply and the verdicts on it: the same reply in several draws is graded in one of them.
+        """Return a reply and the verdicts on it: a reply that occurs in several draws is graded in one of them.
 
-        That is the first, or the first that has a verdict: a draw before it may come out the same when asked again.
+        That is the first draw, or the first one with a verdict: an earlier draw that is asked again may bring the same
+        reply.
         """
         if not self._verdicts:
             return [reply]
@@ -669,19 +669,19 @@ class _Transcript:
         return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.role, one.attempt)))]
 
     def in_draw(self, draw: int) -> list[Reply]:
-        """Return all that was said in one draw."""
+        """Return all replies and verdicts of one draw."""
         return [one for of in PASSES if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
 
 
 def next_requests(conversation: Conversation, said: Iterable[Completion]) -> list[PendingRequest]:
-    """Return what is to be asked next; nothing where every draw has its outcome.
+    """Return the next requests; none if every draw has its outcome.
 
     Parameters
     ----------
     conversation
-        The question and how it is asked.
+        The question and its procedure.
     said
-        Every reply about the question so far: to its first passes under this variant, and to its forced passes.
+        All replies about the question so far: to its first passes under this variant, and to its forced passes.
 
     Examples
     --------
@@ -701,20 +701,20 @@ def next_requests(conversation: Conversation, said: Iterable[Completion]) -> lis
 
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
-    """Return what became of every draw, in their order; None while a reply is missing."""
+    """Return the outcomes of all draws, in order; None while a reply is missing."""
     found = completions_and_outcomes(conversation, said)[1]
     return found if len(found) == conversation.draws else None
 
 
 def finished_outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
-    """Return what became of the draws before the first one of which a reply is missing."""
+    """Return the outcomes of the draws before the first unfinished one."""
     return completions_and_outcomes(conversation, said)[1]
 
 
 def completions_and_outcomes(
     conversation: Conversation, said: Iterable[Completion]
 ) -> tuple[list[Completion], list[Outcome]]:
-    """Return the replies that outcomes rest on, and the outcomes of the draws before the first unfinished one."""
+    """Return the replies that determine outcomes, and the outcomes of the draws before the first unfinished one."""
     known, step = _taken(conversation, said)
     if conversation.in_turn:
         step = step or _step(conversation, known)
@@ -724,7 +724,7 @@ def completions_and_outcomes(
 
 def _each_drawn(conversation: Conversation, known: _Transcript) -> Iterator[Outcome]:
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
-    found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
+    found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws with the same replies have the same outcome
     for draw in range(conversation.draws):
         replies = tuple(known.own[of].get(draw) for of in PASSES)
         if not any(replies):
@@ -738,14 +738,14 @@ def _each_drawn(conversation: Conversation, known: _Transcript) -> Iterator[Outc
 
 
 def partial_outcome(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
-    """Return what is known of a first draw that is not finished: unscored, with `reason`, unless it was answered.
+    """Return the outcome of an unfinished first draw: unscored, with `reason`, unless the first pass answered.
 
     Parameters
     ----------
     conversation, said
         As for `next_requests`.
     reason
-        What keeps it from its grade.
+        Why it has no grade.
 
     Examples
     --------
@@ -765,7 +765,7 @@ def partial_outcome(conversation: Conversation, said: Iterable[Completion], reas
         step = conversation.procedure.step(conversation.question, known.graded(Pass.FIRST, first))
         became = step if isinstance(step, Outcome) else Outcome(True if step.pass_ is Pass.FORCED else None, None)
     if became.wrong is not None:
-        return became  # it answered: what is missing is the forced answer beside, which does not count
+        return became  # it answered: only the forced answer is missing, which does not count
     refused = became.refused
     return Outcome(
         refused=refused,
@@ -779,7 +779,7 @@ def partial_outcome(conversation: Conversation, said: Iterable[Completion], reas
 
 
 def used_completions(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
-    """Return the replies that the outcomes rest on: a forced answer that only another variant needed is not among them.
+    """Return the replies that determine the outcomes, without forced answers that only other variants needed.
 
     Parameters
     ----------
@@ -790,7 +790,7 @@ def used_completions(conversation: Conversation, said: Iterable[Completion]) -> 
 
 
 def _taken(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], Step | Outcome | None]:
-    """Return the replies that the outcomes rest on, and what is next after them where that was found on the way."""
+    """Return the replies that determine the outcomes, and the next step or outcome if it was computed here."""
     replies = [one for one in said if one.draw < conversation.draws]
     unforced = [one for one in replies if one.reply.pass_ is not Pass.FORCED]
     if len(unforced) == len(replies) or not conversation.in_turn:
@@ -803,23 +803,23 @@ def _taken(conversation: Conversation, said: Iterable[Completion]) -> tuple[list
 
 
 def _step(conversation: Conversation, replies: Iterable[Completion]) -> Step | Outcome:
-    """Return what is next of a question that is drawn once."""
+    """Return the next step of a question with a single draw, or its outcome."""
     return conversation.procedure.step(conversation.question, _Transcript(conversation, replies).in_draw(0))
 
 
 def completions_to_retire(
     conversation: Conversation, said: Iterable[Completion], reasons: Container[str]
 ) -> list[Completion]:
-    """Return the replies without which a draw would be asked for again, of draws that are unscored for some reasons.
+    """Return the replies to set aside so that draws that are unscored for some reasons are asked again.
 
-    Of a reply that could not be graded as it is, that reply; of one that graders could not settle, their verdicts.
+    If a reply could not be graded, that is the reply; if its graders could not grade it, their verdicts.
 
     Parameters
     ----------
     conversation, said
         As for `next_requests`.
     reasons
-        Some of `ASKED_AGAIN`; others keep nothing that another reply could mend.
+        Some of `ASKED_AGAIN`; other reasons are ignored, because no new reply would help.
 
     Examples
     --------
@@ -838,7 +838,7 @@ def completions_to_retire(
             continue
         of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
         if kind in REPLY_REASONS and not conversation.procedure.asks_model:
-            continue  # nobody would reply
+            continue  # the model would not be asked again
         first = known.first_drawn[of][known.own[of][draw]]
         for one in replies:
             of_model = one.reply.role is Role.MODEL
@@ -856,7 +856,7 @@ def _due_of_pass(conversation: Conversation, of: Pass, said: _Transcript) -> Ite
     if procedure.asks_model:
         step = procedure.step(question, before)
         if isinstance(step, Outcome):
-            return  # of a question without a right answer the forced pass is known
+            return  # without a gold answer the forced pass needs no request
         missing = (draw for draw in range(conversation.draws) if draw not in said.own[of])
         yield from (PendingRequest(step, *run) for run in _runs(missing))
     for reply, draw in said.first_drawn[of].items():
@@ -866,7 +866,7 @@ def _due_of_pass(conversation: Conversation, of: Pass, said: _Transcript) -> Ite
 
 
 def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield each run of consecutive draws as its first and its length.
+    """Yield each run of consecutive draws as its first draw and its length.
 
     Examples
     --------
@@ -884,12 +884,12 @@ def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def is_auxiliary(variant: str) -> bool:
-    """Whether replies under a variant are no part of the run's two passes."""
+    """Whether a variant is auxiliary, so that its replies are not part of the run's two passes."""
     return variant.startswith(AUXILIARY)
 
 
 def forced_variant(variant: str) -> str:
-    """Return the variant of a conversation's forced pass: empty, since all variants share it, except auxiliary ones.
+    """Return the variant of a conversation's forced pass: empty because all variants share it, auxiliary ones aside.
 
     Examples
     --------
@@ -899,13 +899,13 @@ def forced_variant(variant: str) -> str:
     return variant if is_auxiliary(variant) else ""
 
 
-SEED_BITS = 31  # what every provider takes
+SEED_BITS = 31  # every provider accepts these
 
 
 def request_seed(run_seed: int, question_id: str, draw: int, variant: str, request: Request) -> int:
-    """Return the seed of `request`, derived from what it asks and nothing else.
+    """Return the seed of `request`, derived only from its content.
 
-    The variant counts in the first pass only: a forced answer belongs to the question and the draw, so that a question
+    The variant does not count in the forced pass, which belongs to the question and the draw, so that a question
     refused under two variants is forced once and both share the answer.
 
     Parameters
@@ -913,11 +913,11 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
     run_seed
         The seed of the run.
     question_id, draw
-        Which question is asked, and for which time, from 0.
+        The question, and its draw, from 0.
     variant
         The first-pass variant.
     request
-        The pass, who is asked, and the attempt.
+        The pass, the role and the attempt.
 
     Examples
     --------
@@ -934,22 +934,22 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
 
 @dataclass(frozen=True)
 class Probing:
-    """One prompt, asked of each question in each draw.
+    """A single prompt, asked for each question in each draw.
 
     Attributes
     ----------
     grader
-        Who grades the answer in the reply, where there is one.
+        The grader of the answer in the reply, if there is one.
     template
-        What is asked, with the field ``{question}`` and, where it is about an answer, ``{answer}``.
+        The prompt, with the field ``{question}`` and, if it is about an answer, ``{answer}``.
     prompts
-        Puts the question into words, with its context and its choices.
+        The prompt set that formats the question, its context and its choices.
     answers
-        By question id, the answer that it is about; empty where it is about none.
+        The answer that the prompt is about, by question id; empty if it is about none.
     is_graded
-        Whether the reply holds an answer of its own.
+        Whether the reply contains an answer of its own, to be graded.
     think
-        A switch that the model's chat template knows, which ends what the model is asked.
+        A switch of the model's chat template, at the end of each request to the model.
 
     Examples
     --------
@@ -972,14 +972,14 @@ class Probing:
     passes: tuple[Pass, ...] = (Pass.PROBE,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
-        """Return what is next; an outcome says no more than that nothing is, unless the answer is graded."""
+        """Return the next step, or an outcome, which has no grade unless the answer is graded."""
         found = pass_outcome(Pass.PROBE, question, replies, self.grader)
         if self.is_graded or not replies:
             return found
         return Outcome(None, None, Grade.UNSCORED)
 
     def request(self, step: Step, question: Question) -> Request:
-        """Put a step into words."""
+        """Build the request of a step."""
         if step.role is not Role.MODEL:
             return to_request(step, question, None)
         asked = self.prompts.asked(question.text, question.context, question.choices)

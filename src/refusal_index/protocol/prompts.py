@@ -1,9 +1,9 @@
 """Prompt sets: the wording of both passes, loaded from TOML and checked as a whole.
 
-A prompt set is a TOML file that holds a template, worked examples and, for each first-pass variant and for the
-forced pass, an instruction and the examples that are left unanswered. Everything else is equal between variants,
-so that a variant moves the readiness to refuse and nothing more (the paper, appendix on system prompts). A variant may
-be marked as a paraphrase of another: the two make a family, which differs in wording alone.
+A prompt set is a TOML file with a template, worked examples and, for each first-pass variant and for the forced pass,
+an instruction and the examples that are left unanswered. Everything else is equal between variants, so that a variant
+changes only the willingness to refuse (the paper, appendix on system prompts). A variant may be marked as a paraphrase
+of another: together they form a family that differs only in wording.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from refusal_index.errors import RefusalIndexError
 
 FORCED = "forced"
 AUXILIARY = "confidence/"
-"""How the names of variants begin that are asked beside the two passes: no outcome of a run rests on their replies."""
+"""Prefix of the names of auxiliary variants, which are asked beside the two passes and affect no outcome of a run."""
 
 UNANSWERED = "UNANSWERED"
 CONTEXT = "Base your answer on the following text and on nothing else.\n\n<text>\n{context}\n</text>"
@@ -40,7 +40,7 @@ class PromptSetError(RefusalIndexError, ValueError):
 
 @dataclass(frozen=True)
 class Example:
-    """One worked example: a question and the answer shown for it."""
+    """A worked example: a question and the answer shown for it."""
 
     question: str
     answer: str
@@ -48,7 +48,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Variant:
-    """What distinguishes one prompt from the next.
+    """What distinguishes one prompt variant from another.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Variant:
     unanswered
         Numbers, from 1, of the examples whose reply is UNANSWERED.
     paraphrase_of
-        The variant of which this one says the same in other words; None for one that stands for itself.
+        The variant that this one paraphrases; None if it is not a paraphrase.
     target
-        The confidence from which on an answer pays by the rule that the instruction states; None where it states none.
+        The confidence from which answering pays off under the rule stated in the instruction; None if it states none.
     """
 
     instruction: str
@@ -75,13 +75,13 @@ class PromptSet:
     Attributes
     ----------
     name
-        The name it is recorded under.
+        The name that is recorded with a run.
     preamble
-        Template of what comes before the question, with the fields ``{examples}`` and ``{instruction}``.
+        Template of the text before the question, with the fields ``{examples}`` and ``{instruction}``.
     question
         Template of the question, with the field ``{question}``.
     example
-        Template of one worked example, with ``{number}``, ``{question}`` and ``{answer}``.
+        Template of a worked example, with ``{number}``, ``{question}`` and ``{answer}``.
     examples
         The worked examples, the same in every variant.
     variants
@@ -89,11 +89,11 @@ class PromptSet:
     forced
         The forced pass.
     context
-        Template of what stands before the question where it has a context, with the field ``{context}``.
+        Template of the context, if any, before the question, with the field ``{context}``.
     choices
-        Template of what stands after the question where it has choices, with the field ``{choices}``.
+        Template of the choices, if any, after the question, with the field ``{choices}``.
     choice
-        Template of one of them, with ``{letter}`` and ``{choice}``.
+        Template of one choice, with ``{letter}`` and ``{choice}``.
 
     Examples
     --------
@@ -166,7 +166,7 @@ class PromptSet:
     def render(
         self, variant: str, question: str, context: str | None = None, choices: Sequence[str] = ()
     ) -> tuple[str, str]:
-        """Return the preamble and the question, with its context and choices, as they are asked under `variant`.
+        """Return the preamble of a variant, and the question with its context and choices.
 
         Raises
         ------
@@ -174,11 +174,11 @@ class PromptSet:
             If there is no such variant.
         """
         if variant not in self.preambles:
-            self.variant(variant)  # says which there are
+            self.variant(variant)  # raises, and lists the variants
         return self.preambles[variant], self.asked(question, context, choices)
 
     def asked(self, question: str, context: str | None = None, choices: Sequence[str] = ()) -> str:
-        """Return the question, with its context and choices, as it is asked under every variant."""
+        """Return the question with its context and choices, which is the same under every variant."""
         lettered = zip(LETTERS[: len(choices)], choices, strict=True)
         listed = "\n".join(self.choice.format(letter=letter, choice=choice) for letter, choice in lettered)
         parts = (
@@ -190,7 +190,7 @@ class PromptSet:
 
     @cached_property
     def preambles(self) -> Mapping[str, str]:
-        """What stands before the question, by variant, the forced pass included."""
+        """The text before the question, by variant, including the forced pass."""
         return {
             name: self.preamble.format(examples=self._worked_examples(variant), instruction=variant.instruction)
             for name, variant in {**self.variants, FORCED: self.forced}.items()
@@ -208,10 +208,10 @@ class PromptSet:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything that shapes a prompt; equal hashes ask in equal words.
+        """SHA-256 of everything that affects a prompt; sets with equal hashes have the same wording.
 
-        The templates of context and choices count only where they are a set's own; which variant paraphrases which, and
-        the targets, which the instructions state, do not.
+        The templates of context and choices count only if the set defines its own. Paraphrase marks do not count, nor
+        do targets, which the instructions state.
         """
         canonical = json.dumps(
             [self.preamble, self.question, self.example, [asdict(e) for e in self.examples]]
@@ -228,7 +228,7 @@ def _wording(variant: Variant) -> dict[str, Any]:
 
 
 def unknown(name: str, known: Collection[str]) -> str:
-    """Return how a message goes on after "no": the unknown name, the one it was probably meant to be, and the known."""
+    """Return the end of a message about an unknown name: the name, the closest known one, and all known ones."""
     near = nearest(name, known)
     return f"'{name}'{f' (did you mean {near!r}?)' if near else ''}; choose one of {', '.join(known)}"
 
@@ -250,7 +250,7 @@ def prompt_set_names() -> list[str]:
 
 
 def load_prompt_set(name_or_path: str | Path) -> PromptSet:
-    """Load a prompt set by the name of a shipped one or by the path of a TOML file.
+    """Load a prompt set of the package by name, or another one by the path of its TOML file.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def _parse(content: bytes, source: str) -> PromptSet:
         raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass variant")
     reserved = [name for name in variants if name == FORCED or name.startswith(AUXILIARY)]
     if reserved:
-        names = f"'{FORCED}' names the second pass, and '{AUXILIARY}...' what confidence methods ask"
+        names = f"'{FORCED}' names the forced pass, and '{AUXILIARY}...' prompts of confidence methods"
         raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass variant")
     prompts = PromptSet(
         name=_field(data, "name", str, source),
@@ -314,9 +314,9 @@ def _parse(content: bytes, source: str) -> PromptSet:
     if prompts.forced.unanswered:
         raise PromptSetError(f"{source}, {FORCED}: 'unanswered' must be empty; the forced pass shows no refusals")
     if prompts.forced.target is not None:
-        raise PromptSetError(f"{source}, {FORCED}: the forced pass declines nothing; remove 'target'")
+        raise PromptSetError(f"{source}, {FORCED}: the forced pass does not allow refusals; remove 'target'")
     if prompts.forced.paraphrase_of:
-        raise PromptSetError(f"{source}, {FORCED}: the forced pass paraphrases nothing; remove 'paraphrase_of'")
+        raise PromptSetError(f"{source}, {FORCED}: the forced pass cannot be a paraphrase; remove 'paraphrase_of'")
     _refuse_unknown(data, PromptSet, source)
     for name, variant in prompts.variants.items():
         _check_paraphrase(name, variant, prompts.variants, source)
@@ -324,15 +324,15 @@ def _parse(content: bytes, source: str) -> PromptSet:
 
 
 def _refuse_unknown(data: Mapping[str, Any], kind: type, place: str) -> None:
-    """Raise for a field that is none: a misspelt optional one would be left out without a word."""
+    """Raise for an unknown field: a misspelt optional field would be ignored silently."""
     known = [field.name for field in fields(kind)]
     for name in data:
         if name not in known:
-            raise PromptSetError(f"{place}: no field is called {unknown(name, known)}")
+            raise PromptSetError(f"{place}: unknown field {unknown(name, known)}")
 
 
 def _check_paraphrase(name: str, variant: Variant, variants: Mapping[str, Variant], source: str) -> None:
-    """Raise unless a paraphrase differs from a variant that stands for itself in its wording alone."""
+    """Raise unless a paraphrase differs only in wording from a variant that is not a paraphrase itself."""
     said = variant.paraphrase_of
     if said is None:
         return
@@ -342,11 +342,11 @@ def _check_paraphrase(name: str, variant: Variant, variants: Mapping[str, Varian
             f"{place} names no variant: {unknown(said, [known for known in variants if known != name])}"
         )
     if variants[said].paraphrase_of is not None or said == name:
-        raise PromptSetError(f"{place} must name a variant that paraphrases none, found '{said}'")
+        raise PromptSetError(f"{place} must name a variant that is not a paraphrase, found '{said}'")
     if variant.unanswered != variants[said].unanswered:
         raise PromptSetError(
             f"{source}, variants.{name}: 'unanswered' must be that of '{said}', which it paraphrases, found "
-            f"{list(variant.unanswered)} and {list(variants[said].unanswered)}; a family differs in wording alone"
+            f"{list(variant.unanswered)} and {list(variants[said].unanswered)}; paraphrases differ only in wording"
         )
 
 
@@ -375,7 +375,7 @@ def _template(table: Mapping[str, Any], name: str, fields: set[str], place: str)
 
 
 def placeholder(field: str | None, spec: str | None = None, conversion: str | None = None) -> str:
-    """Return a replacement field as it is written in a template."""
+    """Return a replacement field as written in a template."""
     return "{" + f"{field}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}" + "}"
 
 
@@ -391,7 +391,7 @@ def _variant(entry: Any, place: str, n_examples: int) -> Variant:
     unanswered = tuple(_field(entry, "unanswered", list, place))
     numbers = range(1, n_examples + 1)
     if not all(type(number) is int and number in numbers for number in unanswered):
-        raise PromptSetError(f"{place}: 'unanswered' must hold example numbers from 1 to {n_examples}")
+        raise PromptSetError(f"{place}: 'unanswered' must contain example numbers from 1 to {n_examples}")
     instruction = _field(entry, "instruction", str, place)
     _refuse_unknown(entry, Variant, place)
     said = _field(entry, "paraphrase_of", str, place) if "paraphrase_of" in entry else None

@@ -1,13 +1,12 @@
 """Reading a reply: its answer, whether it refuses, its log probabilities, and the length of its prompt.
 
-Refusals are recognised by their wording in twelve languages. A reply refuses if it is nothing but words such as
-"unknown", or if it opens or concludes with a sentence that declines and gives no answer beside it. It does not refuse
-if it contains the gold answer, if it guesses ("I am not sure, perhaps 400"), or if a clause answers after all ("I don't
-know who told you that, but it was Paris").
+Refusals are recognised by their wording in twelve languages. A reply refuses if it consists only of words such as
+"unknown", or if it begins or ends with a sentence that declines and gives no answer besides. It does not refuse if it
+contains the gold answer, if it guesses ("I am not sure, perhaps 400"), or if a clause answers after all ("I don't know
+who told you that, but it was Paris").
 
-A rule-based grader uses this unless it is given `tag`, a regular expression or a function. The phrases are data, in
-`refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models, which exist for Czech and
-English.
+A rule-based grader uses this unless it is given `tag`, a regular expression or a function. The phrases are listed in
+`refusals.toml`. `docs/graders.md` reports precision and recall on replies of real models, in Czech and English.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL
 UNOPENED_REASONING = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 
 REPLY_REASONS = TRUNCATED, FILTERED, TOOL_CALL, EMPTY = "truncated", "content_filter", "tool_call", "empty"
-"""Why a reply cannot be graded as it is."""
+"""Reasons why a reply cannot be graded."""
 
 
 class StopReason(StrEnum):
@@ -53,19 +52,19 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reply says.
+    """The content of a reply.
 
     Attributes
     ----------
     answer
-        The text inside the last complete answer tag or, without one, the whole reply without its reasoning and
-        without stray marks; empty where `unscored_reason` is given.
+        The text inside the last complete answer tag or, without one, the whole reply without its reasoning and stray
+        marks; empty if there is an `unscored_reason`.
     refused
-        Whether the last complete answer tag says UNANSWERED, in any case and with any punctuation around it.
+        Whether the last complete answer tag contains UNANSWERED, ignoring case and surrounding punctuation.
     well_formed
         Whether there is exactly one answer tag, complete and not empty.
     unscored_reason
-        One of `REPLY_REASONS`; None where the reply can be graded.
+        One of `REPLY_REASONS`; None if the reply can be graded.
     """
 
     answer: str
@@ -75,11 +74,11 @@ class Reading:
 
 
 def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
-    """Read what a model said.
+    """Read a model's reply: its answer, or its refusal.
 
-    The last complete tag counts, as the prompt asks for the answer at the end; tags inside a reasoning block do not.
-    A tag is an opening mark and a closing mark with no other between them. A reply that was cut at the token limit is
-    unscored even where it holds a tag, as nobody knows what would have followed.
+    The last complete tag counts, because the prompt asks for the answer at the end; tags inside a reasoning block do
+    not. A tag is an opening mark and a closing mark with no other between them. A reply that was cut off at the token
+    limit is unscored even if it contains a tag, because its continuation is unknown.
 
     Parameters
     ----------
@@ -118,16 +117,16 @@ def _read(text: str, stop_reason: StopReason) -> Reading:
 
 LONGEST_CACHED = 20_000  # characters
 _cached = lru_cache(maxsize=256)(_read)
-"""A reply is read again for each request that may follow it, and once more for its outcome."""
+"""Cached, because a reply is read again for each request that may follow it, and once more for its outcome."""
 
 
 def answer_start(text: str, answer: str) -> int | None:
-    """Return where the answer that was read from a reply begins in it: in the last complete tag, else at its first.
+    """Return where a reply's answer begins in it: in the last complete tag, else at its first occurrence.
 
     Parameters
     ----------
     text, answer
-        The reply, and its answer as `Reading.answer` holds it; None where that is empty or not to be found.
+        The reply, and its answer from `Reading.answer`. The result is None if that is empty or not found.
 
     Examples
     --------
@@ -140,7 +139,7 @@ def answer_start(text: str, answer: str) -> int | None:
 
 
 def _tagged(text: str) -> list[tuple[int, int]]:
-    """Return where the complete answer tags of a text begin and end, without their marks."""
+    """Return the start and end of the content of each complete answer tag."""
     marks = ANSWER_MARK.finditer(text)
     return [(left.end(), right.start()) for left, right in pairwise(marks) if not left[1] and right[1]]
 
@@ -148,8 +147,8 @@ def _tagged(text: str) -> list[tuple[int, int]]:
 def without_reasoning(text: str) -> str:
     """Return `text` without its reasoning blocks.
 
-    A block that is never closed runs to the end; one whose opening is missing, as some chat templates print the
-    opening themselves, begins at the beginning.
+    A block that is never closed extends to the end; one without an opening mark, which some chat templates print
+    themselves, starts at the beginning.
 
     Examples
     --------
@@ -160,7 +159,7 @@ def without_reasoning(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Return `text` in lower case, without accents and signs that are not seen, such as a soft hyphen.
+    """Return `text` in lower case, without accents and invisible characters such as soft hyphens.
 
     Examples
     --------
@@ -173,7 +172,7 @@ def folded(text: str) -> str:
 
 
 def _is_visible(text: str) -> bool:
-    """Whether `text` has a character to see: white space, control and zero-width characters are none."""
+    """Whether `text` has a visible character, other than white space, control and zero-width characters."""
     return any(character.isprintable() and not character.isspace() for character in text)
 
 
@@ -183,21 +182,21 @@ def _unscored(reason: str) -> Reading:
 
 DIGITS = 6
 IMPOSSIBLE = -9999.0
-"""What OpenAI and vLLM say of a token that was left no probability at all: JSON has no minus infinity."""
+"""What OpenAI and vLLM report for a token of probability zero, because JSON has no minus infinity."""
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """One token of a reply.
+    """A token of a reply, and its log probability.
 
     Attributes
     ----------
     token
-        Its text; a token that is a part of a character has none of its own.
+        Its text; a token that is only part of a character has no text of its own.
     logprob
-        Natural logarithm of its probability in this place.
+        Natural logarithm of its probability at this position.
     alternatives
-        The likeliest tokens in this place with theirs, likeliest first; empty where not asked for.
+        The most likely tokens at this position with theirs, most likely first; empty if not requested.
     """
 
     token: str
@@ -206,12 +205,12 @@ class TokenLogprob:
 
 
 def write_logprobs(tokens: Iterable[TokenLogprob]) -> str:
-    """Return tokens as JSON: ``token``, ``logprob`` to six digits and, where there are any, ``top_logprobs`` of each.
+    """Return tokens as JSON: ``token``, ``logprob`` to six decimals and, if there are any, ``top_logprobs``.
 
     Raises
     ------
     ValueError
-        If a logarithm is not a number.
+        If a log probability is not a number.
 
     Examples
     --------
@@ -222,17 +221,17 @@ def write_logprobs(tokens: Iterable[TokenLogprob]) -> str:
 
 
 def read_logprobs(text: str | None) -> tuple[TokenLogprob, ...] | None:
-    """Return the tokens of a reply, or None where nothing is known of them.
+    """Return the tokens of a reply; None if there is no record of them.
 
     Parameters
     ----------
     text
-        What `write_logprobs` wrote, or a provider in OpenAI's format; further keys are passed over.
+        The JSON of `write_logprobs`, or of a provider in OpenAI's format; further keys are ignored.
 
     Raises
     ------
     ValueError
-        If it is something else.
+        If it has another format.
 
     Examples
     --------
@@ -256,7 +255,7 @@ def _entry(one: TokenLogprob) -> dict[str, Any]:
 
 
 def _scored(token: str, logprob: float) -> dict[str, Any]:
-    rounded = IMPOSSIBLE if logprob == -math.inf else round(logprob, DIGITS) + 0.0  # which turns -0.0 into 0.0
+    rounded = IMPOSSIBLE if logprob == -math.inf else round(logprob, DIGITS) + 0.0  # + 0.0 turns -0.0 into 0.0
     return {"token": sound_text(token), "logprob": rounded}
 
 
@@ -285,7 +284,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")
 
 
-CHARACTERS_PER_TOKEN = 4  # of English text, about; other languages and figures take more tokens
+CHARACTERS_PER_TOKEN = 4  # approximately, of English text; other languages and digits take more tokens
 SHOWN = 5
 
 
@@ -294,12 +293,12 @@ class PromptLengthError(RefusalIndexError, ValueError):
 
 
 def whole_prompt(question: Question, prompts: PromptSet, variant: str) -> str:
-    """Return all that is asked about a question under a variant."""
+    """Return the whole prompt of a question under a variant."""
     return "\n\n".join(prompts.render(variant, question.text, question.context, question.choices))
 
 
 def about_tokens(text: str) -> int:
-    """Estimate the tokens of a text from its characters.
+    """Estimate the number of tokens of a text from its length.
 
     Examples
     --------
@@ -310,20 +309,20 @@ def about_tokens(text: str) -> int:
 
 
 def longest_prompt(question: Question, prompts: PromptSet, count: Callable[[str], int] = len) -> int:
-    """Return the length of the longest of a question's prompts, over all variants and the forced pass.
+    """Return the length of a question's longest prompt, over all variants and the forced pass.
 
     Parameters
     ----------
     question, prompts
-        What is asked, and in which words.
+        The question or questions, and the prompt set.
     count
-        Measures a text; characters unless told otherwise.
+        Measures a text; by default in characters.
     """
     return max(count(whole_prompt(question, prompts, variant)) for variant in (*prompts.variants, FORCED))
 
 
 def longest_in_characters(prompts: PromptSet) -> Callable[[Question], int]:
-    """Return what tells `longest_prompt` in characters, without putting the prompts together.
+    """Return a function that computes `longest_prompt` in characters, without building the prompts.
 
     Examples
     --------
@@ -344,16 +343,16 @@ def check_lengths(
     Parameters
     ----------
     questions, prompts
-        What is asked, and in which words.
+        The question or questions, and the prompt set.
     most
-        What the model takes, less what its reply needs.
+        The model's context length less the length of its reply.
     count
-        Counts the tokens of a text; an estimate unless told otherwise.
+        Counts the tokens of a text; by default an estimate.
 
     Raises
     ------
     PromptLengthError
-        If there are such questions.
+        If a prompt is longer.
 
     Examples
     --------
@@ -372,11 +371,11 @@ def check_lengths(
 
 
 MAX_LENGTH = 2000
-"""Characters of a reply that are searched."""
+"""Number of characters of a reply that are searched."""
 MAX_OPENING = 4
-"""Sentences among which the refusal must be, where those before it only announce it."""
+"""Number of opening sentences that may contain the refusal, if those before it only announce it."""
 MAX_BARE_ANSWER = 3
-"""Words that are an answer by themselves where they follow a refusal, as in "I am not sure. Paris?"."""
+"""Maximum number of words that count as an answer after a refusal, as in "I am not sure. Paris?"."""
 
 FIELDS = ("alone", "declines", "announces", "concludes", "hedges", "guesses", "but", "explains")
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc`", "'"))
@@ -387,17 +386,17 @@ WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_]+")
 OUTER = DECORATION + "。、"
 
 WORDING, TAG = "wording", "tag"
-"""How refusals are recognised by a rule: by their tag and wording, or by their tag alone."""
+"""How rules recognise refusals: by tag and wording, or by the tag alone."""
 
 Detector = Callable[[str, Question], bool]
-"""Tells whether an answer that a rule takes for wrong declines to answer."""
+"""Returns whether an answer that a rule grades as incorrect declines to answer."""
 
 Patterns = Mapping[str, re.Pattern[str]]
 
 
 @cache
 def languages() -> Mapping[str, Patterns]:
-    """Return the patterns of each language: its phrases in each field of `refusals.toml` as one.
+    """Return the patterns of each language: one for each field of `refusals.toml`, made of all its phrases.
 
     Examples
     --------
@@ -421,7 +420,7 @@ def _compiled(phrases: Mapping[str, Sequence[str]]) -> Patterns:
 
 
 def _folded(text: str) -> str:
-    """Return `text` folded, with its ellipses, which NFKD takes apart, and one kind of apostrophe."""
+    """Return `text` folded, but with its ellipses, which NFKD decomposes, and with one kind of apostrophe."""
     return folded(text.replace("…", "\0")).replace("\0", "…").translate(APOSTROPHES)
 
 
@@ -431,7 +430,7 @@ def refuses(reply: str, question: Question | None = None) -> bool:
     Parameters
     ----------
     reply
-        The answer, as `Reading.answer` holds it.
+        The answer, from `Reading.answer`.
     question
         A reply that contains its gold answer or an alias does not refuse, unless the question contains it too.
 
@@ -448,9 +447,9 @@ def refuses(reply: str, question: Question | None = None) -> bool:
     return declined is not None and not (question and _contains_gold(text, declined, question))
 
 
-@lru_cache(maxsize=1024)  # a reply is graded each time its question is looked at, and many replies are equal
+@lru_cache(maxsize=1024)  # a reply is graded repeatedly, and many replies are equal
 def _declining(reply: str) -> tuple[str, str | None]:
-    """Return the plain text of a reply, and the phrase with which it declines in any language, if it does."""
+    """Return the plain text of a reply, and the phrase by which it declines in any language, None if it does not."""
     text = MARKS.sub(" ", _folded(reply)).strip()
     sentences = [bare for sentence in SENTENCE_END.split(text) if (bare := sentence.strip(OUTER))]
     phrases = (_declining_phrase(sentences, patterns) for patterns in languages().values())
@@ -458,7 +457,7 @@ def _declining(reply: str) -> tuple[str, str | None]:
 
 
 def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | None:
-    """Return the phrase with which a reply declines in one language, None where it does not or answers all the same."""
+    """Return the phrase by which a reply declines in one language; None if it does not, or if it answers anyway."""
     opening = True
     for place, sentence in enumerate(sentences):
         concluding = place + 1 == len(sentences) and patterns["concludes"].match(sentence)
@@ -472,7 +471,7 @@ def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | Non
 
 
 def _answers(sentence: str, declined: re.Match[str], later: Sequence[str], patterns: Patterns) -> bool:
-    """Whether a reply answers in spite of its refusal: by a guess, or by a clause or a few words without a reason."""
+    """Whether a reply answers despite its refusal: by a guess, or by a clause or a few words that give no reason."""
     before, after = sentence[: declined.start()], sentence[declined.end() :]
     if any(map(patterns["hedges"].search, (before, after))) or any(map(patterns["guesses"].search, (after, *later))):
         return True
@@ -496,21 +495,21 @@ def _words(text: str) -> str:
 
 
 FUNCTIONS: dict[str, Callable[[str], bool]] = {}
-"""Functions that recognise refusals in this process, by name: a folder that names one does not have it run."""
+"""Functions that recognise refusals, registered in this process by name: a name in a folder does not run one."""
 
 
 def detector_of(refusal: str) -> Detector | None:
-    """Return the function that recognises refusals without the tag; None if only the tag counts.
+    """Return the function that recognises refusals without a tag; None if only the tag counts.
 
     Parameters
     ----------
     refusal
-        ``"wording"``, ``"tag"``, the name of one of `FUNCTIONS`, or a regular expression that is found in refusals.
+        ``"wording"``, ``"tag"``, the name of one of `FUNCTIONS`, or a regular expression to search for.
 
     Raises
     ------
     PatternError
-        If it is no regular expression, or a function that was not given in this process.
+        If it is not a regular expression, or a function that was not registered in this process.
 
     Examples
     --------
@@ -527,7 +526,7 @@ def detector_of(refusal: str) -> Detector | None:
         return partial(_by_function, FUNCTIONS[refusal])
     if refusal.startswith("python:"):
         raise PatternError(
-            f"refusals are recognised by the function {refusal}, which is run only if you name it: repeat the command "
+            f"refusals are recognised by the function {refusal}, which only runs if you name it: repeat the command "
             "that made the run, with the option --refusal"
         )
     compiled(refusal)

@@ -432,7 +432,7 @@ def _check_account(name: str, api: ModelAPI) -> None:
     key, address = api.api_key, getattr(getattr(api, "client", None), "base_url", None)
     if key and not (key.isascii() and key.isprintable()):
         where = next((variable for variable in api.api_key_vars if os.environ.get(variable)), "its key")
-        raise ModelError(f"model {name!r}: {where} holds a line break or an invalid character; set it again")
+        raise ModelError(f"model {name!r}: {where} contains a line break or an invalid character; set it again")
     if address and not str(address).startswith(("http://", "https://")):
         raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got '{address}'")
 
