@@ -320,7 +320,7 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
     Path("q.csv").write_text("question,answer\nWhat is 2 plus 2?,4\nWhat is 2 plus 2?,4\n")
     done = command("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--dry-run")
     assert done.exit_code == 0
-    assert "note: own/q: 1 question asks again what another does; the ids made of the texts end in -2" in done.stderr
+    assert "note: own/q: 1 question repeats another; the ids made from the texts end in -2" in done.stderr
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_a_key_in_a_question_is_named_once_by_its_row_and_not_shown(command, key
     for words in (("validate", path), asks):
         done = command(*words)
         assert done.exit_code == 0, done.output
-        assert done.output.count("q.jsonl, line 4 holds an API key, or what looks like one") == 1
+        assert done.output.count("q.jsonl, line 4 holds an API key, or text that looks like one") == 1
         assert "line 5" not in done.output
         assert key not in done.output
     write(Path(path), rows[:3])

@@ -76,7 +76,7 @@ def test_a_server_that_stalls_is_given_up(tmp_path):
     assert kept(tmp_path) == []
 
 
-@pytest.mark.parametrize(("limit", "said"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "not whole after")])
+@pytest.mark.parametrize(("limit", "said"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "incomplete after")])
 def test_what_never_ends_is_given_up(tmp_path, monkeypatch, limit, said):
     """More than the largest dataset was cut there and, without a checksum, kept."""
     monkeypatch.setattr(datasets, limit, 10 if limit == "LARGEST" else -1.0)

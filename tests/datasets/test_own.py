@@ -155,7 +155,7 @@ BAD = {
     "a pattern that never ends": (
         "x.csv",
         f"question,answer,pattern\na,{'a' * 60}!,(a|aa)+$\n",
-        ["line 2", "'pattern'", "within 1 s", "do not nest"],
+        ["line 2", "'pattern'", "within 1 s", "avoid nested"],
     ),
     "a pattern that nothing can hold": (
         "x.csv",
@@ -342,9 +342,7 @@ def test_json_lines_that_were_cut_short_are_told_with_their_line(tmp_path, cut):
 
 def test_questions_that_ask_the_same_are_noted_where_their_ids_are_made_of_their_texts(tmp_path):
     data = load_dataset("own", data=file(tmp_path, "question,answer\nWho?,Ann\nWho?,Bob\nWho?,Eve\n"))
-    assert data.notes == (
-        "2 questions ask again what another does; the ids made of the texts end in -2, -3 and so on there",
-    )
+    assert data.notes == ("2 questions repeat another; the ids made from the texts end in -2, -3 and so on",)
     assert load_dataset("own", data=file(tmp_path, "id,question,answer\n1,Who?,Ann\n2,Who?,Bob\n")).notes == ()
 
 

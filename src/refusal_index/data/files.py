@@ -241,7 +241,7 @@ def _take(descriptor: int, path: Path) -> None:
         ) from error
     holder = os.read(descriptor, LONGEST).strip()
     if holder and not holder.isdigit():  # it may be a hard link to another file
-        raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
+        raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if you don't need it")
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
     with suppress(OSError):  # the id only informs others: the lock holds even on a full disk

@@ -1,11 +1,12 @@
-"""The folder of a run: the only store, and the owner of everything that was paid for.
+"""The folder of a run, and reading several runs to compare them.
 
-`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt.
-`run_json` says what was asked; the same settings resume the run, others are refused.
+`replies` stores the replies, which were paid for. `outcomes`, `summary` and `report` are derived from them and can be
+deleted and rebuilt. `run_json` records the settings: the same settings resume the run, others are refused.
 
-How much a run was asked, as its folder says it: the outcomes of one that was killed do not know what they lack.
+The number of questions that a run was asked is read from its folder, since the outcome table of an interrupted run does
+not show what is missing.
 
-`read_runs` and `find_runs` read several runs to be compared; `match` finds which of their questions to compare.
+`read_runs` and `find_runs` read several runs; `match` selects the questions on which to compare them.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ RUN_FORMAT = 1
 """Version of `run.json`; a folder with another one is refused."""
 
 MOST_SETTINGS = 64 << 20
-"""Most bytes of `run.json`."""
+"""Maximum size of `run.json` in bytes."""
 
 RUN_ID = "run_id"
-"""Where `about` holds what tells a run from every other one, also from those of the same settings."""
+"""Key in `about` of a run's unique id; runs with the same settings have different ids."""
 
 
 class _Entry:
-    """A file in the folder of a run, by its name."""
+    """The path of a file in a run's folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -73,43 +74,43 @@ class _Entry:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder and the names of what lies in it.
+    """A run's folder and the names of its files.
 
     >>> RunFolder(Path("runs/example")).outcomes.name
     'outcomes.parquet'
     """
 
-    path: Path  # the folder; `create_or_resume` makes it
+    path: Path  # path of the folder; `create_or_resume` creates it
 
-    run_json = _Entry("run.json")  # what was asked
-    replies = _Entry("replies.sqlite")  # the store of replies: all that was paid for
+    run_json = _Entry("run.json")  # the settings
+    replies = _Entry("replies.sqlite")  # the store of replies
     outcomes = _Entry("outcomes.parquet")  # one row per question, variant and draw
-    confidence = _Entry("confidence.parquet")  # scores of how likely answers are right, one row per question and method
-    confidence_record = _Entry("confidence.json")  # what the scores of each method rest on, and what that took
+    confidence = _Entry("confidence.parquet")  # confidence scores, one row per question and method
+    confidence_record = _Entry("confidence.json")  # origin and cost of each method's scores
     summary = _Entry("summary.json")  # every metric of every variant
-    report = _Entry("report.html")  # the page to look at
+    report = _Entry("report.html")  # the HTML report
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
+        """Lock the folder against other processes while the block runs; a missing folder is created.
 
-        The operating system holds the lock, so that of a process that died is free at once. Raises RunFolderError if
-        another process holds it, or the folder cannot be written to.
+        The operating system holds the lock, and frees it as soon as the process ends. Raises RunFolderError if another
+        process holds it, or the folder cannot be written to.
         """
         if not self.run_json.exists():
             self._refuse_foreign()
         return held(self.path)
 
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
-        """Make the folder for these settings, or find it made for the same ones.
+        """Create the folder for these settings, or resume it if it has the same settings.
 
-        Call it inside `lock`. Raises RunFolderError if the folder was made with other settings (the message names
-        them), holds other things, or cannot be read or written.
+        Hold the lock. Raises RunFolderError if the folder has other settings (the message names them), contains other
+        files, or cannot be read or written.
 
-        - `settings`: everything that changes what a reply or a grade can be; a folder made with other settings is
-          refused. Anything that JSON holds.
-        - `about`: what is worth knowing but may differ when the run is resumed (versions, the date); it is written the
-          first time only.
-        - returned: True if the folder was made before and is resumed.
+        - `settings`: everything that can affect a reply or a grade, JSON-serialisable; a folder with other settings is
+          refused.
+        - `about`: information that may differ when the run is resumed (versions, the date), JSON-serialisable; written
+          only when the folder is created.
+        - returned: True if the folder existed and is resumed.
         """
         here = as_json(settings)
         resumed = self.run_json.exists()
@@ -118,39 +119,39 @@ class RunFolder:
         else:
             self._refuse_foreign()
             make_folder(self.path)
-            own_id = {RUN_ID: secrets.token_hex(8)}  # never that of the run whose `about` was handed on
+            own_id = {RUN_ID: secrets.token_hex(8)}  # replaces the id of another run whose `about` was passed
             self._write_run_json({"settings": here, "about": {**as_json(about or {}), **own_id}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
-        """Write other values of some settings, for a folder regraded by later rules; call it inside `lock`."""
+        """Change some settings, when a folder is regraded under newer rules; hold the lock."""
         self._write_run_json({**self._read_run_json(), "settings": {**self.read_settings(), **as_json(changes)}})
 
     def change_about(self, changes: Mapping[str, Any]) -> None:
-        """Write something else that is worth knowing of how the run was made; call it inside `lock`."""
+        """Change some values of `about`; hold the lock."""
         self._write_run_json({**self._read_run_json(), "about": {**self.read_about(), **as_json(changes)}})
 
     def read_settings(self) -> dict[str, Any]:
-        """Read the settings that the folder was made with.
+        """Read the settings of the run.
 
-        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it has another version.
+        Raises RunFolderError if `run.json` is missing, cannot be read, or has another version.
         """
         return _section(self.run_json, self._read_run_json(), "settings")
 
     def read_complete_settings(self) -> dict[str, Any]:
-        """Read the settings, with all that the results of a run are made from; it raises as `read_settings` does."""
+        """Read the settings and check that none that results need is missing; raises RunFolderError."""
         settings = self.read_settings()
         check_complete(self.run_json, settings)
         return settings
 
     def read_about(self) -> dict[str, Any]:
-        """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
+        """Read `about` from `run.json`; raises the errors of `read_settings`."""
         return _section(self.run_json, self._read_run_json(), "about")
 
     def read_id(self) -> str:
-        """Read what tells the run from every other one, wherever its folder lies.
+        """Read the run's unique id, which stays the same if the folder is moved.
 
-        Raises RunFolderError if it is not there, and as `read_settings` does.
+        Raises RunFolderError if it is missing, and the errors of `read_settings`.
         """
         run_id = self.read_about().get(RUN_ID)
         if run_id is None:
@@ -158,7 +159,7 @@ class RunFolder:
         return str(run_id)
 
     def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-        """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
+        """Read the outcome table, or another one at `path`; raises OutcomeTableError if it cannot be used."""
         path = path or self.outcomes
         try:
             return read_outcomes(_plain(path), sampling)
@@ -168,14 +169,14 @@ class RunFolder:
             raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' rebuilds it") from error
 
     def read_confidence(self) -> pl.DataFrame | None:
-        """Read the scores of how likely answers are right; None where there are none.
+        """Read the confidence table; None if there is none.
 
-        Raises ConfidenceError if they cannot be read.
+        Raises ConfidenceError if it cannot be read.
         """
         return read_confidence(self.confidence) if self.confidence.exists() else None
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Read the summary as JSON holds it; None where there is none.
+        """Read the summary as a dictionary; None if there is none.
 
         Raises RunFolderError if it cannot be read.
         """
@@ -196,7 +197,7 @@ class RunFolder:
         write_outcomes(table, self.outcomes)
 
     def write_summary(self, summary: str) -> None:
-        """Replace the summary by this JSON text."""
+        """Replace the summary with a JSON text."""
         write_atomically(self.summary, redacted(summary).encode())
 
     def _write_run_json(self, document: Mapping[str, Any]) -> None:
@@ -221,7 +222,7 @@ class RunFolder:
         return dict(document)
 
     def _instead(self) -> str:
-        """Say what is there in place of a run's folder."""
+        """Describe what was found instead of a run's folder."""
         if self.path.is_file():
             return "got a file; name the folder that 'refusal-index run' made"
         members = set_members(self.path)
@@ -245,7 +246,7 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path} cannot be read as a folder ({error.strerror}); choose another place"
             ) from error
-        # a run that was killed before its `run.json` can have left its lock and a half-written file
+        # a run killed before it wrote `run.json` may have left its lock and a half-written file
         half_written = [name for name in names if name.startswith(".run.json.") and name.endswith(TEMPORARY_SUFFIX)]
         foreign = sorted({*names} - {LOCK, *half_written})
         if foreign:
@@ -256,16 +257,16 @@ class RunFolder:
 
 
 def run_around(place: Path) -> Path | None:
-    """Return the folder of a run that a place is or lies in, also by a link; None where there is none.
+    """Return the run's folder that a path is in, links resolved; None if there is none.
 
-    What is there is the run's own: nothing else may write into it.
+    Nothing else may write into a run's folder.
     """
     whole = Path(os.path.realpath(place))
     return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether a run made the `run.json` in a folder; one that cannot be read may have been damaged."""
+    """Whether a folder has a run's `run.json`; an unreadable one counts, since it may be damaged."""
     try:
         document = read_json(folder / "run.json", MOST_SETTINGS)
     except (FileNotFoundError, NotADirectoryError):
@@ -296,17 +297,17 @@ def _reason(error: OSError | ValueError) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """How much was asked under a variant."""
+    """How much was asked under one variant."""
 
     questions: int = 0
-    further_draws: int = 0  # of questions that are drawn repeatedly, the first draw of each not counted
+    further_draws: int = 0  # number of draws beyond the first of each question
 
 
 def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Mapping[str, Any]) -> Asked:
-    """Return how much a run was asked under one of its variants.
+    """Return how much a run was asked under one variant.
 
-    - `draws`: how often each question was asked by now, by its id; empty where nobody knows.
-    - `settings`, `about`: what the run's folder says: a run is of all questions of its dataset, unless it stopped.
+    - `draws`: number of times each question was asked so far, by id; empty if unknown.
+    - `settings`, `about`: from the run's folder; a run asks all questions of its dataset unless it stopped.
     """
     stop, dataset = Stop.read(about), settings.get("dataset")
     planned = dataset.get("questions") if isinstance(dataset, Mapping) else None
@@ -316,10 +317,9 @@ def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Ma
 
 
 def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
-    """Return the share of what was asked under a variant that has no grade.
+    """Return the share of what was asked under one variant that is unscored.
 
-    The larger one of two: of the questions by their first draws, and of the further draws, which the corrected index
-    rests on as much.
+    The larger of the shares among first draws and among further draws, on which corrected RI depends as much.
 
     >>> row = {"model": "m", "dataset": "d", "variant": "v", "refused": False, "wrong": False, "unscored_reason": None}
     >>> drawn = ("a", 0), ("b", 0), ("a", 1)
@@ -336,26 +336,26 @@ def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
 
 
 SET_VERSION = 2
-"""Version of the set's summary."""
+"""Version of a set's summary."""
 
 SUMMARY = "summary.json"
 LONGEST_NAME = 255  # bytes, of most file systems
-LAST_STEP = 10**12  # of a training; a larger number is a date or a hash
+LAST_STEP = 10**12  # a training step; a larger number is a date or a hash
 
 
 @dataclass(frozen=True)
 class SetMember:
     """One run of a set."""
 
-    folder: Path  # of the run; a run that has not begun has none yet
-    # model, dataset: what the set calls them
+    folder: Path  # of the run; missing if the run has not started
+    # model, dataset: their names in the set
     model: str
     dataset: str
-    step: int | None = None  # of the training that the model is a checkpoint of; None where it is none, or not known
+    step: int | None = None  # training step, if the model is a checkpoint; None otherwise or if unknown
 
 
 def set_members(path: Path) -> tuple[SetMember, ...]:
-    """Return the runs of a set in its order; none where the folder is not one of a set, or its summary is broken.
+    """Return the runs of a set in order; empty if the folder is not a set's, or its summary is invalid.
 
     Raises RunFolderError for a set of another version.
 
@@ -382,7 +382,7 @@ def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def member_of_set(path: Path) -> SetMember | None:
-    """Find a run's folder in the set that it lies in; None where it lies in none, or the set has dropped it."""
+    """Return the entry of a run's folder in its set; None if it is not in a set."""
     place = path.resolve()
     try:
         members = set_members(place.parent)
@@ -392,7 +392,7 @@ def member_of_set(path: Path) -> SetMember | None:
 
 
 def set_document(path: Path) -> dict[str, Any]:
-    """Read the summary in a folder, whatever it is of; nothing where there is none that can be read."""
+    """Read the summary in a folder, of a run or a set; empty if it is missing or unreadable."""
     try:
         document = read_json(path / SUMMARY)
     except (OSError, ValueError):
@@ -401,7 +401,7 @@ def set_document(path: Path) -> dict[str, Any]:
 
 
 def _member(path: Path, run: Any) -> SetMember | None:
-    """Read one entry; a folder elsewhere is none of the set's."""
+    """Parse one entry; None if it is invalid or names a folder elsewhere."""
     match run:
         case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if _is_name(name):
             step = run.get("step")
@@ -411,49 +411,49 @@ def _member(path: Path, run: Any) -> SetMember | None:
 
 
 def _is_name(name: str) -> bool:
-    """Whether it can name a folder directly in another one."""
+    """Whether it is a valid name of a direct subfolder."""
     return bool(name) and name == Path(name).name != ".." and "\0" not in name and len(name.encode()) <= LONGEST_NAME
 
 
 NEARLY_ALL = 0.9
-"""Share of the questions of the largest of several runs that all of them must have to be cut down to."""
+"""Minimum share of the largest run's questions that all runs must share to be compared on these only."""
 
 SHOWN = 3
-"""Most errors to tell when nothing can be read."""
+"""Maximum number of errors to show if no run can be read."""
 
 
 @dataclass(frozen=True)
 class ComparedRun:
     """One model on one dataset, from a run's folder or an outcome table."""
 
-    label: str  # what to call it, unlike that of any other run
+    label: str  # its name, unique among the compared runs
     source: Path  # the folder or file
-    # model, dataset: what the set that the run lies in calls them, else what the table says; None where neither does
+    # model, dataset: their names in the run's set, else in the outcome table; None if in neither
     model: str | None
     dataset: str | None
-    variants: Mapping[str | None, pl.DataFrame]  # the outcomes by variant, in the order of the table
-    # what the run was asked, from its folder; empty for a file
+    variants: Mapping[str | None, pl.DataFrame]  # outcome tables by variant, in the order of the table
+    # the run's settings, from its folder; empty for a file
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # scores of how likely its answers are right, with the columns of `CONFIDENCE_SCHEMA`; None where there are none
+    # its confidence table, with the columns of `CONFIDENCE_SCHEMA`; None if there is none
     confidence: pl.DataFrame | None = None
-    step: int | None = None  # of the training that its model is a checkpoint of; None where it is none, or not known
-    # about, asked: how the run was made, and how much was asked under each variant, where whoever reads it looks
+    step: int | None = None  # training step, if its model is a checkpoint; None otherwise or if unknown
+    # about, asked: `about` of the folder, and how much was asked under each variant; empty unless the caller adds them
     about: Mapping[str, Any] = field(default_factory=dict)
     asked: Mapping[str | None, Asked] = field(default_factory=dict)
 
     @property
     def model_id(self) -> str | None:
-        """The model as its outcomes have it, whatever a set calls it."""
+        """The model's name in the outcome table, which may differ from its name in a set."""
         return self._in_table("model")
 
     @property
     def dataset_id(self) -> str | None:
-        """The dataset as its outcomes have it, whatever a set calls it."""
+        """The dataset's name in the outcome table, which may differ from its name in a set."""
         return self._in_table("dataset")
 
     @property
     def has_no_variants(self) -> bool:
-        """Whether its outcomes name no variant."""
+        """Whether its outcome table names no variant."""
         return set(self.variants) == {None}
 
     def _in_table(self, column: str) -> str | None:
@@ -463,7 +463,7 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class FoundRuns:
-    """The runs that could be read, and a sentence on each of the others."""
+    """The runs that could be read, and the errors of the others."""
 
     runs: tuple[ComparedRun, ...]
     left_out: tuple[str, ...]
@@ -471,24 +471,23 @@ class FoundRuns:
 
 @dataclass(frozen=True)
 class Match:
-    """Which questions a comparison rests on."""
+    """The questions that a comparison uses."""
 
-    matrix: OutcomeMatrix  # one row a run
-    # whether only questions that every run has a grade for are in it; else the runs have other questions and are
-    # compared as they are
+    matrix: OutcomeMatrix  # one row per run
+    # whether the matrix has only questions scored in every run; if not, each run keeps its own questions
     paired: bool
-    left_out: tuple[int, ...]  # graded questions of each run that are not in it
+    left_out: tuple[int, ...]  # number of scored questions of each run that are not in the matrix
 
 
 def read_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> tuple[ComparedRun, ...]:
-    """Read every model and dataset in some folders and files.
+    """Read every model and dataset in folders and files.
 
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
 
-    - `paths`: runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given
-      twice, by itself or within its set, counts once.
-    - `sampling`: which of their columns say how questions were sampled.
+    - `paths`: folders of runs, folders of sets (meaning all of their runs), and outcome tables; duplicates are read
+      once.
+    - `sampling`: the columns with clusters and weights.
     """
     runs, errors = _read_all(paths, sampling)
     if errors:
@@ -497,11 +496,11 @@ def read_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> tuple[
 
 
 def find_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> FoundRuns:
-    """Read every run that can be read, and say why the others cannot.
+    """Read every run that can be read, and collect the errors of the others.
 
     Raises RunFolderError or OutcomeTableError if a path does not exist, or no run can be read.
 
-    - `paths`, `sampling`: as `read_runs` takes them.
+    - `paths`, `sampling`: as for `read_runs`.
     """
     runs, errors = _read_all(paths, sampling)
     if len(errors) > 1 and not runs:
@@ -513,11 +512,11 @@ def find_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> FoundR
 
 
 def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, Any]) -> list[ComparedRun]:
-    """Split an outcome table by model and dataset; the label of each is its model, else the name of the source.
+    """Split an outcome table by model and dataset; labels are the models, else the name of the source.
 
-    - `source`: the folder or file; of a run that lies in a set, model and dataset are called as the set does.
+    - `source`: the folder or file; for a run in a set, model and dataset get their names in the set.
     - `outcomes`: the table.
-    - `settings`: what the run was asked; empty for a file.
+    - `settings`: the run's settings; empty for a file.
     """
     found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
     for group in variant_groups(outcomes):
@@ -535,7 +534,7 @@ def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, A
 
 
 def _confidence(source: Path, variants: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
-    """Return the scores that lie in a run's folder, else those that its outcome table holds; None where neither has."""
+    """Return the confidence table of a run's folder, else that of its outcome table; None if there is none."""
     in_folder = RunFolder(source).read_confidence() if source.is_dir() else None
     scores = scores_of_outcomes(pl.concat(variants)) if in_folder is None else in_folder
     return scores if scores.height else None
@@ -547,13 +546,14 @@ def shared_variants(runs: Sequence[ComparedRun]) -> tuple[str | None, ...]:
 
 
 def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
-    """Match one variant of every run by question.
+    """Match the runs by question, one variant of each.
 
-    Two runs are compared on the questions graded in both if these are at least half of the smaller run; more than two
-    runs, if they share nearly all questions. Otherwise each run keeps all of its questions, and those that two runs
-    share are still paired. Raises OutcomeTableError if one question id belongs to different questions.
+    Two runs are compared on the questions scored in both if these are at least half of the smaller run; more than two
+    runs, on the questions scored in all if these are at least 90 % of the largest run. Otherwise each run keeps all of
+    its questions; those that two runs share are still paired. Raises OutcomeTableError if two different questions share
+    an id.
 
-    - `runs`, `variants`: the runs, and which variant of each.
+    - `runs`, `variants`: the runs, and the variant of each.
     """
     matrix = outcome_matrix([run.variants[variant] for run, variant in zip(runs, variants, strict=True)])
     scored = matrix.scored.sum(axis=1)
@@ -565,9 +565,9 @@ def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
 
 
 def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """Name the settings, other than the model, in which runs that were made by this tool differ.
+    """Return the settings, other than the model, in which runs differ; outcome tables from files are ignored.
 
-    Runs on different questions of one dataset do not differ: only the questions that they share are compared.
+    Different questions of one dataset are not a difference: only shared questions are compared.
     """
     known = [run.settings for run in runs if run.settings]
     keys = ("dataset", "grader", "prompts", "placement", "decoding", "comparability_version")
@@ -582,7 +582,7 @@ def _comparable(settings: Mapping[str, Any], key: str) -> str:
 
 
 def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
-    """Raise OutcomeTableError if rules recognised refusals in different ways: what they count is not the same."""
+    """Raise OutcomeTableError if the runs' rules for recognising refusals differ: their refusals are not comparable."""
     ways = [(run.label, refusal_setting(run.settings)) for run in runs if run.settings]
     by_rule = [(label, way) for label, way in ways if way is not None]
     if len({way for _, way in by_rule}) > 1:
@@ -594,7 +594,7 @@ def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
 
 
 def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
-    """Return a variant that every run has; raises OutcomeTableError if a run lacks it."""
+    """Return `name` if every run has this variant; raises OutcomeTableError if a run lacks it."""
     for run in runs:
         if name not in run.variants:
             known = [str(variant) for variant in run.variants]
@@ -605,7 +605,7 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
 
 
 def read_outcomes_of(path: Path, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
-    """Read the outcome table of a run's folder, or a file.
+    """Read the outcome table of a run's folder, or from a file.
 
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
@@ -624,7 +624,7 @@ def read_outcomes_of(path: Path, sampling: Sampling = OWN_COLUMNS) -> pl.DataFra
 def _read_all(
     paths: Sequence[Path], sampling: Sampling
 ) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:
-    """Read every run once, those of a set in its place, and collect the errors of those that cannot be read."""
+    """Read every run once, with sets replaced by their runs, and collect the errors of unreadable ones."""
     for path in paths:
         if not path.exists():
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
@@ -646,7 +646,7 @@ def _read_all(
 
 
 def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
-    """Tell runs apart by what tells them apart: the model, else the dataset too, else the place."""
+    """Give runs unique labels: the model; if that is not enough, also the dataset, or the folder or file."""
     ways: tuple[Callable[[ComparedRun], str], ...] = (
         lambda run: run.label,
         lambda run: f"{run.label}, {run.dataset}",

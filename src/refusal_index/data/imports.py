@@ -1,9 +1,8 @@
-"""Results of other tools: files of graded answers as first passes.
+"""Imports of other tools' results: files of graded answers as first passes.
 
-`SourceFile` is a file as it stands: its content, its records with their places, and its format, detected from its
-content. `read_graded` reads rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for
-refusals. Plugins read other formats: `plugins/inspect` Inspect's logs, `plugins/lm_eval` the samples of
-lm-evaluation-harness.
+`SourceFile` is a file to import: its content, its records with their places, and its format, detected from the content.
+`read_graded` reads graded answers, as SimpleQA's tools write them, or answers with a flag for refusals. Plugins read
+other formats: `plugins/inspect` reads Inspect's logs, `plugins/lm_eval` samples of lm-evaluation-harness.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
 class SourceFile:
     """A file to import."""
 
-    path: Path  # where it lies
+    path: Path  # path of the file
     content: bytes  # its bytes
 
     @classmethod
@@ -55,12 +54,12 @@ class SourceFile:
 
     @property
     def sha256(self) -> str:
-        """Its checksum."""
+        """SHA-256 of its content."""
         return sha256_of(self.content)
 
     @property
     def stem(self) -> str:
-        """Its name without the suffixes that say how it is written.
+        """Its name without the suffixes of its format and compression.
 
         >>> SourceFile(Path("results/llama-3.1.csv.gz"), b"").stem
         'llama-3.1'
@@ -72,7 +71,7 @@ class SourceFile:
 
     @cached_property
     def is_inspect_log(self) -> bool:
-        """Whether it is a log of Inspect, in either of its formats."""
+        """Whether it is an Inspect log, in either of Inspect's formats."""
         if self.content.startswith(ZIP):
             return _is_eval_archive(self.content)
         document = self.document
@@ -80,7 +79,7 @@ class SourceFile:
 
     @cached_property
     def document(self) -> Any:
-        """The whole as one JSON value; None where it is not one, but for instance a JSON value a line."""
+        """The content as one JSON value; None if it is not one, such as JSON Lines."""
         start = self.content[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
         if not start.startswith((b"{", b"[", GZIP)):
             return None
@@ -91,7 +90,7 @@ class SourceFile:
 
     @cached_property
     def source(self) -> tables.Source:
-        """How it is read: its content shows Parquet, its suffix whether JSON is one value or JSON Lines."""
+        """Its name and format. Parquet is detected from the content; JSON or JSON Lines mostly from the suffix."""
         name = self.path.name.lower().removesuffix(".gz")
         if self.content.startswith(PARQUET):
             kind = "parquet"
@@ -103,7 +102,7 @@ class SourceFile:
 
     @cached_property
     def records(self) -> tuple[tables.Row, ...]:
-        """Its records, in their order; raises DatasetError if it holds none, or is malformed."""
+        """Its records, in order; raises DatasetError if there are none, or the file is malformed."""
         if self.source.kind != "json":
             return tuple(tables.read_rows(self.source, self.content))
         if self.document is None:
@@ -112,11 +111,11 @@ class SourceFile:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column of any of its records."""
+        """The columns that occur in any record."""
         return tables.present_columns(self.records)
 
     def with_paths(self, columns: Iterable[str]) -> tuple[tables.Row, ...]:
-        """Return the records, with columns for what lies deeper, by paths such as ``result.grades.0``."""
+        """Return the records, with additional columns for nested values, named by paths such as ``result.grades.0``."""
         present = set(self.columns)
         paths = [column for column in columns if "." in column and column not in present]
         return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
@@ -124,16 +123,16 @@ class SourceFile:
     def resolved(
         self, given: Mapping[str, str], usual: Mapping[str, tables.Column]
     ) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
-        """Return the records, with columns for paths, and the column of every role that has one; raises TableError.
+        """Return the records with columns for paths, and the column of each role; raises TableError.
 
-        - `given`, `usual`: as `resolve_columns` takes them.
+        - `given`, `usual`: as for `resolve_columns`.
         """
         rows = self.with_paths(given.values())
         return rows, tables.resolve_columns(self.source, tables.present_columns(rows), given, usual)
 
 
 def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
-    """Return the cells of a record, with one more for each path that leads somewhere.
+    """Return the cells of a record, with one more for each path that exists.
 
     >>> with_paths({"result": {"grades": ["A"]}}, ["result.grades.0", "result.x"])
     {'result': {'grades': ['A']}, 'result.grades.0': 'A'}
@@ -143,7 +142,7 @@ def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, A
 
 
 def _reached(value: Any, steps: Sequence[str]) -> Any:
-    """Return what lies at the end of a path through objects and lists, also such as are written as JSON in a text."""
+    """Return the value at a path through objects and lists, including JSON in texts; None if there is none."""
     for step in steps:
         if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
             try:
@@ -166,13 +165,13 @@ def _unpacked(content: bytes) -> bytes:
 def _is_eval_archive(content: bytes) -> bool:
     try:
         names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    except zipfile.BadZipFile:  # torn, as an archive that was being written is; its reader says so
+    except zipfile.BadZipFile:  # truncated, for example while being written; the reader of logs reports it
         return True
     return any(name in ("header.json", "_journal/start.json") for name in names)
 
 
 def _items(source: tables.Source, document: Any) -> list[Any]:
-    """Find the list of answers: the document itself, or the only list of objects in it."""
+    """Return the list of answers: the document itself, or the only list of objects in it."""
     if isinstance(document, list):
         return document
     lists = [value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
@@ -193,13 +192,13 @@ WORDS: Vocabulary = {
     "refused": Grade.REFUSED,
     "unscored": Grade.UNSCORED,
 }
-"""Words that are clear anywhere, in any case, with a space or a dash in place of the underscore too."""
+"""Unambiguous words for grades; in any case, and with a space or a dash in place of the underscore."""
 
 RIGHT_OR_WRONG: Vocabulary = {
     **dict.fromkeys(("1", "1.0", "true"), Grade.CORRECT),
     **dict.fromkeys(("0", "0.0", "false"), Grade.INCORRECT),
 }
-"""A mark that knows right and wrong only."""
+"""Marks for right and wrong only."""
 
 SIMPLEQA_LETTERS: Vocabulary = {"a": Grade.CORRECT, "b": Grade.INCORRECT, "c": Grade.REFUSED}
 """The letters of SimpleQA's grader: C is NOT_ATTEMPTED."""
@@ -208,11 +207,11 @@ INSPECT_LETTERS: Vocabulary = {"c": Grade.CORRECT, "i": Grade.INCORRECT, "n": Gr
 """The letters of Inspect's scores: C is CORRECT, N is NO ANSWER."""
 
 MEANINGS = (*(grade.value for grade in Grade), "true", "false")
-"""What a word may be read as."""
+"""What the user can map a word to."""
 
 
 def grade_kind(*vocabularies: Vocabulary) -> tables.Kind:
-    """Return the kind of cell that holds a grade in these words.
+    """Return a kind of cell that holds a grade in these words.
 
     >>> grade_kind(WORDS)("Not attempted")
     <Grade.REFUSED: 'refused'>
@@ -223,13 +222,13 @@ def grade_kind(*vocabularies: Vocabulary) -> tables.Kind:
 
 
 GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
-"""What a column of grades may hold."""
+"""The grades that a column can contain."""
 
 
 def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
-    """Return what a value stands for, None for an empty one, or raise FirstPassError.
+    """Parse a value, None if it is empty; raises FirstPassError if it is invalid.
 
-    - `place`: for messages: the file, and where the value stands in it.
+    - `place`: the file and the place of the value in it, for messages.
     """
     try:
         return kind(value)
@@ -238,7 +237,7 @@ def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
 
 
 def translated(value: Any, words: tables.Translations) -> Any:
-    """Return what a value is to be read as: itself unless `words` says otherwise.
+    """Return the translation of a value in `words`; the value itself if there is none.
 
     >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
     ('refused', 1)
@@ -247,7 +246,7 @@ def translated(value: Any, words: tables.Translations) -> Any:
 
 
 def _answers(cell: Any) -> list[str]:
-    """Return the accepted answers, the gold one first: a cell may hold a list, also as JSON or Python write it."""
+    """Return the accepted answers, the gold one first. A cell may hold a list, also in JSON or Python syntax."""
     if isinstance(cell, str) and cell.lstrip().startswith("["):
         for read in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -283,35 +282,33 @@ COLUMNS: Mapping[str, tables.Column] = {
     "forced_grade": tables.Column(("forced_grade", "second_grade"), GRADE),
     "forced_correct": tables.Column(("forced_correct", "correct_forced", "correct_when_forced"), tables.FLAG),
     "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.text),
-    # a column that is called so may hold anything: these are looked for under the name that is given only
+    # a column with such a name may hold anything, so these are only read from columns that the user names
     "p_answering": tables.Column((), tables.PROBABILITY),
     "confidence": tables.Column((), tables.PROBABILITY),
     "topic": tables.Column(("topic", "category", "subject"), tables.text),
     "context": tables.Column(("context", "passage"), tables.text),
 }
-"""The columns by role."""
+"""The columns, by role."""
 
 Values = Mapping[str, Any]
-"""What the cells of a row stand for, by role."""
+"""The values of a row, by role."""
 
 
 def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Translations) -> tuple[FirstPass, ...]:
     """Return the first passes of a file with one graded answer per row.
 
-    The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
-    refusals counts beside a grade that knows right and wrong only.
+    The grade is read from a column of grades, or from flags for right, wrong and refused answers. A flag for refusals
+    can accompany grades of right and wrong.
 
-    A row may hold both passes: the second in columns of its own, or in the same grade where refusals have a flag. A
-    refusal is never right, so that one refused row that is marked as right shows that the grades of the refused rows
-    are those of forced answers. Where none is, a mark as wrong may be either, and is set aside.
+    A row may hold both passes: the forced pass in its own columns, or in the grade if refusals have a flag. Since a
+    refusal is never right, a single refused row graded as right shows that the grades of refused rows belong to forced
+    answers. If there is none, a refused row graded as wrong is ambiguous, and its grade is set aside.
 
-    Raises DatasetError if a column is missing, a grade is not known, or a cell is not what it should be; the message
-    names the line.
+    Raises DatasetError if a column is missing, a grade is unknown, or a cell is invalid; the message names the line.
 
     - `file`: the file.
-    - `columns`: column by role, where they have other than the usual names; ``result.grade`` is a path into what a cell
-      holds.
-    - `words`: what words of grades and flags are to be read as.
+    - `columns`: column by role, for columns without a usual name; ``result.grade`` is a path to a nested value.
+    - `words`: translations of words for grades and flags.
     """
     rows, by_role = file.resolved(columns, COLUMNS)
     if not {"grade", "correct", "refused"} & by_role.keys():
@@ -348,10 +345,10 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
 
 
 def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[str, str]) -> list[str]:
-    """Return an id for every row: its own, or one made of its question.
+    """Return an id for every row: its own, or one made from its question.
 
-    Files of several models over the same questions may be in different orders. So where questions of one text differ
-    in their answers, the id is made of both and not of the order. Repetitions are counted within each model's rows.
+    Files of several models may list the same questions in different orders. So if questions with the same text have
+    different gold answers, the id is made from both. Repetitions are counted within each model's rows.
     """
     if "question_id" in by_role:
         for row, values in zip(rows, cells, strict=True):
@@ -371,7 +368,7 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
 
 
 def _of_flags(values: Values) -> Grade | None:
-    """Return what the flags for right and wrong say; an answer flagged as neither was not graded."""
+    """Return the grade from the flags for right and wrong; None if neither is set."""
     if values["correct"]:
         return Grade.CORRECT
     return (
@@ -386,12 +383,12 @@ def _grade(values: Values, answer: Grade | None) -> Grade | None:
     if answer is None and values["refused"] is None:
         return Grade.UNSCORED
     if answer is None and values["answerable"] is False:
-        return Grade.INCORRECT  # to a question without an answer every answer is wrong
+        return Grade.INCORRECT  # every answer to an unanswerable question is wrong
     return answer
 
 
 def _forced(values: Values, by_role: Mapping[str, str], beside: Grade | None) -> Outcome | None:
-    """Return the outcome of the forced pass from its own columns, or else from the grade of a refused row."""
+    """Return the outcome of the forced pass, from its own columns or else from `beside`, the grade of a refused row."""
     if "forced_grade" in by_role:
         grade = values["forced_grade"]
     elif "forced_correct" in by_role:
@@ -416,31 +413,31 @@ def _question(values: Values, question_id: str) -> Question:
 
 INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
 FORMATS = (GRADED, OUTCOMES)
-"""What is read here; other formats are read by plugins."""
+"""Formats that this module reads; plugins read others."""
 
 Detector = Callable[[str, Question], bool]
-"""Tells whether a reply to a question is a refusal."""
+"""Returns whether a reply to a question is a refusal."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read."""
+    """Options for reading files."""
 
     columns: Mapping[str, str] = field(default_factory=dict)  # column by role
-    scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval's samples, that is the grade
-    # regular expression: a reply in which it is found is a refusal, unless it was graded as correct
+    scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval samples, to use as the grade
+    # regular expression: a reply that contains a match is a refusal, unless it was graded as correct
     refusal: str | None = None
-    # name, dataset: of the model and the questions, in place of what the files say
+    # name, dataset: names of the model and the dataset, instead of those in the files
     name: str | None = None
     dataset: str | None = None
-    words: tables.Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
-    # in the place of `refusal`: whether a reply to a question is a refusal
+    words: tables.Translations = field(default_factory=dict)  # translations of words for grades and flags
+    # detects refusals instead of `refusal`
     detector: Detector | None = None
 
     def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
-        """Return the first passes under these names, with the refusals that their replies show.
+        """Return the first passes with these names, and with refusals detected in their replies.
 
-        Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
+        Raises FirstPassError if `refusal` is not a regular expression, or matching a reply takes too long.
         """
         detector = self.detector or (_pattern_detector(self.refusal) if self.refusal else None)
         return tuple(self._applied(first, detector) for first in passes)
@@ -453,7 +450,7 @@ class ReadOptions:
 
 
 def detected_format(file: SourceFile) -> str:
-    """Tell what a file is by its content; raises DatasetError if the file holds nothing, or is malformed."""
+    """Return the format of a file by its content; raises DatasetError if it is empty or malformed."""
     if file.is_inspect_log:
         return INSPECT
     columns = file.records[0].cells
@@ -463,14 +460,14 @@ def detected_format(file: SourceFile) -> str:
 
 
 def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Read graded answers or an outcome table.
+    """Read first passes from graded answers or an outcome table.
 
-    Raises DatasetError or OutcomeTableError if it cannot be used as it is, or an option has no effect on its kind; the
-    message names the line, or the option.
+    Raises DatasetError or OutcomeTableError if the file cannot be used, or an option does not apply to its format; the
+    message names the line or the option.
 
     - `file`: the file.
     - `kind`: one of `FORMATS`.
-    - `options`: how it is read.
+    - `options`: options for reading it.
     """
     if options.scorer:
         raise FirstPassError(
@@ -506,7 +503,7 @@ def _pattern_detector(refusal: str) -> Detector:
 
 
 def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
-    """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
+    """Whether ids may be a dataset's, rather than numbers of rows or of lm-eval's documents."""
     if kind != GRADED:
         return kind != LM_EVAL
     return "question_id" in file.resolved(read.columns, COLUMNS)[1]

@@ -1,8 +1,8 @@
-"""The outcome table: one row per question, variant and draw; and the confidence table: one row per score of an answer.
+"""The outcome table (one row per question, variant and draw) and the confidence table (one row per score).
 
-Every engine fills it and every study starts from it. Two columns are enough to score, `refused` and `wrong`; the rest
-says which question it was and why. Three file formats hold it; the suffix says which: Parquet, CSV and JSON Lines,
-the last two also compressed as ``.gz``. What was written is read back exactly.
+Runs write the outcome table; all results are computed from it. The columns `refused` and `wrong` are enough; the others
+identify the question and give details. The suffix determines the file format: Parquet, CSV or JSON Lines, the last two
+also compressed as ``.gz``. Tables are read back exactly as they were written.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
 """Column names and types in the order in which they are written."""
 
 OPTIONAL: Mapping[str, pl.DataType] = MappingProxyType({"p_answering": pl.Float64(), "confidence": pl.Float64()})
-"""Probabilities of others, each in [0, 1]: columns of imported tables that have them, after the rest."""
+"""Optional columns of imported tables, after the others: probabilities in [0, 1] from other tools."""
 
 REQUIRED = ("refused", "wrong")
-"""The columns without which nothing can be scored."""
+"""The columns that scoring needs."""
 
 GROUP = ("model", "dataset", "variant")
-"""The columns that share one 2x2 table."""
+"""The columns that identify a variant's 2x2 table."""
 
 KEY = (*GROUP, "question_id", "draw")
-"""The columns that tell the rows apart."""
+"""The key: the columns that identify a row."""
 
 GRADES = tuple(grade.value for grade in Grade)
 
@@ -80,24 +80,24 @@ SAMPLING_COLUMNS = ("cluster", "weight")
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which columns say how questions were sampled; None for those called `cluster` and `weight`, where filled."""
+    """Columns with the cluster and weight of each question; None: `cluster` and `weight`, if not empty."""
 
     cluster: str | None = None
     weight: str | None = None
 
     def column(self, name: str) -> str:
-        """Return what the column `name`, one of `SAMPLING_COLUMNS`, is called in a file."""
+        """Return the name in a file of the column `name`, one of `SAMPLING_COLUMNS`."""
         return getattr(self, name) or name
 
 
 OWN_COLUMNS = Sampling()
 
 Where = Callable[[int], str]
-"""From a row's index to the words that name its place."""
+"""Returns a description of a row's place, given its index."""
 
 
 def check_rows(table: pl.DataFrame, where: Where) -> None:
-    """Raise OutcomeTableError for the first row that may not be there."""
+    """Raise OutcomeTableError for the first invalid row."""
 
     def refuse(bad: pl.Expr, message: str) -> None:
         if row := first_row(table, bad):
@@ -109,20 +109,20 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
     )
     refuse(
         (pl.col("weight") < 0) | ~pl.col("weight").is_finite(),
-        ", column 'weight': expected a number from 0, got {weight}; it says for how many questions of the population "
-        "this one stands",
+        ", column 'weight': expected a number from 0, got {weight}; it is the number of questions in the population "
+        "that this one represents",
     )
     missing = {name: table[name].null_count() for name in SAMPLING_COLUMNS}
     if missing["weight"] < table.height:
         refuse(
             pl.col("weight").is_not_null() & (pl.col("weight").sum().over(GROUP) == 0),
-            ", column 'weight': all weights of its run are 0; give those that stand for others a weight",
+            ", column 'weight': all weights of its run are 0; give at least one question a weight above 0",
         )
     for name in (name for name in SAMPLING_COLUMNS if 0 < missing[name] < table.height):
         refuse(
             pl.col(name).is_null() & pl.col(name).is_not_null().any().over(GROUP),
-            f" has no {name}, and other questions of its run have one; fill the column: a question like no other is a "
-            "cluster of its own, and one that stands for none has the weight 0",
+            f" has no {name}, and other questions of its run have one; fill in the column: a question "
+            "unlike all others is a cluster of its own, and one that represents none has weight 0",
         )
     _check_duplicates(table, where)
     for name in (name for name in OPTIONAL if name in table.columns):
@@ -135,8 +135,7 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
         shown = ", ".join(f"{name}={{{name}!r}}" for name in columns)
         refuse(
             broken,
-            f" contradicts itself ({shown}): expected that {rule}; correct the row, or leave out the column that is "
-            "not to be relied on",
+            f" contradicts itself ({shown}): expected that {rule}; correct the row, or leave out the unreliable column",
         )
 
 
@@ -152,8 +151,8 @@ def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
     )
 
 
-# Each rule: the rows that break it, the columns to show, and what must hold. A null on either side is "not known" and
-# contradicts nothing, except an unscored grade beside a known result.
+# Each rule: the rows that break it, the columns to show, and what must hold. Null means unknown and contradicts
+# nothing, except an unscored grade beside a known result.
 _REFUSED = pl.col("refused")
 _WRONG = pl.col("wrong")
 _FIRST = pl.col("first_grade")
@@ -198,9 +197,9 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
 
 
 def _parsed(raw: TextTable, sampling: Sampling) -> pl.DataFrame:
-    """Give every column its type, fill in those that may be left out, and check the rows."""
+    """Parse the columns, fill in optional ones, and check the rows."""
     _check_columns(raw)
-    # In tables of other tools a column that is called like one of `OPTIONAL` may hold anything.
+    # In other tools' tables, a column with the name of one of `OPTIONAL` may hold anything.
     probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
     table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
     check_rows(table, raw.where)
@@ -208,9 +207,9 @@ def _parsed(raw: TextTable, sampling: Sampling) -> pl.DataFrame:
 
 
 def _check_columns(raw: TextTable) -> None:
-    """Raise where the table has another version, lacks a column, or has a misspelt one of those that tell rows apart.
+    """Raise OutcomeTableError for another version, a missing column, or a misspelt key column.
 
-    Ignored, a misspelt one would merge what belongs apart.
+    If a misspelt key column were ignored, different rows would be merged.
     """
     versions = raw.values("schema_version", WHOLE) if "schema_version" in raw.columns else pl.Series([SCHEMA_VERSION])
     for other in versions.drop_nulls().filter(versions.drop_nulls() != SCHEMA_VERSION):
@@ -243,7 +242,7 @@ KINDS: Mapping[str, Kind] = {
     "weight": NUMBER,
     **dict.fromkeys(OPTIONAL, NUMBER),
 }
-"""How the cells of columns are read; those of others are text."""
+"""How cells are parsed; columns not listed are text."""
 
 
 def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
@@ -264,7 +263,7 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
             raise raw.source.wrong(f"{message}the rows", raw.lines.filter(values.is_null()).to_list()[:1], name)
         return (values.fill_null(0) if name == "draw" else values).alias(name)
     if name == "question_id":
-        # with the file's name, so that rows of different files are never taken for the same question
+        # with the file's name, so that rows of different files are different questions
         numbers = pl.int_range(1, height + 1, eager=True).cast(pl.String)
         return (f"{Path(raw.source.name).name} row " + numbers).alias(name)
     return pl.repeat(0 if name == "draw" else None, height, dtype=kind, eager=True).alias(name)
@@ -272,13 +271,13 @@ def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
 
 @dataclass(frozen=True)
 class Identification:
-    """Whose outcome it is: the columns that come before the question."""
+    """What an outcome belongs to: the columns before the question."""
 
-    # model, dataset, variant: who was asked what under which prompt
+    # model, dataset, variant: model, dataset and prompt variant
     model: str | None
     dataset: str | None
     variant: str | None
-    draw: int = 0  # number of the repetition, from 0
+    draw: int = 0  # index of the repeated sample, from 0
 
 
 def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
@@ -286,7 +285,7 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
 
     Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
-    - `rows`: for each outcome whose it is, the question and what became of it.
+    - `rows`: identification, question and outcome of each row.
     - returned: with the columns of `SCHEMA`.
 
     >>> asked = Identification("almanac/base", "almanac", "normal")
@@ -294,7 +293,7 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     >>> table.select("question_id", "refused", "wrong").rows()
     [('q1', False, False)]
     """
-    columns = zip(*(_record(*row) for row in rows), strict=True)  # which Polars takes much faster than rows
+    columns = zip(*(_record(*row) for row in rows), strict=True)  # much faster in Polars than rows
     table = pl.DataFrame(dict(zip(SCHEMA, columns, strict=False)), schema=dict(SCHEMA))
     check_rows(table, lambda row: f"row {row + 1}")
     return table
@@ -315,17 +314,17 @@ def read_outcomes(
 ) -> pl.DataFrame:
     """Read an outcome table.
 
-    Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
-    expects, a row twice or a row that contradicts itself, is empty, or has another `schema_version`.
+    Raises OutcomeTableError if a file cannot be read, is empty, lacks a column, has an invalid value, a duplicate row,
+    a row that contradicts itself, or another `schema_version`.
 
-    - `data`: the path of a Parquet, CSV or JSON Lines file, as its suffix says, or a data frame (of Polars, pandas or
-      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,
-      0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
-      those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
-      elsewhere. Columns of other names are ignored.
-    - `sampling`: the columns to take for `cluster` and `weight`, of any name.
-    - `columns`: the columns of other names to take for those of `SCHEMA`.
-    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
+    - `data`: the path of a Parquet, CSV or JSON Lines file (its suffix determines the format), a data frame (Polars,
+      pandas or Arrow), or dictionaries, one per row. The columns `refused` and `wrong` are required; they hold true,
+      false, t, f, 1, 0, yes or no in any case, or are empty: an empty cell, NaN, NA, null or none. Other columns of
+      `SCHEMA` are filled in if missing: `draw` with 0, `question_id` with the file's name and row number, others with
+      null. Columns with other names are ignored.
+    - `sampling`: names of the columns to read as `cluster` and `weight`.
+    - `columns`: by column of `SCHEMA`, the name of the column to read it from.
+    - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
     wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *columns.values())))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
@@ -340,29 +339,29 @@ def read_outcomes(
 def read_tables(
     paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] = MappingProxyType({})
 ) -> pl.DataFrame:
-    """Read outcome tables into one; if several do not name their models, the file names do.
+    """Read and concatenate outcome tables; in several files, a missing model is filled in with the file's name.
 
-    Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
+    Raises OutcomeTableError if a file cannot be used, or two files share a row.
     """
     tables = [read_outcomes(path, sampling, columns) for path in paths]
     if len(paths) > 1:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
         ]
-    together = pl.concat(tables, how="diagonal")  # columns of `OPTIONAL` need not be in all
+    together = pl.concat(tables, how="diagonal")  # not every table has the columns of `OPTIONAL`
     places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
     check_rows(together, lambda row: "{}, row {}".format(*places[row]))
     return together
 
 
 def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
-    """Write an outcome table, replacing the file at once or not at all.
+    """Write an outcome table; the file is replaced atomically.
 
-    Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
-    is not known.
+    Raises OutcomeTableError if the table has other columns, a duplicate row or a row that contradicts itself, or the
+    suffix is unknown.
 
     - `table`: with the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
-    - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
+    - `path`: its suffix determines the format: Parquet, CSV or JSON Lines.
     """
     path = Path(path)
     file_format(path)
@@ -389,23 +388,23 @@ CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "fold": pl.Int64(),
     }
 )
-"""Columns of the confidence table: how likely an answer is right according to a method.
+"""Columns of the confidence table: probabilities that answers are right, by method.
 
-A row is a score in [0, 1] of one method for one answer. `pass` says which answer: the forced answer of a draw, that of
-the first pass, or one that was given along with the score (`probe`); null stands for the answer that counts in the
-outcome table. A variant is null where the score belongs to all of them, as that of a forced answer does. If a method
-was asked for a score and gave none, `confidence` is null: such rows are counted, and never filled in. `fold` is the
-part of the questions that a trained method was not trained on.
+A row is the score in [0, 1] of one method for one answer. `pass` identifies the answer: the forced answer of a draw
+(`forced`), that of the first pass (`first`), or one given along with the score (`probe`); null means the answer that
+the outcome table scores. `variant` is null if the score applies to all variants, as that of a forced answer does.
+`confidence` is null if the method was asked for a score and gave none; such rows are counted and never imputed. `fold`
+is the fold of the questions that was held out when a trained method was fitted.
 """
 
 PLACE = ("question_id", "method", "variant", "draw", "pass")
-"""What tells the rows of a confidence table apart."""
+"""The key of a confidence table."""
 
 GRADE_OF = MappingProxyType({"first": "first_grade", "forced": "forced_grade"})
-"""The column of the outcome table that grades the answer of a pass."""
+"""The column of the outcome table with the grade of a pass."""
 
 PASSES = (*GRADE_OF, "probe")
-"""What `pass` may be, besides null."""
+"""Values of `pass`, besides null."""
 
 
 class ConfidenceError(OutcomeTableError):
@@ -413,7 +412,7 @@ class ConfidenceError(OutcomeTableError):
 
 
 def check_scores(table: pl.DataFrame, source: str) -> None:
-    """Raise ConfidenceError if a row has no draw, an unknown pass, or a score outside [0, 1], or occurs twice."""
+    """Raise ConfidenceError if a row lacks a draw, has an unknown pass or a score outside [0, 1], or is a duplicate."""
     if row := first_row(table, pl.col("draw").is_null() | ~pl.col("pass").is_in(PASSES).fill_null(value=True)):
         raise ConfidenceError(
             f"{source}, row {row['row']}: expected a draw and a pass out of {', '.join(PASSES)} or none, got "
@@ -431,13 +430,13 @@ def check_scores(table: pl.DataFrame, source: str) -> None:
 
 
 def first_row(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
-    """Return the first row of which something holds, with its number from 1; None if there is none."""
+    """Return the first row for which an expression is true, with its number from 1; None if there is none."""
     place = table.select(is_wrong.fill_null(value=False).arg_true().first()).item()
     return None if place is None else {"row": place + 1, **table.row(place, named=True)}
 
 
 def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "variant", "draw")) -> str:
-    """Return in words which answer a row is about.
+    """Return a description of the answer that a row is about.
 
     >>> place_of({"question_id": "q1", "variant": None, "draw": 0})
     "question_id 'q1', draw 0"
@@ -446,24 +445,24 @@ def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "var
 
 
 def is_trained(scores: pl.DataFrame) -> bool:
-    """Whether scores are those of a predictor that was trained on answers of the same run: they have a fold."""
+    """Whether scores come from a predictor trained on answers of the same run, and so have a fold."""
     return scores["fold"].null_count() < scores.height
 
 
 def scores_by_method(scores: pl.DataFrame) -> dict[tuple[str, str | None, str | None], pl.DataFrame]:
-    """Split a confidence table by method, variant and pass, and keep the first draw of each question."""
+    """Split a confidence table by method, variant and pass, with the first draw of each question."""
     first = pl.col("draw").fill_null(0) == pl.col("draw").fill_null(0).min().over("question_id")
     groups = scores.group_by("method", "variant", "pass", maintain_order=True)
     return {(method, variant, pass_): rows.filter(first) for (method, variant, pass_), rows in groups}
 
 
 def read_confidence(path: Path) -> pl.DataFrame:
-    """Read the table of a run's folder.
+    """Read the confidence table of a run's folder.
 
     Raises
     ------
     ConfidenceError
-        If it cannot be read, or is no confidence table.
+        If it cannot be read, or is not a confidence table.
     """
     try:
         table = pl.read_parquet(read_plain(path))
@@ -480,21 +479,21 @@ def read_confidence(path: Path) -> pl.DataFrame:
 
 
 METHOD_OF = {"p_answering": "p-answering", "confidence": "confidence"}
-"""What the scores in columns of an outcome table are called as methods."""
+"""Method names of the scores in the columns of `OPTIONAL`."""
 
 
 def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return the probabilities in an outcome table's own columns as a confidence table, of the answers that count.
+    """Return the columns of `OPTIONAL` in an outcome table as a confidence table.
 
     Parameters
     ----------
     outcomes
-        An outcome table of one model and dataset, with columns of `OPTIONAL` or without.
+        An outcome table of one model and dataset, with or without columns of `OPTIONAL`.
 
     Returns
     -------
     polars.DataFrame
-        With the columns of `CONFIDENCE_SCHEMA`; empty where the table has no such column, or nothing in it.
+        With the columns of `CONFIDENCE_SCHEMA`; empty if the table has no such column, or only nulls in it.
     """
     tables = []
     for name in OPTIONAL:

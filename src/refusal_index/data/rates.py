@@ -1,14 +1,12 @@
-"""From the outcome table, or from published rates, to the counts that everything is computed from.
+"""Counts and matrices for the statistics, from outcome tables or published rates.
 
-A first pass alone, as another evaluation made it, shows how often the model refused, and how its answers were graded.
-It does not show what it would have said to the questions that it refused: the error rate and the Refusal Index are not
-known. Questions without a gold answer are settled without asking, wrong whatever is forced, and those that need asking
-are not scored. So the scored rows alone are no sample of the questions, and the rates of a first pass are those of all
-questions that it refused or answered.
+A first pass without forced answers, as from another tool, gives the refusal rate and the grades of the answers. The
+error rate and RI are unknown, because refused questions have no answer. Refused questions without a gold answer are
+wrong whatever the forced answer; other refused questions are unscored. The scored rows are therefore not a
+representative sample, and the rates of a first pass are computed over all questions that it refused or answered.
 
-Statistics over several runs need to know which outcomes belong to the same question. In a matrix of outcomes, with one
-row a run and one column a question, rows are matched by question id; a question that a run was not asked, or that has
-no grade there, is a gap in that row and nowhere else.
+Statistics over several runs match outcomes by question id, in a matrix with one row per run and one column per
+question. A question that a run was not asked, or that has no grade there, is missing in that row only.
 """
 
 from __future__ import annotations
@@ -38,31 +36,31 @@ FIRST_PASS = ("correct_rate", "correct_given_attempted")
 MOST_QUESTIONS = 1_000_000
 ADVICE = "; each row is one model with correct_rate, refusal_rate, forced_accuracy and n"
 STEPS = 9
-"""Values tried for each rate between the ends of what rounds to it."""
+"""Number of grid points for each rate, over the interval of values that round to it."""
 
 _RATE = re.compile(r"(\d*(?:\.(\d*))?)(\s*%)?")
 
 
 @dataclass(frozen=True)
 class PublishedRates:
-    """One row of rates."""
+    """The published rates of one model."""
 
-    # model, dataset: whose they are
+    # model, dataset: which model and dataset they belong to
     model: str
     dataset: str | None
-    table: ContingencyTable  # in whole questions
-    possible: np.ndarray  # shares of the four cells of tables whose rates are printed alike, shape (m, 4)
+    table: ContingencyTable  # counts in whole questions
+    possible: np.ndarray  # cell shares of tables that have the same rounded rates, shape (m, 4)
 
     @property
     def range(self) -> tuple[float | None, float | None]:
-        """The smallest and the largest index of such tables; None where it is undefined throughout."""
+        """The smallest and largest RI of the possible tables; None if it is undefined in all of them."""
         defined = [float(index) for index in _indices(self.possible) if np.isfinite(index)]
         return (min(defined), max(defined)) if defined else (None, None)
 
     def metrics(self, worth: Payoffs, level: float) -> dict[str, Estimate]:
-        """Return every metric by name, each interval reaching over those of all tables whose rates are printed alike.
+        """Return every metric by name; each interval covers those of all tables with the same rounded rates.
 
-        A metric is smallest and largest, and its interval ends, at one of a few such tables.
+        Only the tables in which a metric is smallest or largest are evaluated, since the interval ends there.
         """
         estimates = _metrics(self.table, worth, level)
         extremes = {place for estimate in estimates for place in _ends(self.possible, estimate.name, worth)}
@@ -74,13 +72,13 @@ class PublishedRates:
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate, and by how much it may have been rounded."""
+    """A rate and its maximum rounding error."""
 
     value: float
     half: float
 
     def around(self) -> np.ndarray:
-        """Return values that would be printed alike, within [0, 1]."""
+        """Return values in [0, 1] that round to the same rate."""
         return np.clip(np.linspace(self.value - self.half, self.value + self.half, STEPS), 0, 1)
 
 
@@ -113,14 +111,14 @@ RATE_COLUMNS = {
 
 
 def read_rates(path: Path) -> tuple[PublishedRates, ...]:
-    """Read rates as they are printed.
+    """Read published rates.
 
-    Raises OutcomeTableError if a column is missing, a cell is no rate, a model occurs twice on a dataset, or no table
-    has the rates of a row.
+    Raises OutcomeTableError if a column is missing, a cell is not a rate, a model occurs twice for a dataset, or no 2x2
+    table has the rates of a row.
 
     - `path`: a CSV file (also JSON Lines or Parquet) with the columns `refusal_rate`, `forced_accuracy` (over all
-      questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; `model` and `dataset` where
-      they are known. A rate is a number between 0 and 1, or has a per cent sign.
+      questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; and optionally `model` and
+      `dataset`. A rate is a number between 0 and 1, or has a per cent sign.
     """
     source = tables.Source.of(path, "row of rates", OutcomeTableError)
     rows = tables.read_rows(source, tables.read_content(path, OutcomeTableError))
@@ -149,7 +147,7 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
 
 
 def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
-    """Make the outcome table that such rates would be of: one row a question, of which only the cell is known."""
+    """Return an outcome table with these rates, one row per question, with only `refused` and `wrong` filled in."""
     rows = [
         pl.DataFrame(
             {
@@ -164,10 +162,10 @@ def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
 
 
 def printed_alike(first: Rate, refused: Rate, forced: Rate, *, attempted: bool) -> np.ndarray:
-    """Return the shares of the four cells of tables whose rates are printed as these are, shape (m, 4).
+    """Return the cell shares of 2x2 tables whose rates round to these, shape (m, 4).
 
-    - `first`: right answers of the first pass, over the questions `attempted` or over all.
-    - `refused`, `forced`: the refusal rate and the accuracy under forced answering.
+    - `first`: rate of right answers in the first pass, over answered questions if `attempted`, else over all.
+    - `refused`, `forced`: the refusal rate, and the accuracy if an answer is forced for every refusal.
     """
     c, r, right = np.meshgrid(first.around(), refused.around(), forced.around(), indexing="ij")
     c = c * (1 - r) if attempted else c
@@ -180,7 +178,7 @@ def _indices(cells: np.ndarray) -> np.ndarray:
 
 
 def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
-    """Return in which tables a metric is smallest and largest; none where it is undefined throughout."""
+    """Return the indices of the tables in which a metric is smallest and largest; empty if it is always undefined."""
     if metric == "refusal_index":
         values = _indices(cells)
     else:
@@ -190,7 +188,7 @@ def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
 
 
 def _spanning(estimate: Estimate, *others: Estimate) -> Estimate:
-    """Return an estimate whose interval also covers those of others."""
+    """Return an estimate with its interval extended to cover those of others."""
     if estimate.low is None:
         return estimate
     ends = ([getattr(each, end) for each in (estimate, *others)] for end in ("low", "high"))
@@ -205,7 +203,7 @@ MISSING_LIMIT = 0.02
 """Share of unscored questions above which a result is incomplete."""
 
 NOT_STATED = "not_stated"
-"""Reason of an unscored row that gives none."""
+"""Stands for the reason of an unscored row without one."""
 
 
 def _whether_there(name: str) -> pl.Expr:
@@ -218,40 +216,40 @@ SHORT = {
     "forced_reply": _whether_there("forced_reply"),
     "forced_grade": pl.col("forced_grade").cast(pl.Enum(GRADES)),
 }
-"""What stands for texts where there may be too many of them: which are the same, or whether there is one at all."""
+"""Compact replacements of text columns: a hash, an empty text for any value, or an enumeration."""
 
 _SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
 
 
 def too_many_missing(missing: float, asked: int) -> bool:
-    """Whether more is missing of what was asked than is tolerated."""
+    """Whether the missing share exceeds `MISSING_LIMIT`."""
     return missing > MISSING_LIMIT * asked
 
 
 @dataclass(frozen=True)
 class Completeness:
-    """How much of what was asked could be scored."""
+    """How many rows could be scored."""
 
-    # asked, scored, unscored: numbers of rows; the first is the sum of the others
+    # asked, scored, unscored: numbers of rows; asked = scored + unscored
     asked: int
     scored: int
     unscored: int
     reasons: Mapping[str, int]  # number of unscored rows by reason, the most frequent first
-    missing_share: float | None  # unscored over asked; None when nothing was asked
+    missing_share: float | None  # unscored / asked; None if nothing was asked
 
     @property
     def is_enough(self) -> bool:
-        """Whether something was asked, and no more of it is missing than is tolerated."""
+        """Whether something was asked, and the missing share is at most `MISSING_LIMIT`."""
         return self.asked > 0 and not too_many_missing(self.unscored, self.asked)
 
 
 @dataclass(frozen=True)
 class ForcedRefusals:
-    """How often the forced pass refused what the first had refused."""
+    """How many forced answers were refusals again."""
 
     asked: int  # rows with a graded forced answer
-    refused: int  # those that refused again
-    share: float | None  # refused over asked; None when nothing was asked
+    refused: int  # those that are refusals
+    share: float | None  # refused / asked; None if nothing was asked
 
 
 @dataclass(frozen=True)
@@ -265,10 +263,9 @@ class VariantGroup:
 
 
 def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
-    """Split the table by model, dataset and variant.
+    """Split an outcome table by model, dataset and variant.
 
-    The groups come in the order in which they appear, which in a run's own table is from the lowest to the highest
-    variant.
+    Groups keep the order of the table; in a run's own table, variants are ordered from lowest to highest.
     """
     return tuple(
         VariantGroup(model, dataset, variant, rows)
@@ -277,11 +274,11 @@ def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
 
 
 def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> Iterator[VariantGroup]:
-    """Yield what `variant_groups` returns, with some of the columns; of a table in a file only one group is in memory.
+    """Yield the groups of `variant_groups` with some columns; a lazy table is loaded one group at a time.
 
-    - `table`: in memory, or in a file.
-    - `columns`: those that are there of these are kept. Of a table in a file texts are kept as short as they can be
-      (`SHORT`), as there may be more of them than there is memory.
+    - `table`: in memory or lazy.
+    - `columns`: columns to keep, if present. In a lazy table, texts are replaced by short values (`SHORT`), since they
+      may not fit in memory.
     """
     if isinstance(table, pl.DataFrame):
         yield from variant_groups(table.select(*GROUP, *(name for name in columns if name in table.columns)))
@@ -298,7 +295,7 @@ def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> It
 
 
 def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
-    """Count the scored rows by refusal and error; unscored rows are in none of the four cells.
+    """Count the scored rows by refusal and error; unscored rows are left out.
 
     >>> contingency_table(pl.DataFrame({"refused": [True, True, False, None], "wrong": [True, None, False, None]}))
     ContingencyTable(refused_wrong=1, refused_right=0, answered_wrong=0, answered_right=1)
@@ -308,9 +305,10 @@ def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
 
 
 def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Completeness:
-    """Count what is missing, and why.
+    """Count scored and unscored rows, and the reasons of unscored ones.
 
-    - `answered_only`: whether only the first pass was planned: then a refusal needs no forced answer, and is scored.
+    - `answered_only`: whether only the first pass was planned; a refusal then needs no forced answer, and counts as
+      scored.
     """
     missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
     if answered_only:
@@ -322,27 +320,27 @@ def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Comp
 
 
 def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
-    """Count the forced answers that refused again; those to questions that the first pass answered are left out."""
+    """Count the forced answers to refused questions, and the refusals among them."""
     grades = outcomes.filter(pl.col("refused"))["forced_grade"].drop_nulls()
     asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
     return ForcedRefusals(asked, refused, refused / asked if asked else None)
 
 
 NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_precision", "refusal_recall", "over_refusal", "refusal_index"})
-"""The metrics that no first pass alone decides."""
+"""Metrics that need forced answers."""
 
 NEED_NO_GRADES = frozenset({"refusal_rate"})
-"""The metrics for which it is enough to know which questions were refused."""
+"""Metrics that need no grades, only refusals."""
 
 _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 
 def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
-    """Return every metric of one variant, a row a question, in the order of `refusal_index.stats.METRIC_NAMES`.
+    """Return every metric of one variant, in the order of `refusal_index.stats.METRIC_NAMES`.
 
-    Of a first pass that nobody forced, the error rate and the index are undefined for ``forced_not_asked``; where more
-    than the tolerated share of the questions was answered without a grade, so are the metrics that count right answers,
-    for the reason that most of these rows give.
+    `rows` has one row per question. Without a forced pass, metrics that need forced answers are undefined, with reason
+    ``forced_not_asked``. If the share of questions answered without a grade exceeds `MISSING_LIMIT`, metrics that count
+    right answers are undefined too, with the most frequent reason of these rows.
     """
     sampled = sampled_table(rows)
     if not never_forced(rows):
@@ -362,8 +360,8 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
             return estimate
         return Estimate(None, status="undefined", reason=reason, name=estimate.name, method=estimate.method)
 
-    # What is not known counts as wrong, where it does not matter to the metric: of refused questions, and for the
-    # refusal rate of all.
+    # Unknown grades are set to wrong where they do not affect the metric: those of refused questions, and for the
+    # refusal rate those of all questions.
     by_answers = sampled_table(_taken_for_wrong(rows, _REFUSED)) or ContingencyTable(
         refused, 0, graded.answered_wrong, graded.answered_right
     )
@@ -377,17 +375,17 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
 BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
     {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
 )
-"""The metrics of questions without a right answer and of those with one, as what each is of `by_answerable`."""
+"""Refusal rates of unanswerable and answerable questions, and the metric that each equals in `by_answerable`."""
 
 ANSWERABLE_NOT_RECORDED = "answerable_not_recorded"
-"""Why they are undefined where the dataset does not mark questions of both kinds."""
+"""Reason why they are undefined: the dataset does not mark questions of both kinds."""
 
 
 def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
-    """Mark as wrong the questions without a right answer, and no others; None unless the rows hold both kinds.
+    """Set `wrong` for exactly the unanswerable questions; return None unless both kinds occur.
 
-    Such a question has no gold answer, and nothing that is right. Of a table in which a question without a gold answer
-    is right, the column is not filled in, and tells nothing.
+    An unanswerable question has no gold answer, and no answer to it is right. If a question without a gold answer is
+    marked as right, the column `gold` is incomplete, and the result is None.
 
     >>> rows = pl.DataFrame({"refused": [True, False], "wrong": [True, None], "gold": [None, "a"]})
     >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
@@ -401,7 +399,7 @@ def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Estimate, ...]:
-    """Return the metrics of `BY_ANSWERABLE` of one variant, a row a question."""
+    """Return the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
     split = by_answerable(rows)
     if split is None:
         reason = ANSWERABLE_NOT_RECORDED
@@ -418,7 +416,7 @@ def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, .
 
 
 def never_forced(rows: pl.DataFrame) -> bool:
-    """Whether refused questions lack their forced answers and none has one: what is settled without asking is none.
+    """Whether the forced pass was not run; questions scored as wrong without asking do not count.
 
     >>> rows = {"refused": [True, True], "wrong": [None, True], "forced_grade": [None, "incorrect"], "gold": ["a", "b"]}
     >>> never_forced(pl.DataFrame({**rows, "forced_reply": [None, "c"], "unscored_reason": [FORCED_NOT_ASKED, None]}))
@@ -439,28 +437,28 @@ def _taken_for_wrong(rows: pl.DataFrame, chosen: pl.Expr) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class SamplingSummary:
-    """How the questions behind a variant's numbers were sampled."""
+    """How the questions of a variant were sampled."""
 
-    # cluster, weight: the columns that say so; None where none does
+    # cluster, weight: names of the columns; None if there is none
     cluster: str | None
     weight: str | None
-    clusters: int  # clusters with a scored question; questions where they are independent
-    degrees_of_freedom: float | None  # of every standard error; None for a single cluster
-    # questions that weights of one size would need; the number of questions where weights are equal
+    clusters: int  # clusters with a scored question; the number of questions if they are independent
+    degrees_of_freedom: float | None  # of the standard errors; None for a single cluster
+    # effective sample size of the weights (Kish); the number of questions if the weights are equal
     effective_by_weight: float
-    # independent questions that would give the index the same standard error; None where it has none
+    # number of independent questions that would give RI the same standard error; None if it has none
     effective_questions: float | None
 
     @property
     def few(self) -> bool:
-        """Whether there are fewer clusters than an interval should rest on."""
+        """Whether there are too few clusters for a reliable interval."""
         return self.cluster is not None and self.clusters < FEW_CLUSTERS
 
 
 def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
-    """Count the scored rows of one variant with their clusters and weights; None where it has neither.
+    """Return the scored rows of one variant with their clusters and weights; None if it has neither.
 
-    - `outcomes`: rows of one model, dataset and variant, one draw a question.
+    - `outcomes`: rows of one model, dataset and variant, one draw per question.
     """
     if not any(_is_filled(outcomes, name) for name in SAMPLING_COLUMNS):
         return None
@@ -469,12 +467,12 @@ def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
 
 
 def design_of(rows: pl.DataFrame) -> dict[str, Any]:
-    """Give clusters and weights as the functions of `refusal_index.stats` take them; empty where there are none."""
+    """Return clusters and weights as keyword arguments of `refusal_index.stats`; empty if there are none."""
     return {name: rows[name].to_numpy() for name in SAMPLING_COLUMNS if _is_filled(rows, name)}
 
 
 def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, sampling: Sampling) -> SamplingSummary | None:
-    """Describe the sampling of one variant; None where its questions are independent and count alike."""
+    """Return the sampling of one variant; None if its questions are independent and equally weighted."""
     if table is None:
         return None
     columns = [sampling.column(name) if _is_filled(outcomes, name) else None for name in SAMPLING_COLUMNS]
@@ -493,7 +491,7 @@ def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, samplin
 
 
 def describe(design: Mapping[str, Any], sampling: Sampling) -> dict[str, Any] | None:
-    """Describe the sampling of matched questions as JSON holds it; None where they are independent and count alike."""
+    """Return the sampling of matched questions for JSON; None if they are independent and equally weighted."""
     if not design:
         return None
     cluster, weight = design.get("cluster"), design.get("weight")
@@ -506,9 +504,9 @@ def describe(design: Mapping[str, Any], sampling: Sampling) -> dict[str, Any] | 
 
 
 def matched_design(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> dict[str, Any]:
-    """Give clusters and weights of questions that several runs share, in the order of `ids`.
+    """Return clusters and weights of questions that several runs share, in the order of `ids`.
 
-    Raises OutcomeTableError if runs disagree about a question, or none says what others say of theirs.
+    Raises OutcomeTableError if runs disagree about a question, or a question lacks a value that others have.
     """
     filled = [name for name in SAMPLING_COLUMNS if any(_is_filled(table, name) for table in tables)]
     if not filled:
@@ -548,19 +546,19 @@ BoolMatrix = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class OutcomeMatrix:
-    """Outcomes side by side."""
+    """Outcomes of k runs on n questions."""
 
-    question_ids: tuple[str, ...]  # the n questions that occur anywhere, in the order in which they appear
-    # refused, wrong: shape (k, n); False where the question has no outcome
+    question_ids: tuple[str, ...]  # the n questions of any run, in order of appearance
+    # refused, wrong: shape (k, n); False if the question is not scored
     refused: BoolMatrix
     wrong: BoolMatrix
-    scored: BoolMatrix  # shape (k, n); whether the question has one
-    # clusters and weights of the questions, shape (n,) each, by the names under which `refusal_index.stats` takes them
+    scored: BoolMatrix  # shape (k, n); whether the question is scored
+    # clusters and weights of the questions, shape (n,) each, as keyword arguments of `refusal_index.stats`
     design: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def arrays(self) -> tuple[BoolMatrix, BoolMatrix, BoolMatrix]:
-        """`refused`, `wrong` and `scored`, as the functions of `refusal_index.stats` take them."""
+        """`refused`, `wrong` and `scored`, as arguments of functions of `refusal_index.stats`."""
         return self.refused, self.wrong, self.scored
 
     @property
@@ -569,19 +567,19 @@ class OutcomeMatrix:
         return np.asarray(self.scored.all(axis=0))
 
     def of_questions(self, chosen: BoolMatrix) -> OutcomeMatrix:
-        """Keep some of the questions."""
+        """Return the matrix with the chosen questions."""
         ids = tuple(question for question, keep in zip(self.question_ids, chosen, strict=True) if keep)
         design = {name: values[chosen] for name, values in self.design.items()}
         return OutcomeMatrix(ids, self.refused[:, chosen], self.wrong[:, chosen], self.scored[:, chosen], design)
 
     def of_rows(self, chosen: Sequence[int]) -> OutcomeMatrix:
-        """Keep some of the rows, in this order."""
+        """Return the matrix with the chosen rows, in this order."""
         rows = list(chosen)
         return OutcomeMatrix(self.question_ids, self.refused[rows], self.wrong[rows], self.scored[rows], self.design)
 
 
 def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Keep the first draw of each question: the draw of every number that rests on one draw.
+    """Keep the first draw of each question, used by every result that needs one response per question.
 
     >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
     >>> first_draws(rows)["draw"].to_list()
@@ -591,7 +589,7 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 
 def further_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Keep all draws of each question but the first.
+    """Drop the first draw of each question.
 
     >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
     >>> further_draws(rows)["draw"].to_list()
@@ -604,7 +602,7 @@ _FIRST_DRAW = pl.col("draw").min().over("model", "dataset", "variant", "question
 
 
 def drawn_once(outcomes: pl.DataFrame) -> bool:
-    """Whether all rows are of the same draw, so that no question occurs twice; a quick check for the common case."""
+    """Whether all rows have the same draw, so that no question occurs twice: a fast check for the common case."""
     return bool(outcomes["draw"].min() == outcomes["draw"].max())
 
 
@@ -631,16 +629,16 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
 
 @dataclass(frozen=True, eq=False)
 class DrawnOutcomes:
-    """Repeated draws of one variant beside a single draw of each of its questions, all over the same columns."""
+    """The repeated draws and the first draws of one variant, over the same questions."""
 
-    repeated: OutcomeMatrix  # a row a draw, as `draw_matrix` makes it; gaps where a question was drawn once
-    single: OutcomeMatrix  # one row, as `outcome_matrix` makes it
+    repeated: OutcomeMatrix  # one row per draw, as from `draw_matrix`; not scored for questions drawn once
+    single: OutcomeMatrix  # one row, as from `outcome_matrix`
 
 
 def drawn_outcomes(tables: Sequence[pl.DataFrame]) -> tuple[DrawnOutcomes, ...]:
-    """Put the single and the repeated draws of several runs side by side, by question id.
+    """Match the first and the repeated draws of several runs by question id.
 
-    Raises OutcomeTableError as `outcome_matrix`.
+    Raises the errors of `outcome_matrix`.
 
     - `tables`: as for `draw_matrices`.
     """
@@ -653,10 +651,10 @@ def drawn_outcomes(tables: Sequence[pl.DataFrame]) -> tuple[DrawnOutcomes, ...]:
 
 
 def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
-    """Put the draws of one variant side by side, for the questions that were drawn more than once.
+    """Return a matrix of the draws of one variant, over the questions that were drawn more than once.
 
-    `wrong` is that of the forced answer, whether the first pass refused or answered: the noise of an estimate is found
-    by comparing like with like. A draw without a forced answer, or in which either pass has no grade, is a gap.
+    `wrong` is that of the forced answer even if the first pass answered, so that draws are comparable. A draw without a
+    forced answer, or without a grade in either pass, is not scored.
 
     - `outcomes`: rows of one model, dataset and variant.
     """
@@ -664,11 +662,11 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
 
 
 def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
-    """Put the draws of several runs side by side, each run as `draw_matrix` does, all over the same questions.
+    """Return the matrix of `draw_matrix` for several runs, over the same questions.
 
     - `tables`: rows of outcome tables, each of one model, dataset and variant.
-    - returned: one a table, with as many rows as it has draws. Its columns are the questions that were drawn more than
-      once in any of the tables.
+    - returned: one matrix per table, with one row per draw. The columns are the questions drawn more than once in any
+      table.
     """
     repeated = [_repeated_draws(table) for table in tables]
     ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)
@@ -680,7 +678,7 @@ def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Keep the draws with grades in both passes of the questions that have more than one such draw."""
+    """Keep draws with grades in both passes, of questions with more than one such draw."""
     forced = pl.col("forced_grade")
     outcomes = outcomes.clear() if drawn_once(outcomes) else outcomes
     graded = outcomes.filter(pl.col("refused").is_not_null() & forced.is_not_null() & (forced != Grade.UNSCORED.value))
@@ -689,7 +687,7 @@ def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
-    """Put tables of at most one row a question side by side, as rows over the given questions."""
+    """Return a matrix with one row per table, over the given questions; each table has at most one row per question."""
     shape = (len(tables), ids.height)
     aligned = [ids.join(table, on="question_id", how="left", maintain_order="left") for table in tables]
     scored = [(rows["refused"].is_not_null() & rows["wrong"].is_not_null()).to_numpy() for rows in aligned]
@@ -701,9 +699,9 @@ def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
 
 
 def _check_texts(tables: Sequence[pl.DataFrame]) -> None:
-    """Raise `OutcomeTableError` where an id stands for two questions: matching them would compare unlike things."""
+    """Raise `OutcomeTableError` if two different questions share an id."""
     texts = [table.select("question_id", "question").drop_nulls() for table in tables]
-    # Hashes are counted first, as all texts together may take more memory than there is.
+    # Hashes are compared first, since all texts together may not fit in memory.
     ids, pairs = pl.concat(texts).select("question_id", pair=pl.struct("question_id", "question").hash())
     if pairs.n_unique() > ids.n_unique():
         ambiguous = pl.concat(texts).unique().filter(pl.col("question_id").is_duplicated())

@@ -1,18 +1,17 @@
 r"""Tables in files (CSV, JSON Lines, Parquet) and in memory (data frames, dictionaries): read, and written to files.
 
-A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row knows its line, so that every
-message names the file, the line and the column. An importer declares the columns that it takes: a `Column` has the
-usual names in other tools' files and says how its cells are read, as text or as a `Kind` of word or number.
-`resolve_columns` finds the columns of a table, and `values_by_role` reads the cells of a row.
+A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row has its line number, so that error
+messages name the file, the line and the column. An importer declares its columns by role: a `Column` has the usual
+names in other tools' files and a function to parse its cells, such as `text` or a `Kind` of word or number.
+`resolve_columns` finds the column of each role, and `values_by_role` parses the cells of a row.
 
 `write_table` writes a table as Parquet, JSON Lines, or CSV that is safe to open in a spreadsheet and is read back
 exactly. A text cell that a spreadsheet could take for a formula (it begins with ``=``, ``+``, ``-``, ``@``, one of
-their full-width forms, a tab or a line break) is written with an apostrophe before it. So that reading can remove
-exactly that apostrophe, text that itself begins with an apostrophe gets another one, and text of no characters is
-written as a single apostrophe, whereas an empty cell is null. It is safe to print as well: a control character other
-than a tab or a line break is written as an escape (``\x1b``), and a backslash before what looks like one is doubled.
-Both are undone only in files with the column `schema_version`: other tools' files are read as they are, with every
-empty cell null.
+their full-width forms, a tab or a line break) is written with an apostrophe before it. To make this reversible, text
+that begins with an apostrophe gets another one, and an empty text is written as a single apostrophe, whereas an empty
+cell is null. It is safe to print as well: a control character other than a tab or a line break is written as an escape
+(``\x1b``), and a backslash before what looks like one is doubled. Both are undone only in files with the column
+`schema_version`: other tools' files are read unchanged, with empty cells as null.
 """
 
 from __future__ import annotations
@@ -46,32 +45,32 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-"""Format by suffix; those of text may be followed by .gz."""
+"""Format by suffix; text formats may be followed by .gz."""
 
 UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
-"""What rows are counted by, where it is not by rows."""
+"""What a row's number counts, by format; rows if not listed."""
 
 Problems = list[TableError]
-"""Gathers what is wrong row by row."""
+"""A list to which the errors of single rows are added."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from."""
+    """The origin of rows."""
 
-    name: str  # the file, or what data in memory are called
+    name: str  # the file, or a name for data in memory
     # ``"csv"``, ``"jsonl"`` and ``"parquet"`` for files, ``"json"`` for a document of several rows, ``"memory"``
     kind: str
-    holds: str  # what one row is, in words
-    error: type[TableError]  # what is raised where something is wrong
+    holds: str  # what a row is, in words
+    error: type[TableError]  # the class of errors about it
 
     @classmethod
     def of(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
-        """Return a file as a source, or raise where its suffix is not known."""
+        """Return a file as a source; raises `error` if its suffix is unknown."""
         return cls(str(path), file_format(path, error), holds, error)
 
     def place(self, *lines: int, most: int = 10) -> str:
-        """Name rows in words.
+        """Return a description of the place of some rows.
 
         >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
         'x.csv, lines 2, 4'
@@ -81,24 +80,24 @@ class Source:
         return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
 
     def wrong(self, message: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
-        """Return the error that says what is wrong, with these rows, in this column, or with the whole."""
+        """Return an error about some rows and a column, or about the whole table."""
         place = self.place(*lines) if lines else self.name
         error = self.error(f"{place}{f', column {column!r}' if column else ''}: {message}")
         error.line, error.column = lines[0] if lines else 0, column
         return error
 
     def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
-        """Return the error for columns that are not there."""
+        """Return the error for missing columns."""
         return self.wrong(f"expected {expected}, got {listed(present)}{advice}")
 
     def broken(self, message: str) -> TableError:
-        """Return the error for content that is not even a table."""
+        """Return the error for content that is not a table."""
         return self.error(f"{self.name} cannot be {message}")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: the line on which it begins, or else its number from 1, and its cells by column."""
+    """A row: its first line (or its number from 1, if not in a text file), and its cells by column."""
 
     source: Source
     line: int
@@ -106,16 +105,16 @@ class Row:
 
     @property
     def place(self) -> str:
-        """Where it stands, in words."""
+        """Description of its place."""
         return self.source.place(self.line)
 
     def wrong(self, message: str, column: str | None = None) -> TableError:
-        """Return the error that says what is wrong with it."""
+        """Return an error about the row."""
         return self.source.wrong(message, [self.line], column)
 
 
 def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
-    """Tell the format of a file from its suffix, or raise."""
+    """Return the format of a file by its suffix; raises `error` if it is unknown."""
     name = Path(path).name.lower()
     kind = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
     if kind is None or (kind == "parquet" and name.endswith(".gz")):
@@ -128,7 +127,7 @@ def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -
 
 
 def opened(path: Path, error: type[TableError]) -> BinaryIO:
-    """Open a file, or raise."""
+    """Open a file; raises `error` if that fails."""
     try:
         return path.open("rb")
     except OSError as problem:
@@ -136,37 +135,37 @@ def opened(path: Path, error: type[TableError]) -> BinaryIO:
 
 
 def cannot_be_read(path: Path, problem: OSError, error: type[TableError]) -> TableError:
-    """Return the error for a file that the operating system does not give."""
+    """Return the error for a file that cannot be opened or read."""
     missing = isinstance(problem, FileNotFoundError)
     why = "there is no such file or folder" if missing else problem.strerror
     return error(f"{path} cannot be read: {why}; check the path")
 
 
 def read_content(path: Path, error: type[TableError]) -> bytes:
-    """Read a whole file, or raise."""
+    """Read a whole file; raises `error` if that fails."""
     with opened(path, error) as file:
         return file.read()
 
 
 def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Return every column of any of the rows."""
+    """Return the columns that occur in any row."""
     return tuple(dict.fromkeys(column for row in rows for column in row.cells))
 
 
 def is_in_memory(data: object) -> bool:
-    """Tell a data frame, or dictionaries, from the paths of files."""
+    """Whether `data` is a data frame or dictionaries, rather than paths of files."""
     if isinstance(data, Sequence) and not isinstance(data, str):
         return len(data) > 0 and isinstance(data[0], Mapping)
     return not isinstance(data, str | Path | None)
 
 
 NOTHING = ("", "nan", "na", "null", "none")
-"""Words for an empty cell, in lower case, where a truth value, a grade or a number is expected: of pandas, R, SQL."""
+"""Words of pandas, R and SQL for an empty cell of truth values, grades or numbers, in lower case."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the cells of a column hold: a word, or a number where there are no words; an empty cell holds None."""
+    """A type of cells: one of `words`, or a number if there are none; an empty cell means None."""
 
     expected: str  # in words
     words: Mapping[str, Any] = field(default_factory=dict)  # values by word, in lower case
@@ -177,7 +176,7 @@ class Kind:
     is_whole: bool = False
 
     def __call__(self, cell: Any) -> Any:
-        """Return what a cell stands for; raises ValueError, saying why, if that is nothing of this kind.
+        """Return the value of a cell; raises ValueError if it is not of this kind.
 
         >>> FLAG("Yes"), FLAG(None), PROBABILITY(" 0.5 ")
         (True, None, 0.5)
@@ -194,7 +193,7 @@ class Kind:
         raise ValueError(self.wrong(cell))
 
     def wrong(self, cell: Any) -> str:
-        """Say what was expected in place of a cell."""
+        """Return the message for a cell that is not of this kind."""
         return f"expected {self.expected}, got {shortened(cell)}{self.advice and f'; {self.advice}'}"
 
 
@@ -213,8 +212,8 @@ WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
-LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the default limit of the csv module
-STAND_IN = "\ud80d"  # half of a surrogate pair, which no text in UTF-8 holds
+LONGEST_CELL = 2**31 - 1  # the csv module's default limit is too small for a page or a context
+STAND_IN = "\ud80d"  # a lone surrogate, which cannot occur in UTF-8
 
 Record = tuple[int, Mapping[str, Any]]
 
@@ -223,18 +222,18 @@ Record = tuple[int, Mapping[str, Any]]
 class TextTable:
     """The columns of a table as text."""
 
-    source: Source  # where they come from
+    source: Source  # origin
     columns: tuple[str, ...]  # all columns of the file, in order
-    # the requested columns; an empty cell of a CSV file is null, and so is NaN
+    # the requested columns; empty CSV cells and NaN are null
     frame: pl.DataFrame = field(repr=False)
-    lines: pl.Series = field(repr=False)  # the line on which each row begins, or else its number from 1
+    lines: pl.Series = field(repr=False)  # the first line of each row, or its number from 1
 
     def where(self, row: int) -> str:
-        """Name the place of a row in words."""
+        """Return a description of a row's place."""
         return self.source.place(self.lines[row])
 
     def values(self, name: str, kind: Kind) -> pl.Series:
-        """Return what the cells of a column stand for, or raise for the first that is nothing of the kind."""
+        """Return the values of a column; raises the source's error for the first cell that is not of this kind."""
         text = self.frame[name].str.strip_chars().str.to_lowercase()
         text = text.set(text.is_in(NOTHING), None)
         if kind.words:
@@ -253,11 +252,11 @@ class TextTable:
 def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
     """Read all rows.
 
-    Raises TableError as the source has it, if `data` cannot be read, or there is no row.
+    Raises the source's TableError if `data` cannot be read, or has no rows.
 
-    - `source`: what `data` is.
+    - `source`: description of `data`.
     - `data`: the content of a file, or a data frame or dictionaries.
-    - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
+    - `problems`: list for errors of single rows, which are then skipped; if None, the first such error is raised.
     """
     rows = list(iter_rows(source, data, problems))
     if not rows and not problems:
@@ -266,7 +265,7 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
 
 
 def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> Iterator[Row]:
-    """Yield the rows as they are read, none where there is none; everything else is as with `read_rows`.
+    """Yield rows one by one, as `read_rows`; no rows are not an error.
 
     - `data`: also an open file.
     """
@@ -289,14 +288,14 @@ def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> It
 def read_text(
     data: object, wanted: Sequence[str], holds: str, error: type[TableError], *, first_of_lists: bool = False
 ) -> TextTable:
-    """Read those of the columns `wanted` that are there, as text.
+    """Read the columns `wanted` that are present, as text.
 
-    Raises TableError as `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
+    Raises `error` if `data` cannot be read, a cell holds more than one value, or there are no rows.
 
     - `data`: the path of a file, a data frame, or dictionaries.
-    - `wanted`: columns.
+    - `wanted`: names of columns.
     - `holds`, `error`: as in `Source`.
-    - `first_of_lists`: whether the first entry stands for a cell that holds a list; otherwise that is an error.
+    - `first_of_lists`: whether to take the first entry of a cell that holds a list; otherwise a list is an error.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:
@@ -310,12 +309,12 @@ def read_text(
 
 def no_rows(source: Source) -> TableError:
     """Return the error for a table without rows."""
-    where = "there are any" if source.kind == "memory" else "it is the right file, and whole"
+    where = "there are any" if source.kind == "memory" else "it is the right file, and complete"
     return source.wrong(f"expected at least one {source.holds}, got none; check that {where}")
 
 
 def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
-    """Yield a file of Parquet part by part, as the whole can take a multiple of its size."""
+    """Yield slices of a Parquet file: in memory, the whole can take several times its size."""
     for start in itertools.count(0, ROWS_OF_PARQUET):
         with _parquet_errors(source):
             file.seek(0)
@@ -336,7 +335,7 @@ def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.Data
 
 @contextmanager
 def _parquet_errors(source: Source) -> Iterator[None]:
-    try:  # a broken file can make Polars panic, which is no Exception
+    try:  # on a broken file Polars can raise PanicException, which is not an Exception
         yield
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         why = str(error).strip().splitlines() or [type(error).__name__]
@@ -344,7 +343,7 @@ def _parquet_errors(source: Source) -> Iterator[None]:
 
 
 def _frame(source: Source, data: Any) -> pl.DataFrame | None:
-    """Return a data frame as Polars has it; None for what is no frame, or pandas', which can mix types in a column."""
+    """Return data as a Polars frame; None for other data and for pandas, whose columns can mix types."""
     if not hasattr(data, "__arrow_c_stream__") or _is_of_pandas(data):
         return None
     try:
@@ -373,7 +372,7 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
 
 
 def _cells_of_pandas(column: Any) -> list[Any]:
-    """Return the cells of a column; whole numbers that pandas made fractions of, to have gaps, are whole again."""
+    """Return the cells of a pandas column; integers that became floats because of missing values are restored."""
     there = column.notna()
     cells: list[Any] = column.astype(object).where(there, None).tolist()
     if column.dtype.kind == "f" and not there.all() and all(cell is None or cell == cell // 1 for cell in cells):
@@ -382,7 +381,7 @@ def _cells_of_pandas(column: Any) -> list[Any]:
 
 
 def _plain(cell: Any) -> Any:
-    """Return a cell as JSON would have it, without arrays and tuples."""
+    """Return a cell with arrays and tuples converted to lists."""
     cell = cell.tolist() if hasattr(cell, "tolist") else cell
     if isinstance(cell, Mapping):
         return {name: _plain(part) for name, part in cell.items()}
@@ -390,7 +389,7 @@ def _plain(cell: Any) -> Any:
 
 
 def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
-    """Yield lines of text, which end at line feeds only: a JSON string may hold other characters that end lines."""
+    """Yield lines, which end at line feeds only: JSON strings may contain other line separators."""
     packed = source.name.lower().endswith(".gz")
     coded: Iterable[bytes] = gzip.GzipFile(fileobj=file) if packed else file
     number = 0
@@ -413,7 +412,7 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
         for found in reader:
             begins, line = line, reader.line_num + 1
             cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
-            # In a table of nothing but grades a row without a word is a question without a grade.
+            # In a table with only grades, an empty row is a question without a grade.
             is_unscored = header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
             if not any(map(str.strip, cells)) and not is_unscored:
                 continue
@@ -431,9 +430,9 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
 
 
 def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines with carriage returns that stand alone out of the csv module's sight: many tools do not quote them.
+    """Yield lines with lone carriage returns hidden from the csv module: many tools do not quote them.
 
-    Only where the header ends in one do they end lines, as in files of old Macintoshes.
+    If the header has one, they are line ends, as in files of old Macintoshes.
     """
     are_ends = False
     for number, line in enumerate(lines):
@@ -447,7 +446,7 @@ def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
-    # Spreadsheets of many languages write semicolons.
+    # Spreadsheets write semicolons in many locales.
     separator = next((mark for mark in (";", "\t", "|") if mark in header[0]), None)
     if len(header) == 1 and separator:
         raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
@@ -479,7 +478,7 @@ def _json_records(source: Source, lines: Iterable[str], problems: Problems | Non
 
 
 def _report(problem: TableError, problems: Problems | None) -> None:
-    """Gather a problem, or raise it where nobody gathers."""
+    """Add an error to `problems`, or raise it if `problems` is None."""
     if problems is None:
         raise problem
     problems.append(problem)
@@ -508,7 +507,7 @@ def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.
 
 
 def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], first_of_lists: bool) -> TextTable:
-    """Read some rows at a time, as Python's own text takes twice the memory of a column."""
+    """Read rows in chunks, because Python strings take twice the memory of a Polars column."""
     schema = dict.fromkeys(wanted, pl.String)
     found: dict[str, None] = {}
     lines: list[int] = []
@@ -535,20 +534,20 @@ def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
 
 
 Translations = Mapping[str, str]
-"""Words of a file, in lower case, and what they are to be read as."""
+"""What to read words of a file as; keys in lower case."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of other tools' files: its usual names, in lower case, and how its cells are read."""
+    """A column of other tools' files: its usual names, in lower case, and how to parse its cells."""
 
-    names: tuple[str, ...]  # found in any case; the first that is there counts
-    read: Callable[[Any], Any]  # from a cell to its value, None for an empty one; raises ValueError
+    names: tuple[str, ...]  # matched in any case; the first one present is used
+    read: Callable[[Any], Any]  # returns the value of a cell, None for an empty one; raises ValueError
 
     def value(self, row: Row, column: str, words: Translations) -> Any:
-        """Return what a cell stands for, or raise TableError.
+        """Return the value of a cell, or raise TableError.
 
-        - `words`: what to read words of a vocabulary as.
+        - `words`: what to read words of a `Kind` as.
         """
         cell = row.cells.get(column)
         if words and isinstance(self.read, Kind) and self.read.words:
@@ -560,7 +559,7 @@ class Column:
 
 
 def verbatim(cell: Any) -> str | None:
-    """Return a cell as one text; None for an empty one."""
+    """Return a cell as text; None if it is empty."""
     if isinstance(cell, str):
         return sound_text(cell)
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
@@ -571,18 +570,18 @@ def verbatim(cell: Any) -> str | None:
 
 
 def text(cell: Any) -> str | None:
-    """Return a cell as one text without surrounding white space; None for an empty one."""
+    """Return a cell as text without surrounding white space; None if it is empty."""
     return (verbatim(cell) or "").strip() or None
 
 
 def values_by_role(
     row: Row, found: Mapping[str, str], columns: Mapping[str, Column], words: Translations = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return what the cells of a row stand for by role, None for a role that has no column, or raise TableError.
+    """Return the values of a row by role, None for a role without a column; raises TableError for an invalid cell.
 
-    - `found`: column by role, as `resolve_columns` finds it.
-    - `columns`: how the cells of each role are read.
-    - `words`: what to read words of a vocabulary as.
+    - `found`: column by role, from `resolve_columns`.
+    - `columns`: how to parse the cells of each role.
+    - `words`: what to read words of a `Kind` as.
     """
     return {role: columns[role].value(row, found[role], words) if role in found else None for role in columns}
 
@@ -595,15 +594,15 @@ def resolve_columns(
     *,
     strict: bool = False,
 ) -> dict[str, str]:
-    """Find the column of every role that has one.
+    """Return the column of every role that has one.
 
-    Raises TableError if a role is not known, or a column that was named is not there.
+    Raises TableError if a role is unknown, or a given column is missing.
 
     - `source`: for messages.
-    - `present`: the columns that are there.
-    - `given`: column by role, as the user says; the other roles are looked for under their usual names.
-    - `usual`: the roles.
-    - `strict`: whether two columns of usual names for one role are an error.
+    - `present`: the columns of the table.
+    - `given`: column by role, from the user; other roles are found by their usual names.
+    - `usual`: the roles and their usual columns.
+    - `strict`: whether it is an error if two columns match one role.
 
     >>> usual = {"question": Column(("question", "problem"), text), "grade": Column(("grade", "verdict"), text)}
     >>> source = Source("x.csv", "csv", "answer", TableError)
@@ -616,7 +615,7 @@ def resolve_columns(
             raise source.error(message + suggestion(role, usual))
         if name not in present:
             raise missing_column(source, present, role, name)
-    taken = () if strict else given.values()  # what was pointed out as something else
+    taken = () if strict else given.values()  # given for another role
     free = [column for column in present if column not in taken]
     by_role = {}
     for role, column in usual.items():
@@ -632,19 +631,19 @@ def resolve_columns(
 
 
 def missing_column(source: Source, present: Collection[str], role: str, column: str) -> TableError:
-    """Return the error for a column that is not there."""
+    """Return the error for a missing column of a role."""
     advice = f"{suggestion(column, present) or ';'} say which column it is"
     error = source.lacks(f"a column {column!r} with the {role}", present, advice)
     error.setting = role, nearest(column, present) or "NAME"
     return error
 
 
-# Spreadsheets of some languages take the full-width forms of the first four for formulas too.
+# In some locales, spreadsheets treat the full-width forms of the first four as formulas too.
 _DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
 
 
 def csv_text(table: pl.DataFrame) -> str:
-    r"""Return a table as CSV that neither a spreadsheet nor a terminal obeys; `undo_safe` reads its cells back.
+    r"""Return a table as CSV that is safe in spreadsheets and terminals; `undo_safe` restores its cells.
 
     >>> csv_text(pl.DataFrame({"reply": ["=1+1", "\x1b[2J"]})).split()
     ['reply', "'=1+1", '\\x1b[2J']
@@ -656,7 +655,7 @@ def csv_text(table: pl.DataFrame) -> str:
 
 
 def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table, replacing the file at once or not at all; its suffix says whether Parquet, CSV or JSON Lines."""
+    """Write a table as Parquet, CSV or JSON Lines, by the file's suffix; the file is replaced atomically."""
     kind = file_format(path)
     if kind == "parquet":
         whole = io.BytesIO()
@@ -665,12 +664,12 @@ def write_table(table: pl.DataFrame, path: Path) -> None:
     else:
         content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
         if path.name.lower().endswith(".gz"):
-            content = gzip.compress(content, mtime=0)  # the same table gives the same bytes
+            content = gzip.compress(content, mtime=0)  # so the same table gives the same bytes
     write_atomically(path, content)
 
 
 def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
-    """Take away the apostrophes and the escapes that `csv_text` has put into text."""
+    """Remove the apostrophes and escapes that `csv_text` added."""
     cell = pl.col(pl.String)
     bare = pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell)
     return cells.with_columns(bare.map_batches(_unescaped, return_dtype=pl.String))
@@ -699,8 +698,8 @@ def _substituted(cells: pl.Series, pattern: re.Pattern[str], instead: Callable[[
 
 
 _CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""What a terminal obeys, and what turns the direction of text; breaks of lines and tabs are text."""
+"""Control characters of terminals and of text direction, except line breaks and tabs."""
 _CODE = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|u(?:061c|200[ef]|202[89a-e]|206[6-9])"
-# Backslashes before a code, or before what becomes one, are doubled, so that reading tells one from the other.
+# Backslashes before an escape code, or before a character that becomes one, are doubled, so that escapes can be undone.
 _TO_ESCAPE = re.compile(rf"(?<!\\)(\\*+)([{_CONTROLS}]|\r(?!\n)|(?={_CODE}))")
 _ESCAPED = re.compile(rf"(?<!\\)(\\++)({_CODE})")

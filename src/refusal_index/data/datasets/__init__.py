@@ -1,26 +1,26 @@
-"""The questions, from their official sources or from a file, checked by checksum: the datasets by name.
+"""Datasets by name, from their official sources (checked by SHA-256) or from a file.
 
-A user's own file is read by `dataset`, and plugins register further datasets, such as the almanac. Published ones are
-downloaded or read from a copy:
+The module `dataset` reads a user's own file; plugins register further datasets, such as the almanac. Published datasets
+are downloaded, or read from a copy:
 
 - ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
-  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5 % of the answers have white space
-  around them, which is stripped.
-- ``simpleqa_verified``: 1,000 of them, checked by Google. The publisher names no address of one CSV file that stays as
-  it is, so it is read from a copy that the user names.
-- FaithEval, three datasets of Salesforce AI Research, by Ming et al., each at a revision of the Hugging Face hub that
-  is pinned here:
+  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5 % of the answers have surrounding white
+  space, which is stripped.
+- ``simpleqa_verified``: 1,000 of them, checked by Google. The publisher offers no stable address of a CSV file, so it
+  is read from a user's copy.
+- FaithEval, three datasets of Salesforce AI Research, by Ming et al., each pinned to a revision on the Hugging Face
+  Hub:
 
-  - ``faitheval_unanswerable``: the text does not hold the answer. There is no gold answer: every answer is wrong;
-  - ``faitheval_inconsistent``: two passages of the text support different answers. No gold answer either;
-  - ``faitheval_counterfactual``: the text says what the world does not, and asks to choose among answers. The gold
-    answer is the one that the text supports.
-- ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers that the page supports. A frozen
-  set, as ``refusal-index build precise-wiki`` makes it, is a JSON Lines file with the fields `question_id`, `question`,
-  `answer` and perhaps `aliases` and `topic`. A JSON file (.json) holds one object from question to
-  ``{"correct_answer": ..., "incorrect_answer": ...}``, as some projects share such sets.
+  - ``faitheval_unanswerable``: the context does not contain the answer. There is no gold answer: every answer is wrong;
+  - ``faitheval_inconsistent``: two passages of the context support different answers. There is no gold answer either;
+  - ``faitheval_counterfactual``: the context contradicts facts about the world. The questions are multiple choice; the
+    gold answer is the one that the context supports.
+- ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers from the page. ``refusal-index
+  build precise-wiki`` writes a JSON Lines file with the fields `question_id`, `question`, `answer` and optionally
+  `aliases` and `topic`. A JSON file (.json), as some projects share them, holds an object that maps each question to
+  ``{"correct_answer": ..., "incorrect_answer": ...}``.
 
-The checksum of what was read is recorded with the run.
+The SHA-256 of the file is recorded with the run.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ HUB = "https://huggingface.co/datasets/Salesforce"
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset, where it is published, and how its file is read."""
+    """A published dataset: where it is published, and how its file is read."""
 
     name: str
     columns: Mapping[str, str]  # column by role
-    grader: GraderName  # what its answers need to be graded
+    grader: GraderName  # the grader that its answers need
     licence: str = "see the publisher's page"
-    address: str | None = None  # of the file, which may begin with ``{hub}``; None where there is none to download
-    sha256: str | None = None  # of the file; None where a copy may have another
-    home: str = ""  # where a copy comes from
+    address: str | None = None  # of the file, may begin with ``{hub}``; None if it cannot be downloaded
+    sha256: str | None = None  # of the file; None if copies may differ
+    home: str = ""  # where to get a copy
     advice: str = ""  # how to get a copy
-    optional: Sequence[str] = ()  # roles whose columns may be missing
-    prepare: str = "none"  # what is done with its rows before they are read, one of `PREPARATIONS`
+    optional: Sequence[str] = ()  # roles with optional columns
+    prepare: str = "none"  # preparation of its rows, one of `PREPARATIONS`
 
     def load(self, data: Path | None = None) -> Dataset:
         """Load all questions.
 
-        Raises DatasetError if the file cannot be had, is not the official one, or lacks a column or a value.
+        Raises DatasetError if the file cannot be downloaded or read, is not the official one, or lacks a column or a
+        value.
 
-        - `data`: a copy, in any format of the same columns; None downloads the file once and keeps it in the user's
-          cache.
+        - `data`: a copy, in any format with the same columns; if None, the file is downloaded once and cached.
         """
         if data is None and self.address is None:
             raise DatasetError(
@@ -126,7 +126,7 @@ def _rows(path: Path, content: bytes) -> list[Row]:
     try:
         pairs = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is whole") from error
+        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is complete") from error
     if not isinstance(pairs, dict) or not pairs:
         raise source.wrong(f"expected an object from questions to their answers, got {shortened(pairs)}")
     rows = []
@@ -153,7 +153,7 @@ def _with_topics(_dataset: Published, rows: Sequence[Row]) -> list[Row]:
 
 
 def _of_faitheval(dataset: Published, rows: Sequence[Row]) -> list[Row]:
-    """Append ``-2``, ``-3`` and so on to an id that occurs again, and mark questions without a gold answer."""
+    """Append ``-2``, ``-3`` and so on to repeated ids, and mark unanswerable questions."""
     column = dataset.columns["question_id"]
     added = {"answerable": False} if "answerable" in dataset.columns else {}
     seen: Counter[str] = Counter()
@@ -172,31 +172,31 @@ PREPARATIONS: Mapping[str, Callable[[Published, Sequence[Row]], list[Row]]] = {
     "topics": _with_topics,
     "faitheval": _of_faitheval,
 }
-"""What is done with the rows of a file before they are read, by name."""
+"""Preparations of the rows of a file, by name."""
 
 _TEXT = resources.files(__package__).joinpath("published.toml").read_text("utf-8")
 PUBLISHED = {name: Published(name, **described) for name, described in tomllib.loads(_TEXT).items()}
-"""The datasets by name."""
+"""The published datasets, by name."""
 
 RECORDED = ".sha256"
-"""Ends the name of the file beside a cached one that holds the checksum of what came."""
+"""Suffix of the file beside a cached one that holds its SHA-256."""
 
 LARGEST = 64 * 2**20
-"""More bytes than this are no dataset of ours, whatever a server sends."""
+"""Maximum size of a download in bytes; every dataset is smaller."""
 
 LONGEST = 600.0
-"""Seconds after which a download is given up, however steadily it drips."""
+"""Time limit of a download in seconds, even if data still arrive."""
 
 
 def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
-    """Give the content of an address from the user's cache, or download it into the cache.
+    """Return the content of an address from the user's cache; download it if it is not cached.
 
-    Raises DatasetError if it cannot be downloaded, or is not what was expected.
+    Raises DatasetError if it cannot be downloaded, or has another checksum.
 
     - `address`: where it is published.
-    - `sha256`: what its checksum must be; a cached file with another one is fetched again. None for an address of a
-      revision: the checksum of what comes first is kept beside it.
-    - `timeout`: seconds without any answer after which the download is given up.
+    - `sha256`: the expected checksum; a cached file with another one is downloaded again. If None, for an address of a
+      pinned revision, the checksum of the first download is kept beside the file.
+    - `timeout`: seconds without a response after which the download fails.
     """
     room = (sha256 or sha256_of(address.encode()))[:16]
     path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]
@@ -211,7 +211,7 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
             f"{address}: expected content with sha256 {sha256}, got {sha256_of(content)}; the download was cut short "
             "or altered, or the published file has changed; try again, or give the expected file as data (--data)"
         )
-    with contextlib.suppress(OSError):  # a home directory that cannot be written to costs a download, not the run
+    with contextlib.suppress(OSError):  # without a writable cache the file is only downloaded again
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
         if sha256 is None:
@@ -220,7 +220,7 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
 
 
 def cache_directory() -> Path:
-    """Find the place for files that can be fetched again, by the custom of the platform."""
+    """Return the cache directory of this package, by the platform's conventions."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if Path(given).is_absolute():
         return Path(given) / "refusal-index"
@@ -246,22 +246,22 @@ def _download(address: str, timeout: float) -> bytes:
 
 
 def _whole(answer: http.client.HTTPResponse, until: float) -> bytes:
-    """Read an answer to its end, or raise OSError if that does not come in time, is too far away or too near."""
+    """Read a whole response; raises OSError if it takes too long, is too large or is cut short."""
     content = bytearray()
     while some := answer.read1(2**16):
         content += some
         if len(content) > LARGEST:
-            raise OSError(f"it is larger than {LARGEST:,} bytes, which no dataset of ours is")
+            raise OSError(f"it is larger than {LARGEST:,} bytes, the maximum for a dataset")
         if time.monotonic() > until:
-            raise OSError(f"it was not whole after {LONGEST:,.0f} s")
+            raise OSError(f"it was incomplete after {LONGEST:,.0f} s")
     length = answer.headers["Content-Length"]
     if length is not None and length.isdecimal() and len(content) != int(length):
-        raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes came")
+        raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes were received")
     return bytes(content)
 
 
 class _SameScheme(request.HTTPRedirectHandler):
-    """Follows an address elsewhere unless that gives up the encryption."""
+    """Follows redirects within the same scheme only, so that encryption is kept."""
 
     def redirect_request(
         self, req: request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -272,14 +272,14 @@ class _SameScheme(request.HTTPRedirectHandler):
 
 
 ALMANAC = "almanac"
-"""The dataset that is asked where none is named; a plugin of this package registers it."""
+"""The default dataset, which a plugin of this package registers."""
 
 
 class Loader(Protocol):
     """Loads a dataset; a plugin registers one in the group ``refusal_index.datasets``."""
 
     def __call__(self, data: Path | None, /) -> Dataset:
-        """Load it from a file of the user's, or from where it comes from if there is none."""
+        """Load the dataset from a user's file, or from its source if `data` is None."""
 
 
 _LOADERS: Mapping[str, Loader] = {
@@ -291,7 +291,7 @@ _FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED.values() if d
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Give the names that `load_dataset` knows, in alphabetical order.
+    """Return the names of all datasets, in alphabetical order.
 
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
@@ -307,19 +307,19 @@ def load_dataset(
     mix_seed: int = 0,
     limit: int | None = None,
 ) -> Dataset:
-    """Load a dataset by name and check all of it.
+    """Load a dataset by name and check every question.
 
-    Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
-    not hold what it should.
+    Raises DatasetError if the name is unknown, an argument does not apply to it, or the source cannot be read or is
+    invalid.
 
-    - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
+    - `name`: one of `dataset_names`, or several joined by ``+``: a mix with equally many questions from each.
     - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
-      dictionaries, as `questions_from` takes. For a mix, one for each part that needs one, or for each that can
-      take one, in their order.
-    - `columns`: for ``own`` only: column name by role, as `load_own` tells.
-    - `mix_seed`: of the draw from the larger parts of a mix, and of that of `limit` questions.
-    - `limit`: how many questions to draw, as `sample` does; None for all of them.
-    - returned: with unique question ids.
+      dictionaries, as for `questions_from`. For a mix, one file for each part that needs one, or for each that accepts
+      one, in order.
+    - `columns`: for ``own`` only: column name by role, as for `load_own`.
+    - `mix_seed`: seed for drawing from the larger parts of a mix, and for drawing `limit` questions.
+    - `limit`: number of questions to draw, as with `sample`; None for all.
+    - returned: the dataset, with unique question ids.
     """
     names = name.split(SIGN)
     for part in names:
@@ -343,7 +343,7 @@ def load_dataset(
 
 
 def _loader(name: str) -> Loader:
-    """Return what loads a dataset; raises DatasetError where there is none of this name."""
+    """Return the loader of a dataset; raises DatasetError if the name is unknown."""
     if name in _LOADERS:
         return _LOADERS[name]
     plugin = entry_points.find("datasets", name)
@@ -355,7 +355,7 @@ def _loader(name: str) -> Loader:
 
 
 def _files(names: Sequence[str], data: Any) -> list[Any]:
-    """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
+    """Return the file of each dataset: files go to those that need one, or to all that accept one, in order."""
     given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
     if not given:
         return [None] * len(names)

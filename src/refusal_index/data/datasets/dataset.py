@@ -1,4 +1,4 @@
-"""A dataset: a sample of it, a mix of several, and one made of a user's own rows, which are checked."""
+"""Datasets: drawing samples, mixing several, and reading and checking a user's own questions."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from refusal_index.redaction import KeySearch
 
 FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
-"""Fields of a question that count in its hash whether they are used or not."""
+"""Fields of a question that are part of its hash even if empty."""
 
 GraderName = Literal["exact", "choice", "model"]
-"""Who can tell right from wrong: a comparison of text or of choices, or a model that reads both answers."""
+"""The grader a dataset needs: comparison of text, comparison of choices, or a model that reads both answers."""
 
 
 class DatasetError(TableError):
-    """A dataset or a file of questions that cannot be used; the message names the file and line."""
+    """A dataset or a file of questions that cannot be used; the message names the file and the line."""
 
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
     """Questions with their gold answers and where they came from."""
 
-    name: str  # what the outcome table calls it
+    name: str  # its name in the outcome table
     questions: tuple[Question, ...]  # in the order of the source
-    sha256: str  # of the source, byte for byte; a sample keeps it
-    source: str  # where it was read from, in words
-    default_grader: GraderName  # what its answers need to be graded unless the user says otherwise
-    licence: str  # terms of the source, as far as known
-    # in a mix, the names of the datasets that it mixes; each question's topic says which one it comes from
+    sha256: str  # of the source file; the same for a sample of it
+    source: str  # where it was read from
+    default_grader: GraderName  # the grader that is used by default
+    licence: str  # terms of the source
+    # in a mix, the names of its datasets; a question's topic names the one it comes from
     parts: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what is worth knowing about it before it is asked
+    notes: tuple[str, ...] = ()  # notes for the user before it is asked
 
     def __post_init__(self) -> None:
-        for question in self.questions:  # so that nothing is paid for what could not be kept
+        for question in self.questions:  # checked first, so that no reply is paid for that cannot be stored
             if (message := wrong_id(question.question_id)) is not None:
                 raise DatasetError(f"{self.name}, question_id: {message}")
 
@@ -62,15 +62,15 @@ class Dataset:
 
     @property
     def questions_sha256(self) -> str:
-        """SHA-256 of the questions as they were read: the same file with another column for the answer has another.
+        """SHA-256 of the questions as read: it changes if another column of the same file is the answer.
 
-        Fields that a question does not use do not count, so that a release may add some.
+        Empty fields are left out, so that a release may add fields.
         """
         return questions_sha256(self.questions)
 
 
 def questions_sha256(questions: Iterable[Question]) -> str:
-    """Return the checksum of questions, as `Dataset.questions_sha256` has it: that of a JSON list of them."""
+    """Return the SHA-256 of a JSON list of questions; see `Dataset.questions_sha256`."""
     digest = hashlib.sha256(b"[")
     for number, question in enumerate(questions):
         read = {name: getattr(question, name) for name in FIELDS}
@@ -81,16 +81,16 @@ def questions_sha256(questions: Iterable[Question]) -> str:
 
 
 def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
-    """Draw questions at random, the same ones for the same seed.
+    """Draw a random sample of questions, reproducible by its seed.
 
-    Each question's lot is drawn from the seed and its id alone. So a smaller sample is part of a larger one of the same
-    seed, and neither the order of the source nor questions added to it change which of the others comes first. Raises
-    DatasetError if there are fewer questions than asked for.
+    Questions are ordered by a hash of the seed and the question id, and the first are drawn. So a smaller sample is
+    part of a larger one with the same seed, and the order does not depend on the order of the source or on other
+    questions. Raises DatasetError if there are fewer than `limit` questions.
 
-    - `dataset`: to draw from.
-    - `limit`: how many questions, from 1 to all of them; of a mix, as many from each of its parts.
-    - `seed`: of the draw.
-    - returned: with the drawn questions in the order of the source.
+    - `dataset`: the dataset to draw from.
+    - `limit`: number of questions, from 1 to all; from a mix, equally many from each part.
+    - `seed`: random seed.
+    - returned: the dataset with the drawn questions, in the order of the source.
     """
     if not dataset.parts:
         return replace(dataset, questions=drawn(dataset.questions, limit, seed, dataset.name))
@@ -103,11 +103,11 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
 
 
 def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tuple[Question, ...]:
-    """Draw questions as `sample` does, and hold no others while they are read.
+    """Draw questions as `sample` does, without keeping the others in memory.
 
     - `questions`: in the order of the source.
     - `limit`, `seed`: as for `sample`.
-    - `name`: of the dataset, for messages.
+    - `name`: name of the dataset, for messages.
     """
     size = 0
 
@@ -135,17 +135,17 @@ def _lot(seed: int, question_id: str) -> bytes:
 
 
 SIGN = "+"
-"""Joins the names of the parts."""
+"""Separates the names of a mix's parts."""
 
 
 def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
-    """Draw as many questions from each dataset as the smallest one has, taking turns.
+    """Mix datasets: draw equally many questions from each, as many as the smallest has, in alternating order.
 
-    Raises DatasetError if there are fewer than two datasets, or two of the same name.
+    Raises DatasetError if there are fewer than two datasets, or two have the same name.
 
-    - `datasets`: two or more, of different names.
-    - `seed`: of the draw; the questions of a dataset are drawn as `sample` draws them.
-    - returned: its questions have their dataset's name as `topic` and before their id.
+    - `datasets`: two or more, with different names.
+    - `seed`: random seed of `sample`, which draws the questions.
+    - returned: the mix; a question's dataset is its `topic`, and the first part of its id.
 
     >>> few = Dataset("few", (Question("1", "Who?", "Ann"),), "", "made up", "exact", "none")
     >>> many = Dataset("many", tuple(Question(str(n), f"{n}?", str(n)) for n in range(9)), "", "", "exact", "none")
@@ -177,14 +177,14 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
 
 
 def question_id(cell: Any) -> str | None:
-    """Read an id, which must be one that can be written down."""
+    """Parse a question id; raises ValueError if it cannot be written to a file."""
     if isinstance(cell, str) and (message := wrong_id(cell)) is not None:
-        raise ValueError(f"{message}, or remove the column to have ids made of the texts")
+        raise ValueError(f"{message}, or remove the column to have ids made from the texts")
     return tables.text(cell)
 
 
 def texts(cell: Any) -> tuple[str, ...]:
-    """Read a JSON list of texts, or texts separated by ``|``."""
+    """Parse a JSON list of texts, or texts separated by ``|``."""
     value = None if isinstance(cell, float) and math.isnan(cell) else cell
     if isinstance(value, str):
         value = _parsed(value) if value.strip().startswith("[") else value.split("|") if value.strip() else None
@@ -194,7 +194,7 @@ def texts(cell: Any) -> tuple[str, ...]:
 
 
 def answers(cell: Any) -> tuple[str, ...]:
-    """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
+    """Parse the gold answer, or a list of accepted answers with the gold one first; empty for an empty cell."""
     if isinstance(cell, dict):
         raise ValueError(
             f"expected a single value, got {shortened(cell)}; write further answers into a column of aliases"
@@ -206,7 +206,7 @@ IS_TRUE = replace(tables.FLAG, expected="true or false", advice="")
 
 
 def flag(cell: Any) -> bool:
-    """Read true or false, yes or no, 1 or 0; an empty cell is neither."""
+    """Parse true or false, yes or no, 1 or 0; raises ValueError for an empty cell."""
     truth: bool | None = IS_TRUE(cell)
     if truth is None:
         raise ValueError(IS_TRUE.wrong(cell))
@@ -228,17 +228,16 @@ def _not_a_list(value: object) -> ValueError:
 
 @dataclass(frozen=True)
 class Choices:
-    """The answers to choose from, and what the source itself calls them, where it does."""
+    """The answers to choose from, and the source's labels for them, if any."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, cell: Any) -> Choices | None:
-        """Read a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
+        """Parse a JSON list, texts separated by ``|``, or an object of labels and texts; None if there are none.
 
-        Raises ValueError if there is only one, there are more than letters, two are the same, or one is called like
-        another.
+        Raises ValueError if there is only one or more than 26, two are the same, or one is the letter of another.
         """
         value = _parsed(cell) if isinstance(cell, str) and cell.strip().startswith("{") else cell
         if isinstance(value, dict):
@@ -254,7 +253,8 @@ class Choices:
             raise ValueError(f"expected from 2 to {len(LETTERS)} choices, got {len(answers)}")
         if len({choice.casefold() for choice in answers}) < len(answers) or "" in answers:
             shown = shortened(list(answers))
-            raise ValueError(f"expected every choice once and none empty, got {shown}; remove what is too much")
+            message = "expected every choice once and none empty"
+            raise ValueError(f"{message}, got {shown}; remove duplicates and empty ones")
         letters = LETTERS[: len(answers)]
         for letter, choice in zip(letters, answers, strict=True):
             if choice.upper() in set(letters) - {letter}:
@@ -264,9 +264,9 @@ class Choices:
         return cls(answers, names)
 
     def keyed(self, key: str) -> str | None:
-        """Return the choice that `key` points to: by the source's label, by its text or by its letter.
+        """Return the choice that `key` names by the source's label, its text or its letter; None if it names none.
 
-        A number is no letter: nobody knows whether it counts from 0 or from 1.
+        A number is not accepted as a position: it may count from 0 or from 1.
 
         >>> Choices(("Cuzco", "Lima")).keyed("B"), Choices(("2", "1"), ("1", "2")).keyed("1")
         ('Lima', '2')
@@ -294,14 +294,14 @@ COLUMNS: Mapping[str, tables.Column] = {
     "answerable": tables.Column(("answerable", "is_answerable"), flag),
     "pattern": tables.Column(("pattern", "regex"), tables.text),
 }
-"""The columns by role."""
+"""The columns, by role."""
 
 
 class ContentIds:
-    """Makes ids of questions' texts, so that they survive reordering and additions; remembers what it has seen.
+    """Makes question ids from texts, which do not change when questions are reordered or added.
 
-    Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
-    occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+    An id is the first 12 hexadecimal digits of the SHA-256 of the text, in Unicode's NFC form with single spaces.
+    Repeated texts get ``-2``, ``-3`` and so on, in the order of the file.
 
     >>> ids = ContentIds()
     >>> [ids.of(asked) for asked in ("Who?", "Who ?", "Who?")]
@@ -311,10 +311,10 @@ class ContentIds:
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self.repeated = 0
-        """How many texts occurred before."""
+        """Number of repeated texts."""
 
     def of(self, asked: str) -> str:
-        """Make the id of the next text."""
+        """Return the id of the next text."""
         normal = " ".join(unicodedata.normalize("NFC", asked).split())
         digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         times = self._seen[digest] = self._seen.get(digest, 0) + 1
@@ -323,10 +323,10 @@ class ContentIds:
 
 
 class QuestionReader:
-    """Makes questions of rows, one by one; gathers what is wrong, and what only the whole of them can tell.
+    """Makes questions of rows, one by one, and collects errors, including those that concern several rows.
 
-    - `source`: where the rows come from.
-    - `columns`: column by role, as `load_own` tells. Without a `question_id` the id is made of what is asked.
+    - `source`: origin of the rows.
+    - `columns`: column by role, as for `load_own`. Without a `question_id`, ids are made from the texts.
     """
 
     def __init__(self, source: tables.Source, columns: Mapping[str, str]) -> None:
@@ -338,7 +338,7 @@ class QuestionReader:
         self.made_ids = ContentIds()
 
     def question(self, row: tables.Row) -> Question:
-        """Make a question of a row; it is worth nothing where there are problems."""
+        """Return the question of a row; it is only valid if there are no `problems`."""
         cells: dict[str, Any] = dict.fromkeys(COLUMNS)
         wrong = set()
         for role, name in self._columns.items():
@@ -360,7 +360,7 @@ class QuestionReader:
             self._problems.append(row.wrong(message, self._columns["pattern"]))
         texts = choices.texts if choices else ()
         aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
-        topic = cells["topic"] and sys.intern(cells["topic"])  # one text for all questions of a topic
+        topic = cells["topic"] and sys.intern(cells["topic"])  # one string object for all questions of a topic
         question_id: str = cells["question_id"] or ""
         if "question_id" not in self._columns:
             question_id = self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
@@ -378,7 +378,7 @@ class QuestionReader:
         )
 
     def _chosen(self, row: tables.Row, choices: Choices, answer: str) -> str | None:
-        """Return the choice that the gold answer is."""
+        """Return the choice that is the gold answer; None, and an error is recorded, if there is none."""
         gold = choices.keyed(answer)
         if gold is None:
             names = ", ".join(choices.labels or choices.texts)
@@ -388,10 +388,11 @@ class QuestionReader:
         return gold
 
     def problems(self) -> tables.Problems:
-        """Return everything that is wrong, in the order of the lines.
+        """Return all errors, in the order of the lines.
 
-        A row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an answer is none of
-        the choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
+        Errors are: a missing question, answer or id; an id that occurs twice or cannot be written to a file; an answer
+        that is not one of the choices; a pattern that is invalid or does not match its own answer; and any other cell
+        that cannot be parsed.
         """
         problems = list(self._problems)
         for role, lines in self._empty.items():
@@ -401,13 +402,13 @@ class QuestionReader:
         for question_id, again in self._again.items():
             lines = [self._lines[question_id], *again]
             message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
-            advice = "give each question an id of its own, or remove the column to have ids made of the texts"
+            advice = "give each question an id of its own, or remove the column to have ids made from the texts"
             problems.append(self._source.wrong(message + advice, lines))
         return sorted(problems, key=lambda problem: problem.line)
 
 
 def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
-    """Say what is wrong with a pattern, if anything is."""
+    """Return why a pattern cannot be used; None if it is valid."""
     try:
         if gold is None or matches(pattern, gold):
             compiled(pattern)
@@ -416,14 +417,14 @@ def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
         return f"expected a regular expression, got {shortened(pattern)} ({error})"
     except TimeoutError:
         why = f"expected a pattern that can be matched with the answer {shortened(gold)} within {SECONDS:g} s"
-        return f"{why}, got {shortened(pattern)}; do not nest what repeats"
+        return f"{why}, got {shortened(pattern)}; avoid nested repetitions"
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
 
 
 def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
-    """Make a question of every row, or raise TableError for the first of the problems that `QuestionReader` finds.
+    """Return the question of every row; raises the first TableError that `QuestionReader` finds.
 
-    - `rows`: all of them, of one source.
+    - `rows`: all rows of one source.
     - `columns`: column by role.
     """
     reader = QuestionReader(rows[0].source, columns)
@@ -437,23 +438,23 @@ Draw = Callable[[Iterable[Question]], Sequence[Question]]
 
 
 class Reading:
-    """Questions of a user's own, checked as they are read; nothing is held but what the whole of them can tell.
+    """An iterable over a user's own questions, which are checked as they are read and not kept in memory.
 
-    - `source`: what they come from.
-    - `data`: opens the file again, or gives the data frame or the dictionaries.
-    - `given`: column by role, as the user says.
+    - `source`: origin of the rows.
+    - `data`: opens the file, or returns the data frame or the dictionaries.
+    - `given`: column by role, from the user.
 
-    Iterating raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
+    Iterating raises DatasetError if no row can be checked: the file cannot be read, or a required column is missing.
     """
 
     def __init__(self, source: tables.Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
         self.source, self._data, self._given = source, data, given
         self.columns: Mapping[str, str] = {}
-        """Column by role, as given or found, from the first row on."""
+        """Column by role; set at the first row."""
         self.problems: tables.Problems = []
-        """Everything that is wrong, in the order of the lines, once all rows were read."""
+        """All errors, in the order of the lines; set after the last row."""
         self.notes: tuple[str, ...] = ()
-        """What is worth knowing before anything is asked, once all rows were read."""
+        """Notes for the user; set after the last row."""
 
     def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
         malformed: tables.Problems = []
@@ -473,17 +474,17 @@ class Reading:
         keys.finish()
         if repeated := reader.made_ids.repeated:
             self.notes += (
-                f"{repeated:,} question{' asks' if repeated == 1 else 's ask'} again what another does; the ids made "
-                "of the texts end in -2, -3 and so on there",
+                f"{repeated:,} question{' repeats' if repeated == 1 else 's repeat'} another; the ids made "
+                "from the texts end in -2, -3 and so on",
             )
         if keys.place is not None:
             self.notes += (
-                f"warning: {keys.place.place} holds an API key, or what looks like one, and the whole text is sent to "
-                "the model and stored in the run's folder; remove the key from the file, and revoke it if it is in use",
+                f"warning: {keys.place.place} holds an API key, or text that looks like one, and the text is sent to "
+                "the model and stored in the run's folder; remove the key from the file, and revoke it if it is valid",
             )
 
     def _resolved(self, first: tables.Row) -> dict[str, str]:
-        # Objects may each have other columns; the rows of a table have the same.
+        # JSON objects and dictionaries can have different columns; the rows of a table have the same.
         present = tables.present_columns(self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first])
         columns = tables.resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
         for role in ("question",) if "answerable" in columns else ("question", "answer"):
@@ -505,12 +506,12 @@ class Reading:
         lister: str = "",
         draw: Draw = tuple,
     ) -> Dataset:
-        """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
+        """Return the questions as a dataset; raises DatasetError with the first error and the number of others.
 
-        - `name`, `source`: as `Dataset` has them.
-        - `sha256`: makes the checksum, of the questions.
-        - `lister`: what else to say where there is more.
-        - `draw`: chooses the questions to ask, by default all.
+        - `name`, `source`: fields of the `Dataset`.
+        - `sha256`: returns the checksum, given the questions.
+        - `lister`: addition to the message if there are several errors.
+        - `draw`: selects the questions, by default all.
         """
         all_have_choices = True
 
@@ -539,19 +540,19 @@ def load_own(
     Parameters
     ----------
     data
-        The path of a .csv, .jsonl, .ndjson or .parquet file, those of text perhaps with .gz and in UTF-8; or what
-        `questions_from` takes.
+        The path of a .csv, .jsonl, .ndjson or .parquet file (text in UTF-8, optionally with .gz), or data for
+        `questions_from`.
     columns
-        Column name by role. A role that is not named is looked for under its usual names:
+        Column name by role. Other roles are found by their usual names:
 
-        - `question`, the only one that is always needed;
-        - `answer`: a text, or a list of accepted answers with the gold one first; with choices, the text or the letter
-          of one of them;
-        - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
+        - `question`, the only one that is always required;
+        - `answer`: a text, or a list of accepted answers with the gold one first; with choices, the text or letter of
+          one;
+        - `answerable`: false if no right answer exists; `answer` is then ignored;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
     limit, seed
-        How many questions to draw, as `sample` does while they are read; None for all of them.
+        Number of questions to draw and random seed, as for `sample`; a limit of None reads all.
     """
     if data is None:
         raise DatasetError(
@@ -573,26 +574,26 @@ def load_own(
 
 
 def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
-    """Take questions from memory and check every row.
+    """Return questions from memory as a dataset, and check every row.
 
     Raises DatasetError if the questions cannot be used as they are; the message names the row.
 
-    - `data`: a data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
-    - `columns`: column name by role, as `load_own` tells.
-    - `name`: of the dataset, and for messages.
-    - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
-      says how a file of them would be written, so `sha256` is that of the questions, too.
+    - `data`: a data frame (Polars, pandas or Arrow), or dictionaries from columns to cells, one per question.
+    - `columns`: column name by role, as for `load_own`.
+    - `name`: name of the dataset, also in messages.
+    - returned: the same questions and `questions_sha256` as for a file with the same rows. `sha256` is the same as
+      `questions_sha256`, because there is no file.
 
     >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
     'Lima'
     """
-    data = list(data) if isinstance(data, Iterator) else data  # it is read more than once
+    data = list(data) if isinstance(data, Iterator) else data  # data are read more than once
     questions = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
     return questions.dataset(name, "questions in memory", questions_sha256)
 
 
 def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
-    """Return what reads a file of questions, and gathers everything that is wrong with its rows.
+    """Return a `Reading` of a file of questions.
 
     - `data`, `columns`: as for `load_own`.
     """
@@ -604,12 +605,12 @@ FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", 
 
 
 class Survey:
-    """What is in a file of questions, gathered as it is read.
+    """Reads a file of questions and describes it.
 
     - `questions`: the file.
-    - `most`: the most tokens that a prompt may have, None for any number; what is longer is a problem.
-    - `length`: tells the characters of a question's longest prompt.
-    - `characters`: about how many of these a token has.
+    - `most`: maximum number of tokens of a prompt, None for no limit; a longer prompt is an error.
+    - `length`: returns the number of characters of a question's longest prompt.
+    - `characters`: approximate number of characters per token.
     """
 
     def __init__(
@@ -648,7 +649,7 @@ class Survey:
             )
 
     def described(self) -> Iterator[str]:
-        """Yield in lines what is in the file."""
+        """Yield a description of the file, line by line."""
         roles = ", ".join(f"{role} in {name!r}" for role, name in self._columns.items())
         yield f"{self._counts['']:,} questions, {roles}"
         yield from (f"  {self._counts[name]:,} {name}" for name in FEATURES if self._counts[name])
