@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, Drawing
+from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, BuildState
 from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried
 
 
@@ -21,8 +21,8 @@ def outcome(candidate: Candidate, *, good: bool) -> Tried:
     return Tried(candidate, f"What is {candidate.candidate_id}?", "text", reason)
 
 
-def drawn_out(sizes: dict[str | None, int], wanted: int, good: Callable[[int], bool]) -> tuple[Drawing, list[int]]:
-    drawing = Drawing({level: iter(sections(level, size)) for level, size in sizes.items()}, wanted)
+def drawn_out(sizes: dict[str | None, int], wanted: int, good: Callable[[int], bool]) -> tuple[BuildState, list[int]]:
+    drawing = BuildState({level: iter(sections(level, size)) for level, size in sizes.items()}, wanted)
     rounds = []
     while candidates := drawing.next_round():
         rounds.append(len(candidates))
@@ -30,7 +30,7 @@ def drawn_out(sizes: dict[str | None, int], wanted: int, good: Callable[[int], b
     return drawing, rounds
 
 
-def by_level(drawing: Drawing) -> dict[str | None, int]:
+def by_level(drawing: BuildState) -> dict[str | None, int]:
     return dict(Counter(one.candidate.difficulty for one in drawing.taken()))
 
 
@@ -68,7 +68,7 @@ def test_pages_that_run_out_end_the_draw():
 
 
 def test_the_first_of_two_equal_questions_stays():
-    drawing = Drawing({None: iter(sections(None, 3))}, 3)
+    drawing = BuildState({None: iter(sections(None, 3))}, 3)
     first, second, third = drawing.next_round()
     drawing.take(
         [Tried(first, "Who was she?", "Ada"), Tried(second, "who was  SHE", "Ida"), Tried(third, "Who was he?", "Ed")]
@@ -79,7 +79,7 @@ def test_the_first_of_two_equal_questions_stays():
 
 def test_a_long_row_of_rejections_is_hopeless_and_a_shorter_one_is_not():
     for rejected, expected in ((HOPELESS - 1, False), (HOPELESS, True)):
-        drawing = Drawing({None: iter(sections(None, 200))}, 5)
+        drawing = BuildState({None: iter(sections(None, 200))}, 5)
         drawing.take([outcome(one, good=False) for one in sections(None, rejected)])
         assert drawing.is_hopeless is expected
 
@@ -90,7 +90,7 @@ def test_a_long_row_of_rejections_is_hopeless_and_a_shorter_one_is_not():
     st.integers(1, 5),
 )
 def test_property_as_many_as_wanted_where_there_are_as_many_and_the_same_ones_again(sizes, wanted, every):
-    def run() -> Drawing:
+    def run() -> BuildState:
         return drawn_out(dict(sizes), wanted, lambda n: n % every == 0)[0]
 
     drawing = run()

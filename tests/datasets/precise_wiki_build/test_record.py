@@ -15,7 +15,7 @@ from refusal_index.plugins.wiki.build import (
     freeze,
     write_tried,
 )
-from refusal_index.plugins.wiki.builder import Drawing
+from refusal_index.plugins.wiki.builder import BuildState
 from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried, build_prompts
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
@@ -29,7 +29,7 @@ def paths(tmp_path):
 
 
 def frozen(paths: BuildPaths) -> dict:
-    drawing = Drawing({"3": iter([ULM]), None: iter([BONN])}, 2)
+    drawing = BuildState({"3": iter([ULM]), None: iter([BONN])}, 2)
     drawing.next_round()
     drawing.take([Tried(ULM, "How tall? ü", "161.5 m"), Tried(BONN, "Who?", "", Reason.UNANSWERABLE)])
     return freeze(paths, SETTINGS, drawing, {"writer": Usage(10, 4, 2)}, build_prompts(), {"versions": {}})
@@ -77,7 +77,7 @@ def test_other_settings_are_named(paths):
 def test_a_file_that_was_changed_is_told(paths):
     frozen(paths)
     paths.questions.write_text("{}\n")
-    with pytest.raises(BuildError, match="has changed since it was frozen"):
+    with pytest.raises(BuildError, match="has changed since it was written"):
         finished_record(paths, SETTINGS)
 
 

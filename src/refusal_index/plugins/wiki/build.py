@@ -1,6 +1,6 @@
-"""Building a PreciseWikiQA set: read pages, have models write questions, and save the set with a record of its making.
+"""Build a PreciseWikiQA set: read pages, have models write questions, and save the questions with a record.
 
-A build can be resumed at any moment. A finished set of questions is never overwritten.
+An interrupted build can always be resumed. A finished question file is never overwritten.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from refusal_index.data.run_json import as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import Decoding, Sending, SettingError
-from refusal_index.plugins.wiki.builder import Builder, BuildStoppedError, Drawing, build_engines
+from refusal_index.plugins.wiki.builder import Builder, BuildState, BuildStoppedError, build_engines
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
     WRITER,
@@ -53,45 +53,45 @@ class BuildError(RefusalIndexError, ValueError):
 
 @dataclass(frozen=True)
 class BuildPaths:
-    """Where a build's results lie."""
+    """The paths of a build's files."""
 
-    questions: Path  # the frozen file
+    questions: Path  # the question file
 
     @property
     def record(self) -> Path:
-        """How the file came about."""
+        """The record of the build."""
         return self.questions.with_name(f"{self.questions.name}.build.json")
 
     @property
     def folder(self) -> Path:
-        """Replies that were paid for; once the file is frozen it can be deleted."""
+        """The folder of the paid replies; can be deleted once the question file is written."""
         return self.questions.with_name(f"{self.questions.name}.build")
 
     @property
     def sections(self) -> Path:
-        """What became of each section that was tried."""
+        """The file that lists the result of each section tried."""
         return self.folder / "sections.jsonl"
 
 
 def freeze(
     paths: BuildPaths,
     settings: Mapping[str, Any],
-    drawing: Drawing,
+    state: BuildState,
     usage: Mapping[str, Usage],
     prompts: BuildPrompts,
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the questions, then the record of the build, and return the record.
 
-    In this order, so that a record only exists when the file is whole.
+    The record is written last, so it exists only if the question file is complete.
 
-    - `settings`: everything that the questions depend on.
-    - `drawing`: what was tried, and what came of it.
+    - `settings`: everything on which the questions depend.
+    - `state`: the sections tried and their results.
     - `usage`: requests and tokens by ``"writer"`` and ``"answerer"``.
-    - `prompts`: the wording, which is kept in full.
-    - `about`: what may differ when the same settings are used again: versions, names.
+    - `prompts`: the prompts, which are recorded in full.
+    - `about`: information that may differ between builds with the same settings, such as versions.
     """
-    taken = drawing.taken()
+    taken = state.taken()
     levels = Counter(one.candidate.difficulty for one in taken)
     content = _json_lines(map(_line, taken))
     record = {
@@ -99,10 +99,10 @@ def freeze(
         "file": {"name": paths.questions.name, "sha256": sha256_of(content), "questions": len(taken)},
         "settings": as_json(settings),
         "counts": {
-            "sections_tried": len(drawing.tried),
+            "sections_tried": len(state.tried),
             "questions": len(taken),
-            "not_needed": drawing.not_needed,
-            "rejected": dict(sorted(drawing.reasons().items(), key=lambda entry: (-entry[1], entry[0]))),
+            "not_needed": state.not_needed,
+            "rejected": dict(sorted(state.reasons().items(), key=lambda entry: (-entry[1], entry[0]))),
             "questions_by_difficulty": {level: count for level, count in levels.items() if level is not None},
         },
         "usage": {
@@ -118,7 +118,7 @@ def freeze(
 
 
 def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
-    """Write what became of each section, rejected ones with their reason, for a person to read."""
+    """Write the result of each section tried, including the reasons for rejections, for people to read."""
     lines = (
         {**_line(one), "reason": one.reason and str(one.reason), **({"detail": one.detail} if one.detail else {})}
         for one in tried
@@ -127,9 +127,9 @@ def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
 
 
 def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the record of a finished build; None where it is still to be done.
+    """Return the record of a finished build; None if the build is not finished.
 
-    Raises BuildError if the file was made by something else, or with other settings, or has changed since.
+    Raises BuildError if the question file was not made by a build, has other settings or has changed since.
     """
     if not paths.record.exists():
         if paths.questions.exists() and not (paths.folder / "run.json").exists():
@@ -147,22 +147,22 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
             f"{paths.record}: expected build_format {BUILD_FORMAT}, got {shortened(version)}; "
             "use the release that wrote it, or give another --out"
         )
-    refuse_others(paths.questions, before, settings)
+    check_same_settings(paths.questions, before, settings)
     if not paths.questions.exists():
         return None
-    found = sha256_of(paths.questions)
-    if found != checksum:
+    actual = sha256_of(paths.questions)
+    if actual != checksum:
         raise BuildError(
-            f"{paths.questions} has changed since it was frozen: expected sha256 {checksum}, got {found}; delete it to "
-            "have the same command write it again, or give another --out"
+            f"{paths.questions} has changed since it was written: expected sha256 {checksum}, got {actual}; delete it "
+            "so that the same command writes it again, or give another --out"
         )
     return record
 
 
-def refuse_others(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise `BuildError` naming the settings in which the build of `path` differs from what is asked here."""
+def check_same_settings(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Raise BuildError if the build of `path` has other settings; the message names the differences."""
     try:
-        refuse_other_settings(path, there, as_json(here))
+        refuse_other_settings(path, before, as_json(settings))
     except RunFolderError as error:
         raise BuildError(f"{str(error).removesuffix('choose another folder')}give another --out") from None
 
@@ -173,41 +173,41 @@ def _json_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _line(one: Tried) -> dict[str, Any]:
     candidate = one.candidate
-    known = {"difficulty": candidate.difficulty, "topic": candidate.topic, "revision": candidate.revision}
+    optional = {"difficulty": candidate.difficulty, "topic": candidate.topic, "revision": candidate.revision}
     return {
         "question_id": candidate.candidate_id,
         "question": one.question,
         "answer": one.answer,
         "title": candidate.title,
         "section": candidate.section,
-        **{name: value for name, value in known.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
     }
 
 
 BUILD_VERSION = 1
-"""Raised whenever a change makes the same replies lead to other questions."""
+"""Incremented when a change makes the same replies lead to different questions."""
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "polars")
 ESTIMATED_FROM = 200  # sections
-CHARACTERS_A_TOKEN = 4  # of English; the estimate says "about"
+CHARACTERS_PER_TOKEN = 4  # roughly, in English
 
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What is built from which pages, and by which models.
+    """The options of a build.
 
     Attributes
     ----------
     pages, out
-        Wikipedia's text, and the file of questions.
+        The file with the text of Wikipedia, and the question file to write.
     writer, answerer
-        The models that write questions and answer them.
+        The models that write and answer the questions.
     questions, seed, difficulty, revision
-        How many, the seed of the draw and of each request, the column of levels, and a name for the source's revision.
+        The number of questions, the random seed, the column of difficulty levels, and a name for the source's revision.
     lengths
-        How long sections and their pieces are.
+        The lengths of sections.
     writing, answering, sending
-        How the two models generate, and how requests are sent. Questions should vary; answers should not.
+        The decoding settings of the two models, and how requests are sent. Questions should vary, answers should not.
     """
 
     pages: Path
@@ -225,7 +225,7 @@ class BuildOptions:
 
     @property
     def settings(self) -> dict[str, Settings]:
-        """How each role is asked."""
+        """The settings of each role."""
         roles = {WRITER: (self.writer, self.writing), ANSWERER: (self.answerer, self.answering)}
         return {
             role: replace(Settings(model=model, seed=self.seed, sending=self.sending), decoding=decoding)
@@ -234,21 +234,21 @@ class BuildOptions:
 
     @property
     def paths(self) -> BuildPaths:
-        """Where the file, its record and its folder are."""
+        """The paths of the build's files."""
         return BuildPaths(self.out)
 
-    def drawing(self, pages: Pages) -> dict[str | None, Iterator[Candidate]]:
-        """Return the sections in the order in which they are drawn, by difficulty."""
+    def candidates(self, pages: Pages) -> dict[str | None, Iterator[Candidate]]:
+        """Return the sampled sections in order, by difficulty."""
         return draw_order(pages, self.seed, self.lengths)
 
 
 async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
-    """Build a set of questions, and return its record: counts, tokens and the file's hash.
+    """Build a question set and return its record, with counts, tokens and the hash of the file.
 
     Raises
     ------
     RefusalIndexError
-        If an option, the pages, a model or a path cannot be used, or the build had to stop: what was answered is kept.
+        If an option, the pages, a model or a path cannot be used, or the build had to stop; replies are kept.
     """
     pages = _read_pages(options)
     check_engines_own(options.sending)
@@ -259,8 +259,8 @@ async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
         return record
     folder = RunFolder(paths.folder)
     if folder.run_json.exists():
-        refuse_others(paths.questions, folder.read_settings(), identity)
-    engines = build_engines(options.settings)  # a wrong name or a missing key is reported before a folder is made
+        check_same_settings(paths.questions, folder.read_settings(), identity)
+    engines = build_engines(options.settings)  # reports a wrong name or missing key before the folder is created
     with folder.lock():
         folder.create_or_resume(identity)
         with ReplyStore(folder.replies) as store:
@@ -277,28 +277,28 @@ async def _build(
     store: ReplyStore,
     console: Console,
 ) -> dict[str, Any]:
-    paths, prompts, drawing = options.paths, build_prompts(), Drawing(options.drawing(pages), options.questions)
+    paths, prompts, state = options.paths, build_prompts(), BuildState(options.candidates(pages), options.questions)
     try:
         with BuildBar(console, options.questions) as bar:
             if note := note_on(options.sending):
                 bar.note(note)
             builder = Builder(options.settings, engines, prompts, store, bar, RunFolder(paths.folder))
-            await builder.build(drawing)
-        if not drawing.taken():
-            raise BuildStoppedError(f"none of the {len(drawing.tried):,} sections yielded a question")
+            await builder.build(state)
+        if not state.taken():
+            raise BuildStoppedError(f"none of the {len(state.tried):,} sections yielded a question")
     except BuildStoppedError as error:
         raise RunFailedError(f"{error}; {paths.sections} shows each section") from error
     finally:
-        write_tried(paths, drawing.tried)
+        write_tried(paths, state.tried)
     about = {
         "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
     }
-    return freeze(paths, identity, drawing, builder.usage, prompts, about)
+    return freeze(paths, identity, state, builder.usage, prompts, about)
 
 
 def estimate(options: BuildOptions) -> Iterator[str]:
-    """Yield what a build would ask, at least, without asking it: pages, requests, and about how many tokens.
+    """Yield lines that estimate a build without sending requests: pages, minimum requests, approximate tokens.
 
     Raises
     ------
@@ -306,20 +306,20 @@ def estimate(options: BuildOptions) -> Iterator[str]:
         If an option or the pages cannot be used.
     """
     pages, prompts, n = _read_pages(options), build_prompts(), options.questions
-    drawn = (one for order in options.drawing(pages).values() for one in islice(order, ESTIMATED_FROM))
+    drawn = (one for order in options.candidates(pages).values() for one in islice(order, ESTIMATED_FROM))
     sections = list(islice(drawn, ESTIMATED_FROM))
     characters = sum(len(prompts.for_question(one)) + len(prompts.for_answer(one, "")) for one in sections)
-    tokens = n * (characters / CHARACTERS_A_TOKEN / max(len(sections), 1))
+    tokens = n * (characters / CHARACTERS_PER_TOKEN / max(len(sections), 1))
     levels = len({page.difficulty for page in pages.entries}) if "difficulty" in pages.columns else 0
     yield f"{len(pages.entries):,} pages{f' of {levels} levels of difficulty' if levels else ''}"
     yield (
-        f"{n:,} questions take at least {2 * n:,} requests and about {tokens:,.0f} tokens in; each section that is "
-        "thrown out takes one or two requests more"
+        f"{n:,} questions take at least {2 * n:,} requests and about {tokens:,.0f} input tokens; each rejected section "
+        "takes one or two requests more"
     )
 
 
 def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
-    """Return all that the questions depend on; a file and its folder belong to one such set."""
+    """Return all settings on which the questions depend; they identify a build."""
     return {
         "source": {"sha256": pages.sha256, "revision": options.revision, "columns": dict(pages.columns)},
         "writer": {"model": options.writer, "decoding": asdict(options.writing)},
@@ -333,7 +333,7 @@ def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
 
 
 def _read_pages(options: BuildOptions) -> Pages:
-    """Read the pages, and make sure that one of them has a section to ask about."""
+    """Read the pages, and check that one of them has a section that is long enough."""
     shortest, longest = options.lengths.shortest, options.lengths.longest
     if shortest > longest:
         raise SettingError(
@@ -346,7 +346,7 @@ def _read_pages(options: BuildOptions) -> Pages:
     if not options.out.parent.is_dir():
         raise SettingError(f"{{out}}: expected an existing folder, got {options.out.parent}; create it first")
     pages = read_pages(options.pages, options.difficulty)
-    if not any(True for order in options.drawing(pages).values() for _ in islice(order, 1)):
+    if not any(True for order in options.candidates(pages).values() for _ in islice(order, 1)):
         raise SettingError(
             f"{options.pages}: expected a section of at least {shortest:,} characters, got none in "
             f"{len(pages.entries):,} pages; lower {{shortest}}, or check that the column {pages.columns['text']!r} "
@@ -356,9 +356,9 @@ def _read_pages(options: BuildOptions) -> Pages:
 
 
 def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
-    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
+    """Yield lines that describe a finished build: questions, rejections by reason, tokens and the file."""
     counts, file = record["counts"], record["file"]
-    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
+    yield f"{file['questions']:,} questions from {counts['sections_tried']:,} sections"
     rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
     yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
     for role, used in record["usage"].items():
@@ -366,7 +366,7 @@ def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> It
         yield f"{role}: {used['requests']:,} requests, {tokens}"
     if file["questions"] < wanted:
         yield f"the pages ran out before {wanted:,} questions were made; add pages, or lower --shortest"
-    yield f"{paths.questions}: saved, sha256 {file['sha256']}; {paths.record.name} says how"
+    yield f"{paths.questions}: saved, sha256 {file['sha256']}; {paths.record.name} records the build"
 
 
 class BuildBar:
@@ -399,7 +399,7 @@ class BuildBar:
         self._progress.console.print(escape(text), markup=False, highlight=False, soft_wrap=True)
 
     def __call__(self, event: Usage | Tried | str) -> None:
-        """Count the usage of a reply or a section that was tried, or show how requests in flight stand."""
+        """Count a reply's usage or a finished section, or show a note about requests in flight."""
         if isinstance(event, str):
             self._progress.update(self._task, note=escape(event))
             return

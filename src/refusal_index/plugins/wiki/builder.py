@@ -1,8 +1,8 @@
-"""Building questions in rounds of sections, with any engine: which sections to try next, and what came of each.
+"""Building questions in rounds of sections, with any engine.
 
-A round asks the writer about all of its sections, then the answerer about those that yielded a question. What comes
-next depends on the seed and on all replies before, never on when they came: a build that was killed and resumed tries
-the same sections and ends with the same questions. Every reply is in the build's store.
+A round sends requests about all of its sections to the writer, then about those with a question to the answerer. The
+next round depends only on the seed and on all earlier replies, not on their timing, so a build that was killed and
+resumed tries the same sections and ends with the same questions. All replies are in the build's store.
 """
 
 from __future__ import annotations
@@ -57,30 +57,31 @@ from refusal_index.runs.store import ReplyStore
 
 FIRST_ROUND, MAX_ROUND = 50, 500
 MIN_YIELD = 0.1
-"""At most ten sections are tried at once for each question that is wanted."""
+"""Lower bound on the assumed yield, so a round has at most ten sections for each missing question."""
 
 HOPELESS = 100
-"""After so many sections in a row without a question, none is expected of the next."""
+"""Number of consecutive sections without a question after which the build stops."""
 
 NAME = "precise-wiki"
-FEW_FAILURES = 10  # so many failed requests in a round may be accidents
+FEW_FAILURES = 10  # fewer failed requests in a round do not stop the build
 
 
-class Drawing:
+class BuildState:
     """The state of a build: the sections tried so far, by difficulty.
 
     Parameters
     ----------
     order
-        The candidates of each difficulty in the order in which they are drawn.
+        The candidates of each difficulty, in the order in which they are sampled.
     wanted
-        How many questions there should be. Each difficulty gives an equal share; what one cannot give, the others do.
+        Number of questions to build. Each difficulty contributes an equal share; if one runs out of sections, the
+        others make up for it.
 
     >>> sections = [Candidate(f"pw-{number}", "Ulm", str(number), "...") for number in range(3)]
-    >>> drawing = Drawing({None: iter(sections)}, wanted=1)
-    >>> (first,) = drawing.next_round()
-    >>> drawing.take([Tried(first, "How tall is Ulm Minster?", "161.5 metres")])
-    >>> drawing.next_round(), [one.answer for one in drawing.taken()]
+    >>> state = BuildState({None: iter(sections)}, wanted=1)
+    >>> (first,) = state.next_round()
+    >>> state.take([Tried(first, "How tall is Ulm Minster?", "161.5 metres")])
+    >>> state.next_round(), [one.answer for one in state.taken()]
     ([], ['161.5 metres'])
     """
 
@@ -92,7 +93,7 @@ class Drawing:
         self.tried: list[Tried] = []
 
     def next_round(self) -> list[Candidate]:
-        """Return the sections to try next, all at once; none when there are enough questions or no more sections."""
+        """Return the sections of the next round; none if there are enough questions or no more sections."""
         drawn: list[Candidate] = []
         while not drawn:
             shares = self._shares()
@@ -111,7 +112,7 @@ class Drawing:
         return drawn
 
     def take(self, tried: Sequence[Tried]) -> None:
-        """Record what came of the sections of a round, in the order in which they were drawn."""
+        """Record the results of the sections of a round, in the order in which they were sampled."""
         for one in tried:
             words = normalised(one.question)
             if one.reason is None and words in self._questions:
@@ -122,27 +123,27 @@ class Drawing:
             self.tried.append(one)
 
     def taken(self) -> list[Tried]:
-        """Return the questions that make up the set, by difficulty and in the order of their draw."""
+        """Return the questions of the set, by difficulty and in the order in which they were sampled."""
         shares = self._shares()
         return [one for difficulty, good in self._good.items() for one in good[: shares[difficulty]]]
 
     def reasons(self) -> Counter[str]:
-        """Return how many sections were rejected, by reason."""
+        """Return the number of rejected sections, by reason."""
         return Counter(str(one.reason) for one in self.tried if one.reason is not None)
 
     @property
     def not_needed(self) -> int:
-        """How many good questions are more than were wanted."""
+        """Number of good questions beyond those wanted."""
         return sum(one.reason is None for one in self.tried) - len(self.taken())
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the last sections all yielded nothing."""
+        """Whether none of the last `HOPELESS` sections yielded a question."""
         last = self.tried[-HOPELESS:]
         return len(last) == HOPELESS and all(one.reason is not None for one in last)
 
     def _shares(self) -> dict[str | None, int]:
-        """Return how many questions each difficulty should give: equal shares, or all it has where it is used up."""
+        """Return how many questions each difficulty contributes: an equal share, or all it has if it is used up."""
         used_up = sorted(set(self._good) - set(self._open), key=lambda name: (len(self._good[name]), name or ""))
         shares: dict[str | None, int] = {}
         for number, name in enumerate([*used_up, *self._open]):
@@ -153,7 +154,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class SingleMessage:
-    """The procedure of one message to a model and its reply."""
+    """The procedure of sending a single message to a model."""
 
     message: str
     grader: GraderKind = GraderKind.EXACT
@@ -161,26 +162,26 @@ class SingleMessage:
     asks_model: bool = True
     passes: tuple[Pass, ...] = (Pass.FIRST,)
 
-    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
-        """Return the only step, or after its reply an unscored outcome, which ends the question."""
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - required by the interface
+        """Return the only step, or once it has a reply an unscored outcome, which ends the conversation."""
         return Outcome(None, None, Grade.UNSCORED) if replies else Step(Pass.FIRST, Role.MODEL)
 
-    def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - of the interface
-        """Put the step into words."""
+    def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - required by the interface
+        """Return the request of the step."""
         return Request(step.pass_, step.role, (Message("user", self.message),))
 
 
 class BuildStoppedError(RunFailedError):
-    """A build whose models do not follow its instructions; replies are kept, and the same command resumes it."""
+    """A build that stopped because requests fail or yield no questions; replies are kept, so it can be resumed."""
 
 
 def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
-    """Return the engine of each role, given its settings; it is the same where the model is.
+    """Return the engine of each role; roles with the same model share an engine.
 
     Raises
     ------
     RefusalIndexError
-        If there is no such engine, or it cannot ask one of them.
+        If the engine does not exist or cannot use one of the models.
     """
     by_model = {one.model: one for one in settings.values()}
     engines = {name: engine_of(one.sending.engine)(one, {Role.MODEL: name}, {}) for name, one in by_model.items()}
@@ -188,22 +189,22 @@ def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
 
 
 class Builder:
-    """Tries sections until there are enough questions, and counts the usage.
+    """Tries sections until there are enough questions, and counts usage.
 
     Parameters
     ----------
     settings, engines
-        How each role is asked, by which model and engine; the engines are opened and closed here.
+        The settings and the engine of each role; the builder opens and closes the engines.
     prompts, store, progress
-        The wording, the replies so far, which are not asked for again, and what is called with the usage of each reply,
-        each section that was tried, and notes on requests in flight.
+        The prompts, the store of replies, and a function that is called with the usage of each reply, the result of
+        each section, and notes about requests in flight.
     folder
-        Where an engine may leave files of its own, such as a journal of batches.
+        The folder in which an engine may keep files, such as the journal of batches.
 
     Attributes
     ----------
     usage
-        The usage of each role, in this command and those before.
+        The usage of each role, including that of earlier commands.
     """
 
     def __init__(
@@ -222,35 +223,35 @@ class Builder:
         self._shown: set[str] = set()
         self.usage = dict.fromkeys(TAGS, Usage(0, 0, 0))
 
-    async def build(self, drawing: Drawing) -> None:
-        """Try sections until `drawing` has enough questions or no more sections.
+    async def build(self, state: BuildState) -> None:
+        """Try sections until `state` has enough questions or no more sections.
 
         Raises
         ------
         BuildStoppedError
-            If most requests fail, or section after section yields nothing; `drawing` holds what was tried.
+            If most requests fail or too many sections yield no question; `state` holds the results so far.
         WaitingError
-            If it ended as planned, before all was asked.
+            If the engine ended as planned before all requests were answered.
         """
         async with AsyncExitStack() as stack:
             for engine in dict.fromkeys(self._engines.values()):
                 await stack.enter_async_context(engine.open(self._store))
             for number in count(1):
-                candidates = drawing.next_round()
+                candidates = state.next_round()
                 if not candidates:
                     return
                 tried = await self._try(candidates, number)
-                drawing.take(tried)
+                state.take(tried)
                 if (stopped := self._stopped) is not None:
                     raise (WaitingError if stopped.planned else BuildStoppedError)(stopped.reason)
-                _check_round(tried, drawing)
+                _check_round(tried, state)
 
     @property
     def _stopped(self) -> CircuitBreaker | None:
         return next((one for one in self._breakers.values() if one.reason is not None), None)
 
     async def _try(self, candidates: Sequence[Candidate], number: int) -> list[Tried]:
-        """Ask what was not asked before about the sections of a round, and return what came of each."""
+        """Send the missing requests about the sections of a round, and return the result of each section."""
         self._candidates = {one.candidate_id: one for one in candidates}
         for completion in (one for candidate in candidates for one in self._completions(candidate)):
             self._count(completion)
@@ -259,7 +260,7 @@ class Builder:
         return [self._show(self._result(one)) for one in candidates]
 
     async def _ask(self, role: str, number: int) -> None:
-        """Have the engine ask one role about all sections of a round that it is to be asked about."""
+        """Send the requests of a round to one role."""
         conversations = [one for candidate in self._candidates.values() for one in self._conversation(candidate, role)]
         if self._stopped is None and any(
             next_requests(one, self._store.completions(one.question.question_id, role)) for one in conversations
@@ -277,7 +278,7 @@ class Builder:
             await self._engines[role].execute(assignment)
 
     def _conversation(self, candidate: Candidate, role: str) -> Iterator[Conversation]:
-        """Yield what one role is asked about a section, answered or not; nothing where it is not to be asked."""
+        """Yield the conversation of a role about a section, answered or not; nothing if the role is not needed."""
         before = list(self._completions(candidate))[: list(TAGS).index(role)]
         ask = next_ask(candidate, [one.reply for one in before], self._prompts)
         if isinstance(ask, Ask) and ask.role == role:
@@ -286,7 +287,7 @@ class Builder:
             yield Conversation(question, role, SingleMessage(ask.message), seed=seed)
 
     def _completions(self, candidate: Candidate) -> Iterator[Completion]:
-        """Yield the reply of each role about a section, in their order."""
+        """Yield the reply of each role about a section, in the order of the roles."""
         for role in TAGS:
             completions = self._store.completions(candidate.candidate_id, role)
             yield from islice((one for one in completions if one.variant == role), 1)
@@ -315,7 +316,7 @@ class Builder:
         return one
 
     def _result(self, candidate: Candidate) -> Tried:
-        """Return what came of a section; where something is still to be asked, its request failed."""
+        """Return the result of a section; if a request is still pending, it failed."""
         result = self._next(candidate)
         if isinstance(result, Tried):
             return result
@@ -324,17 +325,17 @@ class Builder:
         return Tried(candidate, reason=Reason.REQUEST_FAILED, detail=error[:MAX_DETAIL])
 
 
-def _check_round(tried: Sequence[Tried], drawing: Drawing) -> None:
-    """Raise BuildStoppedError if most requests of a round failed, or there is no hope of further questions."""
+def _check_round(tried: Sequence[Tried], state: BuildState) -> None:
+    """Raise BuildStoppedError if most requests of a round failed or the build is hopeless."""
     failed = Counter(one.detail for one in tried if one.reason is Reason.REQUEST_FAILED)
     if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
         raise BuildStoppedError(
             f"{failed.total()} of the last {len(tried)} sections failed, most often with: "
             f"{failed.most_common(1)[0][0]}; the same command resumes and never pays for a reply twice"
         )
-    if drawing.is_hopeless:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in drawing.reasons().most_common())
+    if state.is_hopeless:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in state.reasons().most_common())
         raise BuildStoppedError(
-            f"none of the last {HOPELESS} sections or more, out of {len(drawing.tried)} tried ({reasons}); "
+            f"none of the last {HOPELESS} sections yielded a question, out of {len(state.tried)} tried ({reasons}); "
             "choose another --writer or --answerer, or other pages"
         )
