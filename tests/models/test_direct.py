@@ -344,7 +344,7 @@ def test_functions_grade_in_this_process(plan_for):
         ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
         ({Role.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader exact"),
         ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader exact"),
-        ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or a model of Inspect, got object"),
+        ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or an Inspect model, got object"),
         ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],
 )

@@ -99,7 +99,7 @@ def test_one_filter_of_several_is_chosen(written):
         ({"metrics": ["em", "f1"], "em": 1, "f1": 1}, {}, r"expected one metric, got em, f1.*--scorer"),
         ({"exact_match": 0.5}, {}, r"line 2, column 'exact_match': expected a grade out of .*got 0\.5"),
         ({}, {"scorer": "bleu"}, r"line 1: expected a metric 'bleu', got exact_match"),
-        ({"resps": [[[-1.5, False]]]}, {}, "compares probabilities"),
+        ({"resps": [[[-1.5, False]]]}, {}, "compares the likelihoods"),
     ],
 )
 def test_samples_that_cannot_be_used_are_named(written, changes, options, told):

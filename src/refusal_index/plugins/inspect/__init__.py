@@ -1,13 +1,13 @@
-"""Inspect: its providers as clients, tasks for its command line, and its logs.
+"""Inspect: its model providers as clients, tasks for its command line, and its logs.
 
-Every name that Inspect does not promise to keep is imported here: another release may lack it.
+All private names of Inspect are imported here, since another release may lack them.
 """
 
 from __future__ import annotations
 
 from importlib.metadata import requires, version
 
-import inspect_ai  # noqa: F401 - that it is missing is another error than that it lacks a name
+import inspect_ai  # noqa: F401 - so that a missing package raises ModuleNotFoundError, not IncompatibleError
 
 from refusal_index.errors import RefusalIndexError
 

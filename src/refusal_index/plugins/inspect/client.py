@@ -1,8 +1,8 @@
-"""Models of Inspect's providers as clients: a name becomes a model, and its `generate` answers requests.
+"""Clients for models of Inspect's providers.
 
-The plugin is registered as the hook ``other_models``: the core asks it about every model that no other client serves.
-Inspect traces every request in a folder of the user's, so keys are redacted there too; an empty response is an error;
-and the choices of a response are packed, since Inspect keeps several copies of each.
+The plugin is registered as the hook ``other_models``, which the core calls for each model that no other client serves.
+Inspect writes a trace of every request to a folder of the user, so keys are redacted there too. An empty response is an
+error. The choices of a response are packed, since Inspect keeps several copies of each.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ TOOL_CALLS = str(StopReason.TOOL_CALL)
 
 
 def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
-    """Return the places of the choices that are no answer, of a response as OpenAI's chat interface gives it.
+    """Return the indices of the choices without an answer in a response of OpenAI's chat API.
 
-    Such a choice holds null instead of a text, and nothing says why: it was not cut, filtered, refused or a tool call.
-    In any other shape of response all choices count as answers.
+    The content of such a choice is null without a reason: it was not truncated, filtered or refused, and is no tool
+    call. In responses of any other form, all choices count as answers.
 
     Examples
     --------
@@ -87,23 +87,23 @@ def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
 
 
 def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:
-    """Return an output with its first answer only, and all of its choices as plain text among its metadata.
+    """Return an output with its first answer as the only choice, and all choices as plain text in its metadata.
 
-    Each distinct choice is there once, with the log probabilities of its tokens where they were reported, and the order
-    in which they came as places among those, null for one without an answer. What Inspect does with every message of an
-    output, from checking it to writing it into its log, is then done for one.
+    The metadata holds each distinct choice once, with log probabilities if they were reported, and the original order
+    as indices into the distinct choices, with null for a choice without an answer. Inspect then validates, copies and
+    logs one message instead of many.
     """
     if len(output.choices) < 2:
         return output
     answers = [choice for place, choice in enumerate(output.choices) if place not in without_answer]
-    came = [None if place in without_answer else _whole(choice) for place, choice in enumerate(output.choices)]
-    places = {choice: place for place, choice in enumerate(dict.fromkeys(filter(None, came)))}
-    pack = {"distinct": [list(choice) for choice in places], "order": [choice and places[choice] for choice in came]}
+    texts = [None if place in without_answer else _with_logprobs(choice) for place, choice in enumerate(output.choices)]
+    places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}
+    pack = {"distinct": [list(text) for text in places], "order": [text and places[text] for text in texts]}
     return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
 
 
 def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
-    """Return the text of every choice and why it ended, in the order they came, whether packed or not.
+    """Return the text and stop reason of each choice of an output, packed or not, in the original order.
 
     None stands for a choice without an answer.
     """
@@ -114,16 +114,16 @@ def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
 
 
 def logprobs_of(output: ModelOutput) -> list[str | None]:
-    """Return the log probabilities of every choice's tokens as the store keeps them, in the order of `choices_of`."""
+    """Return the log probabilities of each choice's tokens in the store's format, in the order of `choices_of`."""
     pack = (output.metadata or {}).get(PACKED)
     if pack is None:
         return [_logprobs(choice) for choice in output.choices]
-    whole = [(*choice, None)[2] for choice in pack["distinct"]]
-    return [None if place is None else whole[place] for place in pack["order"]]
+    logprobs = [(*choice, None)[2] for choice in pack["distinct"]]
+    return [None if place is None else logprobs[place] for place in pack["order"]]
 
 
 def without_logprobs(output: ModelOutput) -> ModelOutput:
-    """Return an output, packed or not, without the log probabilities of its tokens."""
+    """Return an output, packed or not, without log probabilities."""
     choices = [choice.model_copy(update={"logprobs": None}) for choice in output.choices]
     metadata = output.metadata
     if metadata and PACKED in metadata:
@@ -132,9 +132,9 @@ def without_logprobs(output: ModelOutput) -> ModelOutput:
     return output.model_copy(update={"choices": choices, "metadata": metadata})
 
 
-def _whole(choice: ChatCompletionChoice) -> tuple[str, ...]:
-    reported = _logprobs(choice)
-    return _text(choice) if reported is None else (*_text(choice), reported)
+def _with_logprobs(choice: ChatCompletionChoice) -> tuple[str, ...]:
+    logprobs = _logprobs(choice)
+    return _text(choice) if logprobs is None else (*_text(choice), logprobs)
 
 
 def _logprobs(choice: ChatCompletionChoice) -> str | None:
@@ -143,7 +143,7 @@ def _logprobs(choice: ChatCompletionChoice) -> str | None:
     try:
         return write_logprobs(map(_token, choice.logprobs.content))
     except ValueError:
-        return None  # a provider's number that is none: the reply itself is as good as any
+        return None  # the provider reported an invalid number; the reply is still valid
 
 
 def _token(token: Logprob) -> TokenLogprob:
@@ -162,7 +162,7 @@ def _read(text: str, reason: str) -> tuple[str, StopReason]:
 
 
 def clean_trace() -> None:
-    """Let no key into what Inspect traces of requests, from here on."""
+    """Redact keys in Inspect's trace log from now on."""
     getLogger(hooks.__name__).addFilter(_clean_record)
 
 
@@ -172,18 +172,18 @@ def _clean_record(record: LogRecord) -> bool:
 
 
 STYLED = re.compile(r"(?s)\[(bold|dim|italic|underline|black|red|green|yellow|blue|magenta|cyan|white)\](.*?)\[/\1\]")
-"""Words in a style of Rich's; every other bracket is a part of some name."""
+"""Rich markup for a style; any other bracket is part of a name."""
 
 
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValidationError)
-"""What Inspect raises while it parses a response that it did not expect."""
+"""Exceptions that Inspect raises while parsing an unexpected response."""
 
 
 def guard(api: ModelAPI) -> None:
-    """Make `api` keep keys out of what it raises or returns, refuse empty responses, and pack full ones.
+    """Wrap `api.generate` so that it redacts keys in errors and results, rejects empty responses and packs choices.
 
-    The errors keep their types and the shape of their bodies, which decide whether a request is sent again. An `api`
-    that is guarded already stays as it is, as does a copy of one.
+    Errors keep their types and the form of their bodies, which decide whether a request is retried. An `api` that is
+    guarded already, or is a copy of a guarded one, is left unchanged.
     """
     generate: Callable[..., Awaitable[Any]] = api.generate
     if hasattr(generate, "guards"):
@@ -216,7 +216,7 @@ def guard(api: ModelAPI) -> None:
 
 
 def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
-    """Return an output packed, once there is an answer in it."""
+    """Return an output packed; raise NoAnswerError if it holds no answer."""
     if not output.choices:
         raise NoAnswerError("the response holds no choices")
     without = places_without_answer(call.response if call is not None else None)
@@ -226,24 +226,24 @@ def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
 
 
 def guarded(model: Model) -> Model:
-    """Guard a model that a user made, and know the keys among its arguments and headers."""
+    """Guard a model that the user created, and remember the keys in its arguments and headers for redaction."""
     guard(model.api)
     remember_named({"arguments": model.model_args, "config": model.config.model_dump()})
     return model
 
 
 def _clean_error(error: BaseException | None) -> None:
-    """Keep keys out of an error, and of those that led to it."""
+    """Redact keys in an error and its causes."""
     for cause in causes(error):
         cause.args = redacted_in((unstyled(cause),) if isinstance(cause, PrerequisiteError) else cause.args)
         for name in ("message", "body"):
             if isinstance(value := getattr(cause, name, None), str | dict | list):
-                with suppress(AttributeError):  # an error may make it of its arguments, which are clean
+                with suppress(AttributeError):  # a read-only property, derived from the redacted arguments
                     setattr(cause, name, redacted_in(value))
 
 
 def unstyled(error: PrerequisiteError) -> str:
-    """Return what Inspect wants done first without the styles that it sets for its own display, pair by pair.
+    """Return the message of Inspect's error without Rich markup.
 
     >>> unstyled(PrerequisiteError("[bold]ERROR[/bold]: No [bold][blue]A_KEY[/blue][/bold] defined for x[red]-9"))
     'No A_KEY defined for x[red]-9'
@@ -255,13 +255,13 @@ def unstyled(error: PrerequisiteError) -> str:
 
 
 def _clean_output(output: ModelOutput) -> ModelOutput:
-    """Return an output without keys, the same where there are none, as nearly always.
+    """Redact keys in an output; one without keys is returned unchanged.
 
-    The tokens of one that had any go: they would tell the key in pieces.
+    If a key was found, the log probabilities are removed, since their tokens would reveal it piece by piece.
     """
-    held = output.model_dump()
-    clean = redacted_in(held)
-    return output if clean == held else without_logprobs(ModelOutput.model_validate(clean))
+    content = output.model_dump()
+    clean = redacted_in(content)
+    return output if clean == content else without_logprobs(ModelOutput.model_validate(clean))
 
 
 def _clean_call(call: ModelCall | None) -> None:
@@ -272,59 +272,59 @@ def _clean_call(call: ModelCall | None) -> None:
 HUGGING_FACE = "hf"
 
 CONCURRENCY = 100
-"""Questions in flight, unless the settings say otherwise; Inspect adapts its connections to the provider's limits."""
+"""Default number of questions in flight; Inspect adapts its connections to the provider's rate limits."""
 
 _pools = count()
 
 
 class NoTranscript:
-    """Drops the events that Inspect would keep of each request for as long as the process runs."""
+    """An event sink that discards the events of requests, which Inspect would otherwise keep in memory."""
 
     def on_pending(self, event: ModelEvent) -> None:
-        """Drop a request that begins."""
+        """Discard the event of a request that begins."""
 
     def on_complete(self, event: ModelEvent) -> None:
-        """Drop a request that has ended."""
+        """Discard the event of a request that has ended."""
 
 
 def check_name(name: str) -> None:
-    """Raise ModelError if no provider has such a model; no key is needed."""
+    """Raise ModelError if the name is malformed or the provider unknown; needs no API key."""
     provider, _, rest = name.partition("/")
     if not rest or provider not in provider_names():
-        resolve_model(name)  # its error says what is wrong with the name
+        resolve_model(name)  # raises an error that says what is wrong
 
 
 def make_client(role: Role, name: str, given: object, settings: RequestSettings) -> Client:
-    """Return the client of a model of Inspect's.
+    """Return a client for a model of one of Inspect's providers.
 
     Parameters
     ----------
     role, name
         The role of the model, and its name.
     given
-        A model of Inspect in memory, which stays open at the end; None for the model of that name.
+        An Inspect model object, which is not closed at the end; None to create the model by its name.
     settings
-        Those of the run.
+        The settings of the run.
 
     Raises
     ------
     ModelError
-        If there is no such provider, or its key or package is missing.
+        If the provider is unknown, or its key or package is missing.
     """
     sending = settings.sending
-    getLogger("inspect_ai").setLevel("ERROR")  # providers warn of each setting that they do not support
+    getLogger("inspect_ai").setLevel("ERROR")  # providers log a warning for each unsupported setting
     if isinstance(given, Model):
         model = guarded(given)
     elif given is not None:
-        raise ModelError(f"model {name!r}: expected a function or a model of Inspect, got {type(given).__name__}")
+        raise ModelError(f"model {name!r}: expected a function or an Inspect model, got {type(given).__name__}")
     else:
         model = resolve_model(name, greedy=role is Role.MODEL and settings.decoding.temperature == 0)
-    # A pool of connections belongs to one event loop, and a model that was handed over may be asked in several.
+    # A connection pool belongs to one event loop, and a model given by the user may be used in several.
     pool, model = f"refusal-index {next(_pools)}", copy(model)
     model.api = copy(model.api)
     setattr(model.api, "connection_key", lambda: pool)  # noqa: B010 - a plain assignment to a method is an error to mypy
     own = GenerateConfig(
-        max_retries=0,  # every client is retried by the same rules, outside of Inspect
+        max_retries=0,  # retries follow the same rules for all clients, outside of Inspect
         attempt_timeout=sending.attempt_timeout,
         max_connections=sending.max_connections,
     )
@@ -339,7 +339,7 @@ def make_client(role: Role, name: str, given: object, settings: RequestSettings)
 
 
 async def generate(model: Model, ask: ModelRequest, config: GenerateConfig) -> Response:
-    """Send a request to a model of Inspect, and return its response."""
+    """Send a request to an Inspect model, and return the response."""
     started = time.monotonic()
     own = GenerateConfig(
         seed=ask.seed,
@@ -362,12 +362,12 @@ KINDS = {True: ChatMessageSystem, False: ChatMessageUser}
 
 
 def chat_messages(request: Request) -> list[ChatMessage]:
-    """Return the messages of a request as Inspect takes them."""
+    """Convert the messages of a request to Inspect's."""
     return [KINDS[message.role == "system"](content=message.content) for message in request.messages]
 
 
 def classify(error: Exception, model: Model) -> Failure:
-    """Classify the error that a request to a model of Inspect ended in."""
+    """Classify the error of a request to an Inspect model."""
     if isinstance(error, PrerequisiteError):  # a package that is not installed, a key that is not set
         return Failure(describe_error(error), str(model), FailureKind.LASTING, f"provide what it names; {RESUMES}")
     names = model.api.api_key_vars
@@ -376,7 +376,7 @@ def classify(error: Exception, model: Model) -> Failure:
 
 
 def to_config(decoding: Decoding) -> GenerateConfig:
-    """Return how a model generates as Inspect's configuration."""
+    """Convert decoding settings to Inspect's."""
     return GenerateConfig(
         temperature=decoding.temperature,
         top_p=decoding.top_p,
@@ -386,21 +386,21 @@ def to_config(decoding: Decoding) -> GenerateConfig:
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bool = False) -> Model:
-    """Return the model `name`, not shared with anyone, so that whoever asked for it can close it.
+    """Create the model `name`; it is not memoized, so the caller can close it.
 
-    It may be costly: a provider that runs weights on this machine loads them here.
+    May be expensive: a provider that runs models on this machine loads the weights here.
 
     Parameters
     ----------
     name, config
-        The model, and how it generates unless told otherwise.
+        The name of the model, and its default generation settings.
     greedy
-        Whether it will be asked at temperature 0, which some providers have to be told when they load a model.
+        Whether the temperature will be 0, which some providers need to know when they load a model.
 
     Raises
     ------
     ModelError
-        If the provider is unknown, its key or its package is missing, or the name is not well formed.
+        If the name is malformed, the provider unknown, or its key or package missing.
     """
     provider, _, rest = name.partition("/")
     if not provider or not rest:
@@ -411,24 +411,24 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
     arguments: dict[str, Any] = {}
-    if provider == OPENAI:  # this transport takes half the processor time of the client's default one
+    if provider == OPENAI:  # takes half the CPU time of the client's default transport
         arguments = {"http_client": DefaultAioHttpClient()}
     if provider == HUGGING_FACE and greedy:
-        arguments = {"do_sample": False}  # transformers takes no temperature of 0
+        arguments = {"do_sample": False}  # transformers does not accept temperature 0
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
-    except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
+    except Exception as error:  # providers and their packages raise many types
         raise ModelError(f"model {name!r}: {_line(error) or type(error).__name__}") from error
     guard(model.api)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
-        client.max_retries = 0  # the engine sends failed requests again, for every client by the same rules
+        client.max_retries = 0  # the engine retries, by the same rules for all clients
     _check_account(name, model.api)
     return model
 
 
 def _check_account(name: str, api: ModelAPI) -> None:
-    """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
+    """Raise ModelError for an invalid key or address, since the errors of requests would not name the cause."""
     key, address = api.api_key, getattr(getattr(api, "client", None), "base_url", None)
     if key and not (key.isascii() and key.isprintable()):
         where = next((variable for variable in api.api_key_vars if os.environ.get(variable)), "its key")
@@ -438,9 +438,9 @@ def _check_account(name: str, api: ModelAPI) -> None:
 
 
 def provider_names() -> list[str]:
-    """Return the names of the providers that Inspect or a plugin has.
+    """Return the names of the providers of Inspect and of plugins.
 
-    Inspect publishes no list of them, hence the look into its registry.
+    Inspect has no public list of providers, so this reads its registry.
     """
     apis = registry_find(lambda info: info.type == "modelapi")
     return sorted({registry_unqualified_name(api) for api in apis} | entry_points.installed("models").keys())

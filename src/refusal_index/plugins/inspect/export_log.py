@@ -1,7 +1,7 @@
-"""``export --to inspect``: a run as logs that ``inspect view`` opens, one for each prompt variant.
+"""``export --to inspect``: write a run as logs for ``inspect view``, one for each prompt variant.
 
-A sample is a question in one draw: its first pass and, where there was one, its forced pass, as they were sent. Its
-metadata holds the row of the outcome table, from which `import` makes the table again.
+A sample of a log is one draw of a question, with the messages of its first pass and, if there was one, its forced pass.
+The sample's metadata holds its row of the outcome table, from which `import` restores the table.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from refusal_index.runs.results import each_asked, procedure_of
 
 SUFFIX = ""  # a folder
 OUTCOME = "outcome"
-"""Key in a sample's metadata: the row of the outcome table."""
+"""The key of a sample's metadata that holds its row of the outcome table."""
 
 SCORER = "refusal_index"
 NO_MODEL = "none/none"
@@ -87,15 +87,15 @@ STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
 }
 UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|^/")
-"""What may not stand in the id of a sample, which names a file within the log."""
+"""Characters that are not allowed in a sample's id, which becomes the name of a file in the log."""
 
 Row = Mapping[str, Any]
 
 
 def export(runs: Sequence[Any], out: Path) -> list[str]:
-    """Write a log for each variant of each run into a folder, and return a line about each.
+    """Write a log for each variant of each run into a folder, and return a line that describes each log.
 
-    - `runs`: as every exporter gets them.
+    - `runs`: the runs, in the form that all exporters receive.
     """
     out.mkdir(parents=True, exist_ok=True)
     lines = []
@@ -108,8 +108,8 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
                 UNSAFE.sub("-", part).strip("-.")[:80] for part in (log.eval.task, log.eval.model, log.eval.eval_id)
             )
             path = out / f"{'_'.join(parts)}.eval"
-            with replacing(path) as place:
-                write_eval_log(log, str(place.absolute()), format="eval")
+            with replacing(path) as temporary:
+                write_eval_log(log, str(temporary.absolute()), format="eval")
             lines.append(f"{path}: {len(log.samples or ()):,} samples")
     return lines
 
@@ -117,14 +117,14 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
 def eval_log(run: Any, variant: Any) -> EvalLog:
     """Return the log of one variant of a run.
 
-    The status of an incomplete one is ``error``, or ``cancelled`` where questions are still to be asked.
+    The status of an incomplete log is ``cancelled`` if questions are pending, and ``error`` otherwise.
     """
     rows = [row for row in run.outcomes.iter_rows(named=True) if (row["variant"] or variant.name) == variant.name]
     begun = _written(run.folder.run_json if run.folder else run.source)
     ended = _written(run.folder.outcomes if run.folder else run.source)
     spec = _spec(run, variant, rows, begun)
-    made = _Samples(run, rows, spec.eval_id, begun)
-    samples = [made.sample(row) for row in rows]
+    builder = _SampleBuilder(run, rows, spec.eval_id, begun)
+    samples = [builder.sample(row) for row in rows]
     ended_early = _planned(variant, rows) > len(rows) or any(row["unscored_reason"] == NOT_FINISHED for row in rows)
     return EvalLog(
         status="success" if not variant.lacks else "cancelled" if ended_early else "error",
@@ -141,7 +141,7 @@ def eval_log(run: Any, variant: Any) -> EvalLog:
 
 
 def _planned(variant: Any, rows: Sequence[Row]) -> int:
-    """Return how many samples were to be asked: the table of a run that was killed may not hold all."""
+    """Return the number of planned samples; the table of a run that was killed may not hold all of them."""
     return max(len(rows), int(variant.asked + variant.further_asked))
 
 
@@ -184,12 +184,12 @@ def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalS
 
 
 def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
-    """Return the metrics of the summary; undefined metrics are left out, and their reasons are in the metadata."""
+    """Return the metrics of the summary; undefined metrics are left out, with their reasons in the metadata."""
     metrics: dict[str, EvalMetric] = {}
-    # lists of logs show the first metric
+    # Inspect's list of logs shows the first metric
     for metric in sorted(variant.metrics, key=lambda metric: metric.name != "refusal_index"):
         name = metric.name
-        about = {
+        metadata = {
             "status": variant.status_of(metric),
             "reason": metric.reason,
             "level": run.level,
@@ -197,7 +197,7 @@ def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
         }
         for key, value in ((name, metric.estimate), (f"{name}/low", metric.low), (f"{name}/high", metric.high)):
             if value is not None:
-                metrics[key] = EvalMetric(name=key, value=value, metadata=about)
+                metrics[key] = EvalMetric(name=key, value=value, metadata=metadata)
     scored = sum(row["refused"] is not None and row["wrong"] is not None for row in rows)
     own = [part for part in run.document["variants"] if (part["variant"] or variant.name) == variant.name]
     return EvalResults(
@@ -223,8 +223,8 @@ def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
     )
 
 
-class _Samples:
-    """Makes the samples of one variant of a run from its outcome table and its store of replies."""
+class _SampleBuilder:
+    """Builds the samples of one variant of a run from its outcome table and its reply store."""
 
     def __init__(self, run: Any, rows: Sequence[Row], eval_id: str, begun: datetime) -> None:
         self._settings, self._about, self._eval_id, self._begun = run.settings, run.about, eval_id, begun
@@ -239,7 +239,9 @@ class _Samples:
     def sample(self, row: Row) -> EvalSample:
         """Return the sample of a row of the outcome table."""
         question_id, draw = str(row["question_id"]), int(row["draw"])
-        is_separate = self._is_imported and draw > 0  # each draw of an imported question is forced by itself
+        is_separate = (
+            self._is_imported and draw > 0
+        )  # the draws of an imported question are separate questions in the store
         stored = self._stored.get(f"{question_id} (draw {draw + 1})" if is_separate else question_id)
         question, completions, error = stored or (Question(question_id, row["question"] or "", row["gold"]), [], None)
         completions = [completion for completion in completions if is_separate or completion.draw == draw]
@@ -291,7 +293,7 @@ class _Samples:
         return sample if redacted(text) == text else EvalSample.model_validate(redacted_in(sample.model_dump()))
 
     def _messages(self, pass_: Pass, question: Question) -> list[ChatMessage] | None:
-        """Return the messages to the model in a pass; None where the run's folder does not say."""
+        """Return the messages to the model in a pass; None if they cannot be derived from the run's folder."""
         placement, think = Placement(self._settings.get("placement") or "user"), self._settings.get("think") or ""
         if self._prompts is not None:
             variants = self._prompts.variants
@@ -300,7 +302,7 @@ class _Samples:
             return chat_messages(TwoPass(GraderKind.EXACT, wording).request(Step(pass_, Role.MODEL), question))
         text = (self._about.get("prompt_set") or {}).get(FORCED if pass_ is Pass.FORCED else self._variant)
         if not text or placement is not Placement.USER or question.context is not None or question.choices:
-            return None  # the words of a prompt set of one's own are known for a plain question only
+            return None  # for a custom prompt set, run.json holds only the text around a plain question
         asked = text.replace("{question}", question.text)
         return [ChatMessageUser(content=f"{asked}\n\n{think}" if think else asked)]
 
@@ -316,7 +318,7 @@ class _Samples:
 
     def _event(self, completion: Completion, messages: Sequence[ChatMessage], output: ModelOutput) -> ModelEvent:
         is_model = completion.reply.role is Role.MODEL
-        about = {
+        metadata = {
             "pass": str(completion.reply.pass_),
             "requests": completion.requests,
             "request_sha256": completion.request_sha256,
@@ -332,12 +334,12 @@ class _Samples:
             timestamp=self._begun,
             working_start=0.0,
             working_time=completion.seconds,
-            metadata=about | ({"in_batch": True} if completion.in_batch else {}),
+            metadata=metadata | ({"in_batch": True} if completion.in_batch else {}),
         )
 
 
 def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion], str | None]]:
-    """Return the replies to each question under a variant that the store of a run holds, and why it failed."""
+    """Return each question's stored replies under a variant, and its last error."""
     if run.folder is None or not run.folder.replies.exists():
         return {}
     with open_store(run.folder, made=False) as store:
@@ -352,20 +354,20 @@ def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion
 
 
 def _scores(row: Row) -> dict[str, Score]:
-    """Return the grade of the first pass, whether it refused, and whether the answer that counts is wrong."""
-    about = {name: row[name] for name in ("forced_grade", "unscored_reason") if row[name] is not None}
+    """Return scores for the grade of the first pass, whether the model refused, and whether it is wrong."""
+    metadata = {name: row[name] for name in ("forced_grade", "unscored_reason") if row[name] is not None}
     values = {"grade": row["first_grade"], "refused": row["refused"], "wrong": row["wrong"]}
     return {
-        name: Score(value=value, answer=row["first_reply"], metadata=about)
+        name: Score(value=value, answer=row["first_reply"], metadata=metadata)
         for name, value in values.items()
         if value is not None
     }
 
 
 def _metadata(row: Row, question: Question) -> dict[str, Any]:
-    about = {"topic": question.topic, "context": question.context, "pattern": question.pattern}
+    optional = {"topic": question.topic, "context": question.context, "pattern": question.pattern}
     return {
-        **{name: value for name, value in about.items() if value is not None},
+        **{name: value for name, value in optional.items() if value is not None},
         **({} if row["unscored_reason"] is None else {"unscored_reason": row["unscored_reason"]}),
         OUTCOME: {name: value for name, value in row.items() if value is not None},
     }
@@ -389,7 +391,7 @@ def _logprob(token: TokenLogprob) -> Logprob:
 
 
 def _usage(completion: Completion) -> ModelUsage | None:
-    """Return counts of tokens; None where the provider gave none."""
+    """Return the token counts of a completion; None if the provider reported none."""
     read, written = completion.input_tokens, completion.output_tokens
     if not read and not written:
         return None
@@ -397,7 +399,7 @@ def _usage(completion: Completion) -> ModelUsage | None:
 
 
 def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, ModelUsage]:
-    """Add up usage by name."""
+    """Sum usage by name."""
     total: dict[str, ModelUsage] = {}
     for name, usage in pairs:
         if usage is not None:
@@ -406,23 +408,23 @@ def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, Mo
 
 
 def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
-    given = settings.get("decoding") or {}
+    decoding = settings.get("decoding") or {}
     return GenerateConfig(
-        **{name: given.get(name) for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")}
+        **{name: decoding.get(name) for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")}
     )
 
 
 def _names(settings: Mapping[str, Any]) -> dict[Role, str]:
-    """Return the names of the models and functions that were asked, by role; a grading rule is not asked."""
+    """Return the names of the models and functions that received requests, by role; leaves out grading rules."""
     grader = settings.get("grader") or {}
-    given = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
-    return {role: name for role, name in given if name and (role is Role.MODEL or name not in set(GraderKind))}
+    pairs = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
+    return {role: name for role, name in pairs if name and (role is Role.MODEL or name not in set(GraderKind))}
 
 
 def _prompts(settings: Mapping[str, Any]) -> PromptSet | None:
-    """Return the prompt set of a run; None where it is that of a file, or has changed."""
-    given = settings.get("prompts") or {}
-    if given.get("name") not in prompt_set_names():
+    """Return the prompt set of a run; None if it was loaded from a file or has changed since."""
+    recorded = settings.get("prompts") or {}
+    if recorded.get("name") not in prompt_set_names():
         return None
-    prompts = load_prompt_set(given["name"])
-    return prompts if prompts.hash == given.get("sha256") else None
+    prompts = load_prompt_set(recorded["name"])
+    return prompts if prompts.hash == recorded.get("sha256") else None

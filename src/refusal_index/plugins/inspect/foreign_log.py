@@ -1,4 +1,4 @@
-"""A log of any task of Inspect's, read as first passes."""
+"""Import of Inspect logs: a log of any task as first passes, or a log from ``export --to inspect`` with both passes."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ FLAGS = {
     **dict.fromkeys(("incorrect", "is_incorrect"), Grade.INCORRECT),
     **dict.fromkeys(("not_attempted", "is_not_attempted"), Grade.REFUSED),
 }
-"""Parts of a score that say the grade together."""
+"""Parts of a dictionary score that together give the grade."""
 
 MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
-"""Most bytes of a part of a log once unpacked, of all its parts, and of what is unpacked at once to count them."""
+"""Maximum uncompressed bytes of one entry of a log and of all entries, and the block size for counting them."""
 
 
 def read_log(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Read the first passes of a log, as `import` does; raises FirstPassError if it cannot be read."""
+    """Read a log for `import`; raise FirstPassError if it cannot be read."""
     if options.columns:
-        raise FirstPassError(f"--column: {file.path} is a log of Inspect, which has no columns; leave it out")
+        raise FirstPassError(f"--column: {file.path} is an Inspect log, which has no columns; leave it out")
     return read_foreign_log(file.path, options.scorer, options.words)
 
 
 def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
     """Return the first passes of a log that another task wrote, or both passes of one that `export` wrote.
 
-    Each epoch is a draw. A grade is looked for in the score's value and, where that knows right and wrong only, under
-    ``grade`` in its metadata. A reply that was cut or filtered is no refusal whatever its grade says: it is unscored.
-    So is a sample that ended in an error, or without a score.
+    Each epoch is a draw. The grade is read from ``grade`` in the score's metadata if that is text, otherwise from the
+    score's value. A truncated or filtered reply that is graded as a refusal is unscored, as are samples that ended in
+    an error or have no score.
 
     Parameters
     ----------
     path
         The log, in either of Inspect's formats.
     scorer
-        The scorer whose score is the grade; None where there is but one.
+        The scorer whose score is the grade; None if the log has only one.
     words
-        What words of the score are to be read as.
+        Translations of words in the scores.
 
     Raises
     ------
     FirstPassError
-        If the log cannot be read or is of one of this package's own runs, a scorer has to be chosen, a grade is not
-        known, or the questions are of multiple choice.
+        If the log cannot be read or was written by a task of this package, a scorer has to be chosen, a grade is
+        unknown, or the questions are multiple choice.
     """
     log = _read(path)
     samples = log.samples or []
@@ -86,8 +86,7 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
         )
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
-    chosen = scorer or _only_scorer(path, samples)
-    reader = _GradeReader(path, chosen, samples, words or {})
+    reader = _GradeReader(path, scorer or _only_scorer(path, samples), samples, words or {})
     return tuple(_first_pass(path, log, sample, reader) for sample in samples)
 
 
@@ -96,14 +95,14 @@ def _read(path: Path) -> EvalLog:
         if zipfile.is_zipfile(path):
             check_size(path)
         return read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
-    except Exception as error:  # Inspect raises whatever its zip and JSON readers raise
+    except Exception as error:  # Inspect passes on all errors of its zip and JSON readers
         raise FirstPassError(
             f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
         ) from error
 
 
 def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...]:
-    """Return both passes of a log that `export --to inspect` wrote."""
+    """Return both passes of a log written by `export --to inspect`."""
     try:
         return from_outcomes(read_outcomes([sample.metadata[OUTCOME] for sample in samples]))
     except OutcomeTableError as error:
@@ -111,7 +110,7 @@ def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...
 
 
 def check_size(path: Path) -> None:
-    """Raise ValueError if a log unpacks into more than is read, whatever sizes the archive itself states."""
+    """Raise ValueError if a log is too large when unpacked, regardless of the sizes that the archive declares."""
     total = 0
     with zipfile.ZipFile(check_plain(path.resolve())) as archive:
         for entry in archive.infolist():
@@ -136,7 +135,7 @@ def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
 
 
 class _GradeReader:
-    """Reads grades in the letters that a log's scores use."""
+    """Reads the grades in a log's scores; the meaning of letters depends on all letters that occur."""
 
     def __init__(self, path: Path, scorer: str, samples: Sequence[EvalSample], words: Translations) -> None:
         self._path, self._scorer, self._words = path, scorer, words
@@ -147,7 +146,7 @@ class _GradeReader:
         self._grades = _grade_words([translated(_grade_in(score), words) for score in scores])
 
     def grade(self, sample: EvalSample) -> Grade | None:
-        """Return the grade of a sample; None where it has none."""
+        """Return the grade of a sample, or None."""
         score = self._score(sample)
         if score is None:
             return None
@@ -166,13 +165,13 @@ def _grade_in(score: Score) -> Any:
 
 
 def _grade_words(values: Sequence[Any]) -> Kind:
-    """Return the words that scores are in; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
+    """Return the vocabulary of the scores; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
     letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in values} else INSPECT_LETTERS
     return grade_kind(WORDS, letters, RIGHT_OR_WRONG)
 
 
 def _grade_of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
-    """Return the grade that the parts of a score give together."""
+    """Return the grade in the parts of a dictionary score."""
     if not FLAGS.keys() & value.keys():
         raise FirstPassError(
             f"{place}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
@@ -188,7 +187,7 @@ def _first_pass(path: Path, log: EvalLog, sample: EvalSample, reader: _GradeRead
     if sample.choices:
         raise FirstPassError(
             f"{path}, sample {sample.id!r}: expected questions with free answers, got multiple choice; "
-            "the forced pass cannot be asked without its choices"
+            "the forced pass cannot be requested without the choices"
         )
     grade, reason = _judged(sample, reader)
     return FirstPass(
@@ -221,8 +220,8 @@ def _question(sample: EvalSample) -> Question:
     )
 
 
-def _text(asked: str | list[ChatMessage]) -> str:
-    """Return what was asked: of a conversation, the user's last message."""
-    if isinstance(asked, str):
-        return asked.strip()
-    return next((message.text.strip() for message in reversed(asked) if message.role == "user"), NOT_KNOWN)
+def _text(prompt: str | list[ChatMessage]) -> str:
+    """Return the text of the question, which in a conversation is the last user message."""
+    if isinstance(prompt, str):
+        return prompt.strip()
+    return next((message.text.strip() for message in reversed(prompt) if message.role == "user"), NOT_KNOWN)

@@ -1,4 +1,4 @@
-"""The tasks for ``inspect eval refusal_index/...``: the two passes as a solver, and the cells as a scorer."""
+"""The tasks for ``inspect eval refusal_index/...``: a solver for the two passes, and a scorer for the table cells."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from refusal_index.runs.store import ReplyStore
 from refusal_index.stats import ContingencyTable, refusal_index
 
 NO_GOLD = "no_gold"
-"""Marks the sample of a question without a right answer: Inspect wants a target of every sample."""
+"""Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
 
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
-    """Return the questions of conversations as an Inspect dataset."""
+    """Convert the questions of conversations to an Inspect dataset."""
     return MemoryDataset(
         [to_sample(conversation.question, conversation.draws) for conversation in conversations], name=name
     )
 
 
 def to_sample(question: Question, draws: int = 1) -> Sample:
-    """Return a question as a sample of Inspect's."""
+    """Convert a question to an Inspect sample."""
     metadata: dict[str, Any] = {
         "topic": question.topic,
         "aliases": list(question.aliases),
@@ -67,7 +67,7 @@ def to_sample(question: Question, draws: int = 1) -> Sample:
 
 
 def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, Any]) -> Question:
-    """Return the question of a sample, from its parts as the task state and the log both hold them."""
+    """Convert the parts of an Inspect sample, from the task state or a log, to a question."""
     return Question(
         str(sample_id),
         text,
@@ -95,23 +95,23 @@ def two_pass_task(
     shared: Mapping[str, str],
     metadata: Mapping[str, Any],
 ) -> Task:
-    """Return the task that asks questions in two passes.
+    """Return an Inspect task that asks questions in two passes.
 
     Parameters
     ----------
     dataset, conversations, settings
-        What is asked, and how.
+        The name of the dataset, the questions to ask and the settings.
     shared
-        Arguments of the solver, also shown in the log's header.
+        The arguments of the solver, which are also part of the log's metadata.
     metadata
-        What else the header shows.
+        Further metadata of the log.
     """
     return Task(
         dataset=to_dataset(dataset, conversations),
         solver=two_pass(**shared, seed=settings.seed),
         scorer=two_pass_scorer(shared["grader"]),
         config=to_config(settings.decoding),
-        epochs=Epochs(1, "mode"),  # the default reducer would take the cells for numbers
+        epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
         metadata={**shared, "dataset": dataset, **metadata},
         name=f"{dataset}-{shared['variant']}",
         version=COMPARABILITY_VERSION,
@@ -127,7 +127,7 @@ def two_pass(
     think: str = "",
     seed: int = 0,
 ) -> Solver:
-    """Ask each question in two passes, as the protocol says.
+    """Ask each question in two passes.
 
     Parameters
     ----------
@@ -135,23 +135,23 @@ def two_pass(
         First-pass variant, and name or path of the prompt set.
     grader
         ``"exact"``, ``"choice"`` or ``"regex"``; ``"model"`` for the model in the role ``grader``; ``"agree"`` for that
-        one and another in the role ``second_grader``, whose verdicts must agree.
+        model and the one in the role ``second_grader``, whose verdicts must agree.
     placement
-        Whether the instruction stands in the ``"user"`` message or a ``"system"`` message.
+        Whether the instruction is in the ``"user"`` message or a ``"system"`` message.
     think
-        A switch for models that know one, such as ``"/no_think"``, which ends what the model is asked.
+        A switch such as ``"/no_think"`` for models that support one, appended to the prompt.
     seed
         Seed of the run; each request's seed is derived from it.
     """
     protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
-    settings = Settings.of(seed=seed, max_retries=0)  # Inspect's own --max-retries says how often
+    settings = Settings.of(seed=seed, max_retries=0)  # Inspect retries, according to its --max-retries
     assignment = Assignment("", variant, (), settings, ReplyStore(None))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
         conversation = _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
         try:
             await converse(assignment, conversation, send, explain)
-        except RequestFailedError as error:  # Inspect takes a third of a second to render a traceback
+        except RequestFailedError as error:  # without the traceback, which takes Inspect a third of a second to render
             raise error.with_traceback(None) from None
         stored = assignment.store.completions(conversation.question.question_id, conversation.variant)
         completions = used_completions(conversation, stored)
@@ -168,7 +168,7 @@ def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conve
 
 
 def model_for(role: Role) -> Model:
-    """Return the model that Inspect's command has in a role, guarded."""
+    """Return the guarded model that Inspect's command assigns to a role."""
     if role is Role.MODEL:
         return guarded(get_model())
     if role is Role.GRADER:
@@ -177,17 +177,17 @@ def model_for(role: Role) -> Model:
 
 
 async def send(ask: ModelRequest) -> Response:
-    """Send a request to the model in its role."""
+    """Send a request to the model of its role."""
     return await generate(model_for(ask.request.role), ask, GenerateConfig())
 
 
 def explain(error: Exception, role: Role) -> Failure:
-    """Classify the error that a request ended in."""
+    """Classify the error of a request."""
     return classify(error, model_for(role))
 
 
 def cell_of(outcome: Outcome) -> str:
-    """Return the cell of the 2x2 table that an outcome falls into, or ``"unscored"``."""
+    """Return the cell of the 2x2 table to which an outcome belongs, or ``"unscored"``."""
     if outcome.refused is None or outcome.wrong is None:
         return str(Grade.UNSCORED)
     return CELLS[outcome.refused, outcome.wrong]
@@ -195,7 +195,7 @@ def cell_of(outcome: Outcome) -> str:
 
 @metric
 def two_pass_metrics() -> Metric:
-    """Refusal Index with its standard error, the rates it rests on, and the share unscored; NaN where undefined."""
+    """Refusal Index with its standard error, the rates behind it and the unscored share; NaN where undefined."""
 
     def compute(scores: list[SampleScore]) -> Value:
         counts = Counter(str(score.score.value) for score in scores)
@@ -215,12 +215,12 @@ def two_pass_metrics() -> Metric:
 
 @scorer(metrics=[two_pass_metrics()])
 def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
-    """Turn replies into the cell of the 2x2 table; of a question drawn repeatedly the first draw counts.
+    """Score a question by its cell of the 2x2 table; if it was sampled more than once, the first draw counts.
 
     Parameters
     ----------
     grader
-        As for the solver.
+        The grader, as in `two_pass`.
     """
     kind = GraderKind(grader)
 
@@ -242,7 +242,7 @@ def _explanation(outcome: Outcome) -> str:
 
 
 def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
-    """Return the task that asks a dataset; of ``mixed``, the datasets are an argument."""
+    """Return the task for a dataset; the task ``mixed`` takes the datasets as an argument."""
 
     @task(name=name)
     def ask(
@@ -257,26 +257,26 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         seed: int = 0,
         datasets: str = name,
     ) -> Task:
-        """Ask a dataset in two passes.
+        """Ask the questions of a dataset in two passes.
 
         Parameters
         ----------
         variant
             First-pass variant of the prompt set: ``low``, ``normal``, ``high`` or ``highest``.
         data
-            A local copy of the dataset, downloaded and checked where it is not given; of a mix, one for each that needs
-            one, separated by commas.
+            A local copy of the dataset, which is downloaded and checked otherwise; for a mix, the copies of the
+            datasets that need one, separated by commas.
         limit
             Size of a seeded sample of the questions.
         grader
-            ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini unless set); ``"agree"`` for that one
-            and another in the role ``second_grader``; or ``"exact"``, ``"choice"`` or ``"regex"``.
+            ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini by default); ``"agree"`` for that model
+            and the one in the role ``second_grader``; or ``"exact"``, ``"choice"`` or ``"regex"``.
         prompts, placement, think
-            Prompt set, where its instruction stands, and a switch that ends what the model is asked.
+            Prompt set, the message that holds its instruction, and a switch that is appended to the prompt.
         draws, seed
-            How often each question is drawn, and the seed of the run.
+            Number of samples per question, and the seed of the run.
         datasets
-            Of a mix, its datasets, joined by ``+``.
+            The datasets of a mix, joined by ``+``.
         """
         files = data.split(",") if isinstance(data, str) else data
         dataset = load_dataset(datasets, data=files, mix_seed=seed)

@@ -1,9 +1,8 @@
-"""Both passes as two tasks of lm-evaluation-harness: what its task files beside this module call.
+"""Functions for the two lm-evaluation-harness tasks, which are defined in the YAML files beside this module.
 
-In `refusal_index_first` a model may refuse, in `refusal_index_forced` it may not. Both ask in the words of this
-package's prompt sets and have the answers read and graded by its own rules, so that ``import`` can put the samples of
-both together. The harness keeps no reason why a model stopped writing: a reply cut at the token limit is read like any
-other.
+In `refusal_index_first` a model may refuse, in `refusal_index_forced` it must answer. Both tasks use this package's
+prompt sets, parsing and grading, so ``import`` can combine their samples. The harness does not record why a reply
+ended, so a reply cut off at the token limit is treated like any other.
 """
 
 from __future__ import annotations
@@ -34,49 +33,48 @@ def first_pass(
     seed: int = 0,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the questions of the first pass, as the harness takes a dataset.
+    """Return the questions of the first pass as a dataset of the harness.
 
     Parameters
     ----------
     dataset, data
-        As `refusal_index.data.datasets.load_dataset` takes them.
+        The arguments of `refusal_index.data.datasets.load_dataset`.
     prompts, variant
-        The words that they are asked in.
+        The prompt set and its variant.
     questions, seed
-        How many to draw, and how; None for all of them.
+        Size of a random sample of the questions, and its seed; None for all questions.
     others
-        What the harness hands over besides: its own settings.
+        Further keyword arguments of the harness, which are ignored.
 
     Raises
     ------
     DatasetError
-        If one of the others is nearly a setting of these, one of these is of another kind, or the questions cannot be
-        read.
+        If a setting is misspelt or has an invalid value, or the questions cannot be read.
     PromptSetError
-        If there is no such set or variant.
+        If the prompt set or variant does not exist.
     """
-    _refuse_slips(others)
+    _check_misspelt(others)
     for name, value in {"dataset": dataset, "prompts": prompts, "variant": variant}.items():
         _check(name, value, "a name", isinstance(value, str))
     if questions is not None:
         _check("questions", questions, "a whole number above 0", _is_whole(questions) and questions > 0)
     _check("seed", seed, "a whole number", _is_whole(seed))
     wording = load_prompt_set(prompts)
-    wording.variant(variant)  # an unknown name is an error before anything is asked
+    wording.variant(variant)  # raises an error for an unknown name before any request
     loaded = load_dataset(dataset, data=data, mix_seed=seed, limit=questions)
-    about = {"dataset": loaded.name, "prompts": prompts, "variant": variant}
-    from datasets import Dataset  # noqa: PLC0415 - the harness brings it along
+    source = {"dataset": loaded.name, "prompts": prompts, "variant": variant}
+    from datasets import Dataset  # noqa: PLC0415 - a dependency of the harness only
 
-    return {SPLIT: Dataset.from_list([_doc(question, about) for question in loaded.questions])}
+    return {SPLIT: Dataset.from_list([_doc(question, source) for question in loaded.questions])}
 
 
-def _refuse_slips(others: Mapping[str, Any]) -> None:
-    """Raise for what is nearly a setting: a misspelt one would be left out without a word."""
-    known = ("dataset", "data", "prompts", "variant", "questions", "seed")
+def _check_misspelt(others: Mapping[str, Any]) -> None:
+    """Raise DatasetError for an argument that resembles a setting, since a misspelt one would be ignored silently."""
+    names = ("dataset", "data", "prompts", "variant", "questions", "seed")
     for name in others:
-        meant = nearest(name, known, cutoff=0.8)
+        meant = nearest(name, names, cutoff=0.8)
         if meant is not None:
-            raise DatasetError(f"--metadata: expected one of {', '.join(known)}, got {name!r}; did you mean {meant!r}?")
+            raise DatasetError(f"--metadata: expected one of {', '.join(names)}, got {name!r}; did you mean {meant!r}?")
 
 
 def _check(name: str, value: object, expected: str, is_met: bool) -> None:
@@ -88,25 +86,25 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def forced_pass(**given: Any) -> dict[str, Any]:
-    """Return the same questions for the forced pass, whatever variant the first is asked in."""
-    return first_pass(**{**given, "variant": FORCED})
+def forced_pass(**settings: Any) -> dict[str, Any]:
+    """Return the questions of the forced pass, which are those of `first_pass` whatever its variant."""
+    return first_pass(**{**settings, "variant": FORCED})
 
 
 def prompt(doc: Doc) -> str:
-    """Return what a question is asked with."""
-    question, about = _question(doc), doc[OURS]
-    wording = load_prompt_set(about["prompts"])
-    return "\n\n".join(wording.render(about["variant"], question.text, question.context, question.choices))
+    """Return the prompt for a question."""
+    question, source = _question(doc), doc[OURS]
+    wording = load_prompt_set(source["prompts"])
+    return "\n\n".join(wording.render(source["variant"], question.text, question.context, question.choices))
 
 
 def target(doc: Doc) -> str:
-    """Return the gold answer; nothing where no right answer exists."""
+    """Return the gold answer; an empty string if no right answer exists."""
     return doc["answer"] or ""
 
 
 def graded(doc: Doc, results: Sequence[str]) -> dict[str, float]:
-    """Read and grade a reply by the rules of this package; no flag is 1 where it cannot be graded.
+    """Parse and grade a reply as this package does; all flags are 0 if it cannot be graded.
 
     >>> doc = _doc(Question("q", "Who wrote Emma?", "Jane Austen"), {})
     >>> graded(doc, ["<answer>UNANSWERED</answer>"])
@@ -122,7 +120,7 @@ def graded(doc: Doc, results: Sequence[str]) -> dict[str, float]:
     return {name: float(grade is flagged) for name, flagged in FLAGS.items()}
 
 
-def _doc(question: Question, about: Mapping[str, Any]) -> dict[str, Any]:
+def _doc(question: Question, source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "question_id": question.question_id,
         "question": question.text,
@@ -131,7 +129,7 @@ def _doc(question: Question, about: Mapping[str, Any]) -> dict[str, Any]:
         "topic": question.topic,
         "context": question.context,
         "choices": list(question.choices),
-        OURS: dict(about),
+        OURS: dict(source),
     }
 
 

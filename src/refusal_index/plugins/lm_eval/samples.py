@@ -1,7 +1,7 @@
-"""The samples that lm-evaluation-harness writes with ``--log_samples``.
+"""Import of the samples that lm-evaluation-harness writes with ``--log_samples``.
 
-One object a line and filter: `doc` is the question as its dataset has it, `resps` what the model said, `filtered_resps`
-what a filter made of it, and each metric has a key of its own.
+A line is a JSON object for one question and one filter: `doc` is the row of the dataset, `resps` the replies,
+`filtered_resps` the replies after the filter, and each metric is a key.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_c
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 OURS = "refusal_index"
-"""Key of `doc` under which this package's own tasks say what was asked: dataset, prompt set and variant."""
+"""The key of `doc` that holds the dataset, prompt set and variant in samples of this package's own tasks."""
 
 FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
-"""Metrics that say the grade together, as SimpleQA's do."""
+"""Metrics that together give the grade, as in SimpleQA's task."""
 
 MARK = grade_kind(WORDS, RIGHT_OR_WRONG)
-"""What a metric may hold."""
+"""The values that a metric may have."""
 
 NO_METRICS = frozenset(
     {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
@@ -34,15 +34,15 @@ NO_METRICS = frozenset(
 
 
 def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Return the first passes of a file of samples.
+    """Return the first passes in a file of samples.
 
     Parameters
     ----------
     file
-        The file. The harness names the file after the task and its folder after the model.
+        The file; the harness names it after the task, and its folder after the model.
     options
-        `columns` names keys of `doc` by role; `scorer` is the metric that holds the grade, as ``METRIC`` or
-        ``METRIC,FILTER``, and is needed only where there are several.
+        `columns` maps roles to keys of `doc`; `scorer` is the metric that holds the grade, as ``METRIC`` or
+        ``METRIC,FILTER``, and is needed only if there are several.
 
     Raises
     ------
@@ -56,18 +56,18 @@ def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...
     if not name and not set(FLAGS) <= set(metrics):
         if len(metrics) != 1:
             raise FirstPassError(
-                f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; say with --scorer which one "
-                "says whether an answer is right"
+                f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one "
+                "that says whether an answer is right"
             )
         name = metrics[0]
     task = FILE_NAME.fullmatch(file.stem)
-    model = file.path.resolve().parent.name.replace("__", "/")  # the harness writes two underscores for a slash
+    model = file.path.resolve().parent.name.replace("__", "/")  # the harness replaces a slash by two underscores
     passes = []
     for record in records:
         grade = _of_metric(record, name, options.words) if name else _of_flags(record)
         doc = _doc(record)
-        about = doc.get(OURS)
-        ours: dict[str, Any] = about if isinstance(about, dict) else {}
+        source = doc.get(OURS)
+        ours: dict[str, Any] = source if isinstance(source, dict) else {}
         passes.append(
             FirstPass(
                 question=_own_question(record, doc) if ours and not columns else _question(record, doc, columns),
@@ -83,17 +83,17 @@ def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...
 
 
 def _filtered(file: SourceFile, wanted: str) -> list[Row]:
-    """Return the samples of one filter; each filter repeats all of them."""
+    """Return the samples of one filter; the file holds all samples for each filter."""
     filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
     if not wanted and len(filters) > 1:
         raise FirstPassError(
             f"{file.path}: the samples were filtered in {len(filters)} ways ({', '.join(filters)}); "
             f"choose one with --scorer METRIC,FILTER, for instance {_metrics(file.records[0])[0]},{filters[0]}"
         )
-    found = [record for record in file.records if str(record.cells.get("filter", "none")) == (wanted or filters[0])]
-    if not found:
+    chosen = [record for record in file.records if str(record.cells.get("filter", "none")) == (wanted or filters[0])]
+    if not chosen:
         raise FirstPassError(f"{file.path}: expected samples of the filter {wanted!r}, got {', '.join(filters)}")
-    return found
+    return chosen
 
 
 def _metrics(record: Row) -> list[str]:
@@ -128,7 +128,7 @@ def _question(record: Row, doc: Mapping[str, Any], columns: Mapping[str, str]) -
 
 
 def _own_question(record: Row, doc: Mapping[str, Any]) -> Question:
-    """Return the question of a task of this package, with its own id: no gold answer says that there is none."""
+    """Return the question of a sample of this package's own tasks; an empty gold answer means that none exists."""
     names = ("question_id", "question", "answer", "topic", "context")
     question_id, question, gold, topic, context = (_text(doc.get(name)) for name in names)
     if not question_id:
@@ -137,14 +137,14 @@ def _own_question(record: Row, doc: Mapping[str, Any]) -> Question:
 
 
 def _text(value: Any) -> str:
-    """Return a cell as text; of several accepted answers the first."""
+    """Return a cell as text; of a list of accepted answers, the first."""
     if isinstance(value, list):
         value = value[0] if value else None
     return NOT_KNOWN if value is None else str(value).strip()
 
 
 def _doc(record: Row) -> dict[str, Any]:
-    """Return the question as its dataset has it; some releases write it as JSON in a text."""
+    """Return the row of the dataset; some releases of the harness write it as a JSON string."""
     doc = record.cells.get("doc")
     if isinstance(doc, str):
         try:
@@ -155,13 +155,13 @@ def _doc(record: Row) -> dict[str, Any]:
 
 
 def _reply(record: Row) -> str | None:
-    """Return the reply before any filter; of several repetitions the first."""
+    """Return the reply before any filter; of several replies, the first."""
     reply = record.cells.get("resps") or record.cells.get("filtered_resps")
     while isinstance(reply, Sequence) and not isinstance(reply, str):
         reply = reply[0] if reply else None
     if isinstance(reply, int | float):
         raise record.wrong(
-            f"expected the text of a reply, got {shortened(reply)}: the task compares probabilities of choices, and a "
-            "model that is not asked for words cannot refuse"
+            f"expected the text of a reply, got {shortened(reply)}: the task compares the likelihoods of choices, and "
+            "a model that generates no text cannot refuse"
         )
     return reply
