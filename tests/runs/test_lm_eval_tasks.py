@@ -98,7 +98,8 @@ def test_a_misspelt_setting_is_told_and_those_of_the_harness_are_left_alone():
     with pytest.raises(DatasetError, match=r"--metadata: expected one of dataset, .* did you mean 'variant'"):
         lm_eval_tasks.first_pass(varient="high")
     harness = ("version", "config_source", "model", "base_url", "num_concurrent", "pretrained", "tokenizer", "task")
-    lm_eval_tasks._check_misspelt(dict.fromkeys((*harness, "max_length", "dtype", "parallelize", "batch_size", "device")))
+    harness = (*harness, "max_length", "dtype", "parallelize", "batch_size", "device")
+    lm_eval_tasks._check_misspelt(dict.fromkeys(harness))
 
 
 @pytest.mark.parametrize(
