@@ -70,7 +70,6 @@ class Failure:
     message, model
         The error in one line, and the model's name.
     kind
-    kind
         How it is handled.
     advice
         What the user can do about it.
@@ -114,7 +113,6 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
         The error that the provider's client raised, possibly wrapped in others.
     message, model
         The error in one line, and the model's name.
-    keys
     keys
         The environment variable that holds the model's key.
 

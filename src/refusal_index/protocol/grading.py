@@ -220,7 +220,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 POWERS = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-UNLIMITED = Context(traps=[])  # a reply may hold a number beyond any range
+UNLIMITED = Context(traps=[])  # a reply may contain a number beyond any range
 ARTICLES = frozenset({"a", "an", "the"})
 
 
