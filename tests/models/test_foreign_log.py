@@ -16,8 +16,8 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from refusal_index.data import Grade
 from refusal_index.data.first_pass import FirstPassError
 from refusal_index.data.imports import SourceFile, detected_format
-from refusal_index.models.requests import CARRIED
 from refusal_index.plugins.inspect import foreign_log
+from refusal_index.plugins.inspect.client import CARRIED
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741

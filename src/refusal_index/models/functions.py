@@ -76,29 +76,6 @@ def is_function_name(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
-    """Return the models that an engine asks by name: all but functions.
-
-    Parameters
-    ----------
-    names, objects
-        The names by role, and the objects in memory by name.
-
-    Raises
-    ------
-    ModelError
-        If a model is given as an object that only Inspect can ask.
-    """
-    away = {}
-    for asked, name in names.items():
-        if is_function_name(name) or callable(objects.get(name)):
-            continue
-        if name in objects:
-            raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} direct")
-        away[asked] = name
-    return away
-
-
 def function_name(function: Callable[..., Any], argument: str = "model") -> str:
     """Return the name by which a function can be imported: its module and its qualified name.
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -195,10 +195,6 @@ def variant_of(conversation: Conversation, of: Pass) -> str:
     return forced_variant(conversation.variant) if of.is_shared else conversation.variant
 
 
-CARRIED = "carried"
-"""Key of the completions in a sample's metadata."""
-
-
 def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     """Convert completions for a log: each distinct reply once, with its draws and total usage."""
     found: dict[tuple[object, ...], dict[str, Any]] = {}
@@ -217,20 +213,6 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
             kept[name] += getattr(one, name)
         kept["draws"].append(one.draw)
     return list(found.values())
-
-
-def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, variant: str) -> Iterator[Completion]:
-    """Yield the completions in a log's sample; a reply's usage goes to the first of its draws.
-
-    A verdict is yielded only for the first draw of the reply that it grades.
-    """
-    for entry in entries:
-        reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
-        draws = entry["draws"]
-        own = "" if reply.pass_.is_shared else variant
-        took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
-        for place, draw in enumerate(draws if reply.role is Role.MODEL else draws[:1]):
-            yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))
 
 
 class ModelError(SettingError):

@@ -254,14 +254,14 @@ class _Estimator:
 
     def add(self, one: ToAsk) -> None:
         """Count the first pass of a question under a variant, and the forced pass that may follow."""
+        draws = range(one.draws)
         if one.draws == 1:
             first, chance = self._first_in_turn(one)
-            self._count_first(first)
-            self._force(one, range(1), chance)
-            return
-        draws = range(one.draws)
-        self._count_first(self._portion(one, draws, ()))
-        self._force(one, draws, Range.exactly(1))
+        else:
+            first, chance = self._portion(one, draws, ()), Range.exactly(1)
+        self._first += first.model
+        self._grading += first.grading
+        self._force(one, draws, chance)
 
     def result(self) -> Estimate:
         """Return the total, with each shared forced pass counted once."""
@@ -270,10 +270,6 @@ class _Estimator:
             forced += shared.model * shared.chance
             grading += shared.grading * shared.chance
         return Estimate(self._first, forced, grading, self._there)
-
-    def _count_first(self, found: _Forced) -> None:
-        self._first += found.model
-        self._grading += found.grading
 
     def _first_in_turn(self, one: ToAsk) -> tuple[_Forced, Range]:
         """Return the remaining load of a first pass, and the probability of a forced pass after it."""
@@ -315,17 +311,13 @@ class _Estimator:
                 break
             said += found
         left = len(draws) - len(said)
-        requests = self._requests(left)
+        given = self._assumed.choices  # the more choices come back, the fewer requests bring so many draws
+        requests = Range(*(-(-left // int(choices)) for choices in (given.most, given.expected, given.least)))
         model = Load(requests, requests * self._tokens(request), Range.exactly(left * self._assumed.reply_tokens))
         grading = self._unseen(one, request.pass_, left)
         for reply in dict.fromkeys(said):
             grading += self._verdicts(one, [reply], before, draws[said.index(reply)])[0]
         return _Forced(model, grading)
-
-    def _requests(self, draws: int) -> Range:
-        """Return how many requests some draws need: the more choices per response, the fewer."""
-        given = self._assumed.choices
-        return Range(*(-(-draws // int(choices)) for choices in (given.most, given.expected, given.least)))
 
     def _verdicts(
         self, one: ToAsk, said: Sequence[Reply], before: Sequence[Reply], draw: int

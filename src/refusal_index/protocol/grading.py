@@ -121,16 +121,11 @@ def grader_prompt(question: Question, prediction: str) -> str:
     </prediction>
     ...
     """
-    asked, predicted = _quoted(_with_choices(question)), _quoted(prediction)
+    asked = "\n".join([question.text, *(_with_letter(question, choice) for choice in question.choices)])
+    quoted = {"question": _quoted(asked), "prediction": _quoted(prediction)}
     if question.gold is None:
-        return NO_GOLD_PROMPT.format(question=asked, prediction=predicted)
-    return GRADER_PROMPT.format(
-        question=asked, gold=_quoted(_with_letter(question, question.gold)), prediction=predicted
-    )
-
-
-def _with_choices(question: Question) -> str:
-    return "\n".join([question.text, *(_with_letter(question, choice) for choice in question.choices)])
+        return NO_GOLD_PROMPT.format(**quoted)
+    return GRADER_PROMPT.format(**quoted, gold=_quoted(_with_letter(question, question.gold)))
 
 
 def _with_letter(question: Question, answer: str) -> str:
@@ -292,7 +287,11 @@ def same(gold: str, prediction: str) -> bool:
     """
     gold_number, predicted_number = _quantity(gold), _quantity(prediction)
     if gold_number and predicted_number:
-        return _same_quantity(gold_number, predicted_number)
+        exponent = gold_number.value.as_tuple().exponent
+        # 0.01 for 3.14, 1 for 1854, a hundred thousand for 1.5 million
+        last_figure = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
+        distance = abs(UNLIMITED.subtract(predicted_number.value, gold_number.value))
+        return predicted_number.words in {gold_number.words, ()} and distance < last_figure / 2
     wanted = normalise(gold)
     if not wanted:  # an answer without letters and digits, such as "+"
         return gold.strip() == prediction.strip()
@@ -311,18 +310,6 @@ def _quantity(text: str) -> _Quantity | None:
     figures = Decimal(number["figures"].replace(",", "").replace("\u2212", "-"))
     value = figures.scaleb(POWERS[number["scale"].lower()], UNLIMITED) if number["scale"] else figures
     return _Quantity(value, tuple(word for word in _words(f"{before} {after}") if word not in ARTICLES))
-
-
-def _same_quantity(gold: _Quantity, predicted: _Quantity) -> bool:
-    """Whether a number is within half a unit of the gold number's last digit, with the same words around it or none."""
-    distance = abs(UNLIMITED.subtract(predicted.value, gold.value))
-    return predicted.words in {gold.words, ()} and distance < _last_figure(gold.value) / 2
-
-
-def _last_figure(value: Decimal) -> Decimal:
-    """Return the unit of the last written digit: 0.01 for 3.14, 1 for 1854, a hundred thousand for 1.5 million."""
-    exponent = value.as_tuple().exponent
-    return Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
 
 
 LABEL = re.compile(  # possessive: with backtracking, a megabyte of brackets would take hours

@@ -17,11 +17,13 @@ however often a run was interrupted; `outcomes` derives results from the same re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Protocol as Interface
+from itertools import groupby
+from typing import ClassVar
 
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.protocol.grading import GraderKind, grade_by_rule, grader_prompt, read_verdict, unscored_reason
@@ -344,24 +346,17 @@ def _graded_by_models(
     of = steps[0].pass_
     grades: list[Grade] = []
     for step in steps:
-        verdict = _ask_grader(step, question, replies)
-        if isinstance(verdict, Step):
-            return verdict
-        if verdict is Grade.UNSCORED:
-            return _Verdict(verdict, text, f"{of}_{UNREADABLE}")
+        verdict = grade_by(step.role, of, question, replies)
+        if verdict is None:
+            attempts = sum((reply.pass_, reply.role) == (of, step.role) for reply in replies)
+            if attempts < GRADE_ATTEMPTS:
+                return replace(step, attempt=attempts)
+            return _Verdict(Grade.UNSCORED, text, f"{of}_{UNREADABLE}")
         grades.append(verdict)
     if len(set(grades)) > 1:
         # graders that disagree only on correctness agree that there was an answer
         return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}", answered=Grade.REFUSED not in grades)
     return _Verdict(grades[0], text)
-
-
-def _ask_grader(step: Step, question: Question, replies: Sequence[Reply]) -> Step | Grade:
-    """Return one grader's verdict, unscored if it is unreadable, or the step that requests it."""
-    if (grade := grade_by(step.role, step.pass_, question, replies)) is not None:
-        return grade
-    attempts = sum((reply.pass_, reply.role) == (step.pass_, step.role) for reply in replies)
-    return replace(step, attempt=attempts) if attempts < GRADE_ATTEMPTS else Grade.UNSCORED
 
 
 def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
@@ -415,7 +410,8 @@ REFUSAL = Reply(Pass.FIRST, Role.MODEL, f"<answer>{UNANSWERED}</answer>")
 """Stands for a refusal in the first pass: the forced request depends only on the question."""
 
 
-class Procedure(Interface):
+@dataclass(frozen=True)
+class Procedure(ABC):
     """Determines what is asked about a question, and in which order.
 
     Attributes
@@ -428,18 +424,12 @@ class Procedure(Interface):
         The passes in which the model is asked.
     """
 
-    @property
-    def grader(self) -> GraderKind: ...  # noqa: D102 - described by the class
+    grader: GraderKind
+    asks_first: ClassVar[bool] = True
+    asks_model: ClassVar[bool] = True
+    passes: ClassVar[tuple[Pass, ...]] = TWO_PASSES
 
-    @property
-    def asks_first(self) -> bool: ...  # noqa: D102
-
-    @property
-    def asks_model(self) -> bool: ...  # noqa: D102
-
-    @property
-    def passes(self) -> tuple[Pass, ...]: ...  # noqa: D102
-
+    @abstractmethod
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return the next step, or the outcome if there is none.
 
@@ -451,12 +441,13 @@ class Procedure(Interface):
             Whether the forced pass is needed even if the first pass answered.
         """
 
+    @abstractmethod
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
 
 
 @dataclass(frozen=True)
-class TwoPass:
+class TwoPass(Procedure):
     """Both passes, from which the index is measured.
 
     Attributes
@@ -475,12 +466,8 @@ class TwoPass:
     <Pass.FORCED: 'forced'>
     """
 
-    grader: GraderKind
     wording: Protocol | None = None
     detector: Detector | None = refuses
-    asks_first: bool = True
-    asks_model: bool = True
-    passes: tuple[Pass, ...] = TWO_PASSES
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return the next step, or the outcome if there is none."""
@@ -504,8 +491,8 @@ class ForcedPass(TwoPass):
     False
     """
 
-    asks_first: bool = False
-    passes: tuple[Pass, ...] = (Pass.FORCED,)
+    asks_first: ClassVar[bool] = False
+    passes: ClassVar[tuple[Pass, ...]] = (Pass.FORCED,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return the next step, or the outcome if there is none."""
@@ -527,7 +514,7 @@ class FirstPassOnly(TwoPass):
     'forced_not_asked'
     """
 
-    passes: tuple[Pass, ...] = (Pass.FIRST,)
+    passes: ClassVar[tuple[Pass, ...]] = (Pass.FIRST,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - as in `TwoPass`
         """Return the next step, or the outcome if there is none; no answer is forced."""
@@ -558,7 +545,7 @@ class Regrading(TwoPass):
     'forced_not_asked'
     """
 
-    asks_model: bool = False
+    asks_model: ClassVar[bool] = False
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return the next step of a grader, or the outcome.
@@ -704,11 +691,6 @@ def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Out
     """Return the outcomes of all draws, in order; None while a reply is missing."""
     found = completions_and_outcomes(conversation, said)[1]
     return found if len(found) == conversation.draws else None
-
-
-def finished_outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
-    """Return the outcomes of the draws before the first unfinished one."""
-    return completions_and_outcomes(conversation, said)[1]
 
 
 def completions_and_outcomes(
@@ -858,29 +840,13 @@ def _due_of_pass(conversation: Conversation, of: Pass, said: _Transcript) -> Ite
         if isinstance(step, Outcome):
             return  # without a gold answer the forced pass needs no request
         missing = (draw for draw in range(conversation.draws) if draw not in said.own[of])
-        yield from (PendingRequest(step, *run) for run in _runs(missing))
+        for _, run in groupby(enumerate(missing), key=lambda pair: pair[1] - pair[0]):  # draws in a row
+            draws = [draw for _, draw in run]
+            yield PendingRequest(step, draws[0], len(draws))
     for reply, draw in said.first_drawn[of].items():
         step = procedure.step(question, [*before, *said.graded(of, reply)])
         if isinstance(step, Step) and step.role is not Role.MODEL:
             yield PendingRequest(step, draw)
-
-
-def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield each run of consecutive draws as its first draw and its length.
-
-    Examples
-    --------
-    >>> list(_runs([0, 1, 2, 5, 6]))
-    [(0, 3), (5, 2)]
-    """
-    run: list[int] = []
-    for draw in draws:
-        if run and draw != run[-1] + 1:
-            yield run[0], len(run)
-            run = []
-        run.append(draw)
-    if run:
-        yield run[0], len(run)
 
 
 def is_auxiliary(variant: str) -> bool:
@@ -930,58 +896,3 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
     parts = (run_seed, question_id, draw, of_variant, request.pass_, request.role, request.attempt)
     key = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> (64 - SEED_BITS)
-
-
-@dataclass(frozen=True)
-class Probing:
-    """A single prompt, asked for each question in each draw.
-
-    Attributes
-    ----------
-    grader
-        The grader of the answer in the reply, if there is one.
-    template
-        The prompt, with the field ``{question}`` and, if it is about an answer, ``{answer}``.
-    prompts
-        The prompt set that formats the question, its context and its choices.
-    answers
-        The answer that the prompt is about, by question id; empty if it is about none.
-    is_graded
-        Whether the reply contains an answer of its own, to be graded.
-    think
-        A switch of the model's chat template, at the end of each request to the model.
-
-    Examples
-    --------
-    >>> from refusal_index.protocol import load_prompt_set
-    >>> prompts = load_prompt_set("default")
-    >>> probing = Probing(GraderKind.EXACT, "{question} {answer}: true or false?", prompts, {"q": "5"})
-    >>> question = Question("q", "How much is 2 + 2?", "4")
-    >>> probing.request(probing.step(question, []), question).messages[0].content
-    'Question: How much is 2 + 2? 5: true or false?'
-    """
-
-    grader: GraderKind
-    template: str
-    prompts: PromptSet
-    answers: Mapping[str, str] = field(default_factory=dict)
-    is_graded: bool = False
-    think: str = ""
-    asks_first: bool = False
-    asks_model: bool = True
-    passes: tuple[Pass, ...] = (Pass.PROBE,)
-
-    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
-        """Return the next step, or an outcome, which has no grade unless the answer is graded."""
-        found = pass_outcome(Pass.PROBE, question, replies, self.grader)
-        if self.is_graded or not replies:
-            return found
-        return Outcome(None, None, Grade.UNSCORED)
-
-    def request(self, step: Step, question: Question) -> Request:
-        """Build the request of a step."""
-        if step.role is not Role.MODEL:
-            return to_request(step, question, None)
-        asked = self.prompts.asked(question.text, question.context, question.choices)
-        text = self.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
-        return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))

@@ -191,20 +191,18 @@ class PromptSet:
     @cached_property
     def preambles(self) -> Mapping[str, str]:
         """The text before the question, by variant, including the forced pass."""
-        return {
-            name: self.preamble.format(examples=self._worked_examples(variant), instruction=variant.instruction)
-            for name, variant in {**self.variants, FORCED: self.forced}.items()
-        }
-
-    def _worked_examples(self, variant: Variant) -> str:
-        return "\n\n".join(
-            self.example.format(
-                number=number,
-                question=shown.question,
-                answer=UNANSWERED if number in variant.unanswered else shown.answer,
+        found = {}
+        for name, variant in {**self.variants, FORCED: self.forced}.items():
+            examples = "\n\n".join(
+                self.example.format(
+                    number=number,
+                    question=shown.question,
+                    answer=UNANSWERED if number in variant.unanswered else shown.answer,
+                )
+                for number, shown in enumerate(self.examples, start=1)
             )
-            for number, shown in enumerate(self.examples, start=1)
-        )
+            found[name] = self.preamble.format(examples=examples, instruction=variant.instruction)
+        return found
 
     @property
     def hash(self) -> str:
@@ -395,13 +393,7 @@ def _variant(entry: Any, place: str, n_examples: int) -> Variant:
     instruction = _field(entry, "instruction", str, place)
     _refuse_unknown(entry, Variant, place)
     said = _field(entry, "paraphrase_of", str, place) if "paraphrase_of" in entry else None
-    return Variant(instruction, unanswered, said, _target(entry, place))
-
-
-def _target(entry: Mapping[str, Any], place: str) -> float | None:
     target = entry.get("target")
-    if target is None:
-        return None
-    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 <= target < 1:
+    if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or not 0 <= target < 1):
         raise PromptSetError(f"{place}: 'target' must be a confidence from 0 to below 1, found {shortened(target)}")
-    return float(target)
+    return Variant(instruction, unanswered, said, None if target is None else float(target))

@@ -109,7 +109,8 @@ def _read(text: str, stop_reason: StopReason) -> Reading:
     said = without_reasoning(text)
     marks, tagged = len(ANSWER_MARK.findall(said)), _tagged(said)
     answer = (said[slice(*tagged[-1])] if tagged else ANSWER_MARK.sub("", said)).strip()
-    if not _is_visible(answer):
+    # White space, control and zero-width characters are not to be seen.
+    if not any(character.isprintable() and not character.isspace() for character in answer):
         return _unscored(EMPTY)
     refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
     return Reading(answer, refused, well_formed=len(tagged) == 1 and marks == 2)
@@ -171,11 +172,6 @@ def folded(text: str) -> str:
     return plain.translate(dict.fromkeys(map(ord, silent)))
 
 
-def _is_visible(text: str) -> bool:
-    """Whether `text` has a visible character, other than white space, control and zero-width characters."""
-    return any(character.isprintable() and not character.isspace() for character in text)
-
-
 def _unscored(reason: str) -> Reading:
     return Reading("", refused=False, well_formed=False, unscored_reason=reason)
 
@@ -217,7 +213,11 @@ def write_logprobs(tokens: Iterable[TokenLogprob]) -> str:
     >>> write_logprobs([TokenLogprob("Lima", -1.6094379)])
     '[{"token":"Lima","logprob":-1.609438}]'
     """
-    return json.dumps([_entry(one) for one in tokens], ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    entries = []
+    for one in tokens:
+        alternatives = [_scored(*pair) for pair in one.alternatives]
+        entries.append(_scored(one.token, one.logprob) | ({"top_logprobs": alternatives} if alternatives else {}))
+    return json.dumps(entries, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def read_logprobs(text: str | None) -> tuple[TokenLogprob, ...] | None:
@@ -246,21 +246,16 @@ def read_logprobs(text: str | None) -> tuple[TokenLogprob, ...] | None:
         entries = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"logprobs: expected JSON, got {shortened(text)} ({error})") from error
-    return tuple(TokenLogprob(*_pair(one), _alternatives(one)) for one in _listed(entries, "logprobs"))
-
-
-def _entry(one: TokenLogprob) -> dict[str, Any]:
-    alternatives = [_scored(*pair) for pair in one.alternatives]
-    return {**_scored(one.token, one.logprob), **({"top_logprobs": alternatives} if alternatives else {})}
+    found = []
+    for one in _listed(entries, "logprobs"):
+        alternatives = _listed(one.get("top_logprobs") or [], "logprobs, top_logprobs")
+        found.append(TokenLogprob(*_pair(one), tuple(map(_pair, alternatives))))
+    return tuple(found)
 
 
 def _scored(token: str, logprob: float) -> dict[str, Any]:
     rounded = IMPOSSIBLE if logprob == -math.inf else round(logprob, DIGITS) + 0.0  # + 0.0 turns -0.0 into 0.0
     return {"token": sound_text(token), "logprob": rounded}
-
-
-def _alternatives(entry: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple(map(_pair, _listed(entry.get("top_logprobs") or [], "logprobs, top_logprobs")))
 
 
 def _pair(entry: Mapping[str, Any]) -> tuple[str, float]:

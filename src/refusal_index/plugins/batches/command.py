@@ -24,10 +24,9 @@ from pathlib import Path
 from refusal_index.data.files import check_folder, check_plain
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES
-from refusal_index.models.functions import asked_by_name
 from refusal_index.models.requests import ModelError, called
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, read_lines
+from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, asked_by_name, read_lines
 from refusal_index.plugins.batches.formats import FORMATS, Result, to_line
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role

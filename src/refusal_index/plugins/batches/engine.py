@@ -14,6 +14,7 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import Result, ResultError, is_singly, read_result
 from refusal_index.plugins.batches.rounds import Callbacks, Pending, ResultMerger, question_states, stored_ids
@@ -28,6 +29,29 @@ MAX_ROUND = 100_000
 
 FIRST_WAIT, MAX_WAIT = 2.0, 60.0
 """Seconds to wait before failed requests are retried; the wait doubles with each round, up to the maximum."""
+
+
+def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
+    """Return the models that an engine asks by name: all but functions.
+
+    Parameters
+    ----------
+    names, objects
+        The names by role, and the objects in memory by name.
+
+    Raises
+    ------
+    ModelError
+        If a model is given as an object that only Inspect can ask.
+    """
+    away = {}
+    for asked, name in names.items():
+        if is_function_name(name) or callable(objects.get(name)):
+            continue
+        if name in objects:
+            raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} direct")
+        away[asked] = name
+    return away
 
 
 class Executor(Protocol):

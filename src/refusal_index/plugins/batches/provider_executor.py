@@ -14,10 +14,9 @@ from pathlib import Path
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
-from refusal_index.models.functions import asked_by_name
 from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches import journal
-from refusal_index.plugins.batches.engine import BatchEngine, refuse_left
+from refusal_index.plugins.batches.engine import BatchEngine, asked_by_name, refuse_left
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
 from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
 from refusal_index.plugins.batches.providers import (

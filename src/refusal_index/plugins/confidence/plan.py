@@ -9,12 +9,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from typing import ClassVar
 
 import polars as pl
 
 from refusal_index import entry_points
 from refusal_index.data.errors import suggestion
-from refusal_index.data.outcome import Outcome, Question
+from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
@@ -28,18 +29,21 @@ from refusal_index.protocol import (
     Conversation,
     ForcedPass,
     GraderKind,
+    Message,
     Pass,
     PendingRequest,
-    Probing,
     Procedure,
+    PromptSet,
     Protocol,
     Reply,
+    Request,
     Role,
     Step,
     next_requests,
     read_logprobs,
     read_reply,
 )
+from refusal_index.protocol.procedure import pass_outcome, to_request
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
@@ -154,6 +158,59 @@ GIVES_LOGPROBS = {
 
 TRANSFORMERS = "hf"
 """The provider whose hidden states are computed here, with transformers."""
+
+
+@dataclass(frozen=True)
+class Probing(Procedure):
+    """A single prompt, asked for each question in each draw.
+
+    Attributes
+    ----------
+    grader
+        The grader of the answer in the reply, if there is one.
+    template
+        The prompt, with the field ``{question}`` and, if it is about an answer, ``{answer}``.
+    prompts
+        The prompt set that formats the question, its context and its choices.
+    answers
+        The answer that the prompt is about, by question id; empty if it is about none.
+    is_graded
+        Whether the reply contains an answer of its own, to be graded.
+    think
+        A switch of the model's chat template, at the end of each request to the model.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> prompts = load_prompt_set("default")
+    >>> probing = Probing(GraderKind.EXACT, "{question} {answer}: true or false?", prompts, {"q": "5"})
+    >>> question = Question("q", "How much is 2 + 2?", "4")
+    >>> probing.request(probing.step(question, []), question).messages[0].content
+    'Question: How much is 2 + 2? 5: true or false?'
+    """
+
+    template: str
+    prompts: PromptSet
+    answers: Mapping[str, str] = field(default_factory=dict)
+    is_graded: bool = False
+    think: str = ""
+    asks_first: ClassVar[bool] = False
+    passes: ClassVar[tuple[Pass, ...]] = (Pass.PROBE,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
+        """Return the next step, or an outcome, which has no grade unless the answer is graded."""
+        found = pass_outcome(Pass.PROBE, question, replies, self.grader)
+        if self.is_graded or not replies:
+            return found
+        return Outcome(None, None, Grade.UNSCORED)
+
+    def request(self, step: Step, question: Question) -> Request:
+        """Build the request of a step."""
+        if step.role is not Role.MODEL:
+            return to_request(step, question, None)
+        asked = self.prompts.asked(question.text, question.context, question.choices)
+        text = self.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
+        return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,9 @@ from refusal_index.protocol import Request, Role, StopReason, TokenLogprob, writ
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
 
 PACKED = "packed_choices"
+CARRIED = "carried"
+"""Key of the completions in a sample's metadata."""
+
 STOP_REASONS = {
     "max_tokens": StopReason.LENGTH,
     "model_length": StopReason.LENGTH,

@@ -28,8 +28,7 @@ from refusal_index.data.imports import (
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import FLAG, Kind, Translations
-from refusal_index.models.requests import CARRIED
-from refusal_index.plugins.inspect.client import STOP_REASONS
+from refusal_index.plugins.inspect.client import CARRIED, STOP_REASONS
 from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.protocol import StopReason
 

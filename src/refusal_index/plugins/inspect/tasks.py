@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from inspect_ai import Epochs, Task, task
@@ -16,15 +16,19 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.models.failures import Failure, RequestFailedError
-from refusal_index.models.requests import CARRIED, ModelRequest, Response, from_metadata, to_metadata
-from refusal_index.plugins.inspect.client import classify, generate, guarded, to_config
+from refusal_index.models.requests import ModelRequest, Response, to_metadata
+from refusal_index.plugins.inspect.client import CARRIED, classify, generate, guarded, to_config
 from refusal_index.protocol import (
+    Completion,
     Conversation,
     GraderKind,
+    Pass,
     Placement,
     Procedure,
     Protocol,
+    Reply,
     Role,
+    StopReason,
     TwoPass,
     check_gradable,
     load_prompt_set,
@@ -38,6 +42,20 @@ from refusal_index.stats import ContingencyTable, refusal_index
 
 NO_GOLD = "no_gold"
 """Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
+
+
+def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, variant: str) -> Iterator[Completion]:
+    """Yield the completions in a log's sample; a reply's usage goes to the first of its draws.
+
+    A verdict is yielded only for the first draw of the reply that it grades.
+    """
+    for entry in entries:
+        reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
+        draws = entry["draws"]
+        own = "" if reply.pass_.is_shared else variant
+        took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
+        for place, draw in enumerate(draws if reply.role is Role.MODEL else draws[:1]):
+            yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))
 
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:

@@ -41,7 +41,7 @@ from refusal_index.plugins.trackers.results import (
     read_exported,
     read_folder,
 )
-from refusal_index.protocol import Conversation, finished_outcomes
+from refusal_index.protocol import Conversation, completions_and_outcomes
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
@@ -451,7 +451,7 @@ class Counts:
         if key in self._counted:
             return
         completions = store.completions(conversation.question.question_id, conversation.variant)
-        for outcome in finished_outcomes(conversation, completions)[:1]:
+        for outcome in completions_and_outcomes(conversation, completions)[1][:1]:
             self._counted.add(key)
             self._counts["questions"] += 1
             self._counts["answered"] += outcome.refused is False

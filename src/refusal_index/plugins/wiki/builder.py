@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count, islice
+from typing import ClassVar
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
@@ -36,6 +37,7 @@ from refusal_index.protocol import (
     GraderKind,
     Message,
     Pass,
+    Procedure,
     Reply,
     Request,
     Role,
@@ -153,14 +155,11 @@ class BuildState:
 
 
 @dataclass(frozen=True)
-class SingleMessage:
+class SingleMessage(Procedure):
     """The procedure of sending a single message to a model."""
 
     message: str
-    grader: GraderKind = GraderKind.EXACT
-    asks_first: bool = True
-    asks_model: bool = True
-    passes: tuple[Pass, ...] = (Pass.FIRST,)
+    passes: ClassVar[tuple[Pass, ...]] = (Pass.FIRST,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - required by the interface
         """Return the only step, or once it has a reply an unscored outcome, which ends the conversation."""
@@ -284,7 +283,7 @@ class Builder:
         if isinstance(ask, Ask) and ask.role == role:
             settings, question = self._settings[role], Question(candidate.candidate_id, ask.message, None)
             seed = request_seed(settings.seed, candidate.candidate_id, TAGS[role])
-            yield Conversation(question, role, SingleMessage(ask.message), seed=seed)
+            yield Conversation(question, role, SingleMessage(GraderKind.EXACT, ask.message), seed=seed)
 
     def _completions(self, candidate: Candidate) -> Iterator[Completion]:
         """Yield the reply of each role about a section, in the order of the roles."""

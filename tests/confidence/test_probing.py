@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from refusal_index.data import Outcome, Question
+from refusal_index.plugins.confidence.plan import Probing
 from refusal_index.protocol import (
     Completion,
     Conversation,
     GraderKind,
     Pass,
-    Probing,
     Reply,
     Role,
     Step,
-    finished_outcomes,
+    completions_and_outcomes,
     load_prompt_set,
     next_requests,
     used_completions,
@@ -55,13 +55,15 @@ def test_it_is_asked_once_a_draw_and_then_nothing_is_due(draws):
     replies = [said("A", draw) for draw in range(draws)]
     assert next_requests(talk, replies) == []
     assert used_completions(talk, replies) == replies
-    assert [one.wrong for one in finished_outcomes(talk, replies)] == [None] * draws, "whose grade is nobody's"
+    assert [one.wrong for one in completions_and_outcomes(talk, replies)[1]] == [None] * draws, (
+        "whose grade is nobody's"
+    )
 
 
 def test_an_answer_of_its_own_is_graded_by_whoever_grades_the_run():
     talk = Conversation(QUESTION, "p", probing(is_graded=True))
-    assert finished_outcomes(talk, [said("<answer>4</answer>")])[0].wrong is False
-    assert finished_outcomes(talk, [said("<answer>5</answer>")])[0].wrong is True
+    assert completions_and_outcomes(talk, [said("<answer>4</answer>")])[1][0].wrong is False
+    assert completions_and_outcomes(talk, [said("<answer>5</answer>")])[1][0].wrong is True
     by_model = Probing(GraderKind.MODEL, "{question}", PROMPTS, is_graded=True)
     step = by_model.step(QUESTION, [Reply(Pass.PROBE, Role.MODEL, "<answer>4</answer>")])
     assert (step.role, step.prediction) == (Role.GRADER, "4")
