@@ -17,7 +17,7 @@ from refusal_index.data.datasets.dataset import DatasetError, questions_from
 from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW
-from refusal_index.models.functions import AnsweringFunction, GradingFunction, load_function
+from refusal_index.models.functions import AnsweringFunction, GradingFunction, load_function, plain_request
 from refusal_index.models.requests import ModelError, model_request
 from refusal_index.protocol import (
     Conversation,
@@ -288,7 +288,7 @@ def test_a_verdict_that_is_none_ends_the_run_and_is_named():
 )
 def test_what_a_grading_function_may_return(told, letter):
     grading = GradingFunction(lambda *_: told, "own")
-    assert asyncio.run(grading(Question("q", "?", "!"), "x")) == letter
+    assert asyncio.run(grading(plain_request(Role.GRADER))).replies[0][0] == letter
 
 
 def test_what_was_answered_and_graded_is_never_called_for_again():

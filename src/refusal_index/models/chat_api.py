@@ -241,8 +241,10 @@ async def receive(response: Any) -> None:
     text = response.content.decode(response.encoding or "utf-8", "replace")
     body = _joined(text) if is_stream else _json(text)
     if not any(isinstance(body.get(name), held) for name, held in REPLIES.items()):
+        holders = [one for one in (body.get("error"), body) if isinstance(one, dict)]
+        named = [holder.get(name) for holder in holders for name in ("code", "status")]
         response.extensions = {**response.extensions, SAID: OK}
-        response.status_code = _status_in(body)
+        response.status_code = next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
         return
     response._content = json.dumps(usual(body)).encode()
     response.headers["content-type"] = JSON
@@ -269,12 +271,6 @@ def _json(text: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}
-
-
-def _status_in(body: dict[str, Any]) -> int:
-    error = body.get("error")
-    named = [holder.get(name) for holder in (error, body) if isinstance(holder, dict) for name in ("code", "status")]
-    return next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
 
 
 def _joined(text: str) -> dict[str, Any]:

@@ -237,12 +237,16 @@ def describe_error(error: BaseException) -> str:
     'ConnectionError'
     """
     error = _unwrapped(error)
-    status, words = _status(error), _message_in(getattr(error, "body", None))
+    response, words = getattr(error, "response", None), _message_in(getattr(error, "body", None))
+    status: int | None = getattr(response, "extensions", {}).get(SAID) or own_status(error)
     parts = [type(error).__name__]
     if status is not None:
-        parts.append(str(status) if words else f"{status} {_content_type(error)}".strip())
+        content_type = str(getattr(response, "headers", {}).get("content-type", "")).partition(";")[0]
+        parts.append(str(status) if words else f"{status} {content_type}".strip())
     parts.append(_harmless(words) if words else _shown(error, MAX_BODY if status else MAX_LINE))
-    root = _root(error)
+    root = error  # the original error, at the start of a chain of causes
+    for _ in range(MAX_CAUSES):  # a chain may be circular
+        root = root.__cause__ or root
     if status is None and root is not error:  # a failed connection is described by its cause
         if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
             parts.clear()
@@ -258,26 +262,6 @@ def _unwrapped(error: BaseException) -> BaseException:
             break
         error = held
     return error
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return the original error at the start of a chain of causes."""
-    for _ in range(MAX_CAUSES):  # a chain may be circular
-        if error.__cause__ is None:
-            break
-        error = error.__cause__
-    return error
-
-
-def _status(error: BaseException) -> int | None:
-    """Return the original HTTP status."""
-    said: int | None = getattr(getattr(error, "response", None), "extensions", {}).get(SAID)
-    return own_status(error) if said is None else said
-
-
-def _content_type(error: BaseException) -> str:
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    return str(headers.get("content-type", "")).partition(";")[0]
 
 
 def _message_in(body: Any) -> str:

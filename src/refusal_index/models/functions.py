@@ -270,27 +270,22 @@ class GradingFunction:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self.name = function, name
 
-    async def __call__(self, question: Question, answer: str) -> str:
-        """Grade an answer, and return the verdict in the words of a grading model.
+    async def __call__(self, ask: ModelRequest) -> Response:
+        """Grade the answer in a request that is meant for a grading model, in the words of such a model.
 
         Raises
         ------
         FunctionError
             If the function raises, or does not return a grade.
         """
-        told = await _called(self._function, self.name, question, answer)
+        started = time.monotonic()
+        told = await _called(self._function, self.name, ask.conversation.question, ask.pending.step.prediction)
         if isinstance(told, bool):
             told = Grade.CORRECT if told else Grade.INCORRECT
         if not isinstance(told, str) or told not in set(LETTERS):
             expected = ", ".join(map(repr, map(str, LETTERS)))
             raise FunctionError(self.name, f"returned {shortened(told)}, expected True, False or one of {expected}")
-        return LETTERS[Grade(told)]
-
-    async def graded(self, ask: ModelRequest) -> Response:
-        """Grade the answer in a request that is meant for a grading model."""
-        started = time.monotonic()
-        verdict = await self(ask.conversation.question, ask.pending.step.prediction)
-        return Response([(verdict, StopReason.STOP)], seconds=time.monotonic() - started)
+        return Response([(LETTERS[Grade(told)], StopReason.STOP)], seconds=time.monotonic() - started)
 
 
 def function_sender(asked: Role, name: str, given: object) -> Send | None:
@@ -319,7 +314,7 @@ def function_sender(asked: Role, name: str, given: object) -> Send | None:
     if isinstance(given, AnsweringFunction):
         return given
     function = given if callable(given) else load_function(name, "model" if of_model else "grader")
-    return AnsweringFunction(function, name) if of_model else GradingFunction(function, name).graded
+    return AnsweringFunction(function, name) if of_model else GradingFunction(function, name)
 
 
 def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:

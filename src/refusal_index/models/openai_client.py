@@ -23,9 +23,17 @@ CHAT = "/chat/completions"
 
 
 def client_of(account: Account, at_once: int) -> AsyncOpenAI:
-    """Return the client of an account; it neither retries nor times out by itself."""
+    """Return the client of an account; it neither retries nor times out by itself.
+
+    A login in the URL becomes a header: aiohttp accepts none in a URL.
+    """
     limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
-    base_url, headers = _without_login(account.base_url)
+    base_url, parts = account.base_url, urlsplit(account.base_url)
+    headers: dict[str, str] = {}
+    login, _, host = parts.netloc.rpartition("@")
+    if login:
+        base_url = parts._replace(netloc=host).geturl()
+        headers = {"Authorization": f"Basic {base64.b64encode(unquote(login).encode()).decode()}"}
     return AsyncOpenAI(
         api_key=account.api_key,
         base_url=base_url,
@@ -34,16 +42,6 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
         max_retries=0,
         timeout=None,
     )
-
-
-def _without_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without its login, and a header with it: aiohttp accepts no login in a URL."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    if not login:
-        return url, {}
-    told = base64.b64encode(unquote(login).encode()).decode()
-    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {told}"}
 
 
 def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:

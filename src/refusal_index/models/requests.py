@@ -323,17 +323,6 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
             f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
             f"http://127.0.0.1:8000/v1, found none{hint}"
         )
-    _check_url(name, url_name, url)
-    key = environment.get(key_name, "")
-    if not key and url.startswith(OPENAI_URL):
-        raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
-    if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"model {name!r}: {key_name} contains a line break or an invalid character; set it again")
-    remember(key, *secrets_in_url(url))
-    return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
-
-
-def _check_url(name: str, url_name: str, url: str) -> None:
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -344,6 +333,13 @@ def _check_url(name: str, url_name: str, url: str) -> None:
             f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got "
             f"{redacted(url)[:80]!r}"
         )
+    key = environment.get(key_name, "")
+    if not key and url.startswith(OPENAI_URL):
+        raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
+    if not (key.isascii() and key.isprintable()):
+        raise ModelError(f"model {name!r}: {key_name} contains a line break or an invalid character; set it again")
+    remember(key, *secrets_in_url(url))
+    return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 
 
 class ModelProvider(Protocol):

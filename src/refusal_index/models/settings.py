@@ -11,7 +11,7 @@ import math
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -137,19 +137,15 @@ class Setting:
         accepted: Any = (int, float) if self.kind is float else self.kind
         if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
             raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]}, got {shortened(value)}")
-        if self.kind in (int, float) and not self._in_range(value):
-            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]} {self._range()}, got {value}")
+        low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+        if self.kind in (int, float) and not (math.isfinite(value) and low <= value <= high):
+            ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
+            raise SettingError(
+                f"{{{self.name}}}: expected {KINDS[self.kind]} {' '.join(ends) or 'that is finite'}, got {value}"
+            )
         if self.choices and value not in self.choices:
             raise unknown(self.name, value, self.choices)
         return self.kind(value)
-
-    def _in_range(self, value: float) -> bool:
-        low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
-        return math.isfinite(value) and low <= value <= high
-
-    def _range(self) -> str:
-        ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
-        return " ".join(ends) or "that is finite"
 
 
 Reader = Callable[[Any, str], Any]
@@ -172,28 +168,25 @@ def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
     for base in filter(is_dataclass, tree.__mro__):
         described = described_parameters(base)[1]
         for leaf in (leaf for leaf in fields(base) if leaf.name in base.__annotations__):
+            hint = hints[leaf.name]
             if leaf.default is MISSING:
-                settings |= settings_in(hints[leaf.name], leaf.name)
-            else:
-                settings[leaf.name] = _declared(leaf, hints[leaf.name], group, described.get(leaf.name))
+                settings |= settings_in(hint, leaf.name)
+                continue
+            parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+            value = next(part for part in parts if part is not types.NoneType)
+            kind = get_args(value)[0] if get_origin(value) is tuple else value
+            settings[leaf.name] = Setting(
+                leaf.name,
+                group,
+                kind if kind in KINDS else str,
+                types.NoneType in parts,
+                leaf.default,
+                *described.get(leaf.name, Described("", None)),
+                is_repeatable=get_origin(value) is tuple and leaf.metadata.get("reader") is not read_texts,
+                choices=get_args(value) if get_origin(value) is Literal else (),
+                **leaf.metadata,
+            )
     return settings
-
-
-def _declared(leaf: Field[Any], hint: Any, group: str | None, described: Described | None) -> Setting:
-    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
-    base = next(part for part in parts if part is not types.NoneType)
-    kind = get_args(base)[0] if get_origin(base) is tuple else base
-    return Setting(
-        leaf.name,
-        group,
-        kind if kind in KINDS else str,
-        types.NoneType in parts,
-        leaf.default,
-        *(described or Described("", None)),
-        is_repeatable=get_origin(base) is tuple and leaf.metadata.get("reader") is not read_texts,
-        choices=get_args(base) if get_origin(base) is Literal else (),
-        **leaf.metadata,
-    )
 
 
 def read_texts(value: Any, name: str) -> tuple[str, ...]:

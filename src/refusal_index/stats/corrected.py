@@ -157,8 +157,14 @@ class CorrectedRefusalIndexResult(Result):
         if self._spread is None or variance == 0 or self.rho is None or abs(self.rho) >= 1:
             return self.interval_at(quantile)
         quantile = max(quantile, self._spread.error_and_quantile(confidence_level)[1])
-        more = quantile * math.sqrt(variance * self._spread.squared_weights)
-        return _widened(self.interval_at(quantile), math.atanh(self.rho), more)
+        # What prompts vary by is added to either side on Fisher's scale.
+        more, z = quantile * math.sqrt(variance * self._spread.squared_weights), math.atanh(self.rho)
+        low, high = (2 * math.sin(end * math.asin(0.5)) for end in self.interval_at(quantile))
+        if low > -1:
+            low = math.tanh(z - math.hypot(z - math.atanh(low), more))
+        if high < 1:
+            high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval of as many standard errors to either side."""
@@ -172,16 +178,6 @@ class CorrectedRefusalIndexResult(Result):
         low, high = part.interval(quantile)
         # Where a table has an empty cell, the interval is not made of the same numbers as the estimate.
         return ConfidenceInterval(spearman(min(low, self.rho)), spearman(max(high, self.rho)))
-
-
-def _widened(interval: ConfidenceInterval, z: float, more: float) -> ConfidenceInterval:
-    """Add what prompts vary by, on Fisher's scale, to either side of a joint index with this atanh(rho)."""
-    low, high = (2 * math.sin(end * math.asin(0.5)) for end in interval)
-    if low > -1:
-        low = math.tanh(z - math.hypot(z - math.atanh(low), more))
-    if high < 1:
-        high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
-    return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def corrected_refusal_index(
@@ -274,7 +270,41 @@ def corrected_refusal_index(
     repeated = counts[:, 0] >= 2
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
     patterns = DrawPatterns.of(counts[repeated], np.ones(np.count_nonzero(repeated), int))
-    return _result(patterns.pair_cells(), patterns.same_draw_cells(), sample)
+    cells, same_draw = patterns.pair_cells(), patterns.same_draw_cells()
+    means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
+    forced_for_all = float(tetrachoric(*of_one))
+    uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
+    reason = empty_margin(*Cells(*means[:4].tolist()).margins) if len(cells) else "no_repeated_questions"
+    # With margins that vary both reliabilities exist.
+    if reason is None and min(refusals, errors) <= 0:
+        reason = f"{'refusal' if refusals <= 0 else 'error'}_reliability_not_positive"
+    part = None if reason else quotient(cells, sample)
+    rho = math.nan
+    status: Status = "undefined"
+    if part is not None:
+        empty = cell_names(means[:4] == 0)
+        if empty and not sample.fills_every_cell:
+            rho, status, reason = uncorrected, "boundary", f"zero_cell:{empty}"
+        else:
+            cross = part.cross if empty else uncorrected
+            rho, status, reason = _bounded(cross / math.sqrt(refusals * errors))
+            if empty:
+                status, reason = "boundary", f"estimated_from_single_responses:{empty}"
+    return _identified(
+        CorrectedRefusalIndexResult(
+            _defined(spearman(rho)),
+            status,
+            reason,
+            rho=_defined(rho),
+            forced_for_all=_defined(spearman(forced_for_all)),
+            uncorrected=_defined(spearman(uncorrected)),
+            refusal_reliability=_defined(refusals),
+            error_reliability=_defined(errors),
+            n_repeated=len(cells),
+            n=sample.n,
+            _quotient=part,
+        )
+    )
 
 
 def deterministic_refusal_index(
@@ -436,41 +466,6 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
     return np.asarray(cell_codes(*(matrices if design is None else design.taking_part(matrices)))[0])
 
 
-def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> CorrectedRefusalIndexResult:
-    """Make the result of the cells of each repeated question's pairs of draws, and of its single draws."""
-    means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
-    forced_for_all = float(tetrachoric(*of_one))
-    uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
-    reason = _why_undefined(len(cells), means, refusals, errors)
-    part = None if reason else quotient(cells, sample)
-    rho = math.nan
-    status: Status = "undefined"
-    if part is not None:
-        empty = cell_names(means[:4] == 0)
-        if empty and not sample.fills_every_cell:
-            rho, status, reason = uncorrected, "boundary", f"zero_cell:{empty}"
-        else:
-            cross = part.cross if empty else uncorrected
-            rho, status, reason = _bounded(cross / math.sqrt(refusals * errors))
-            if empty:
-                status, reason = "boundary", f"estimated_from_single_responses:{empty}"
-    return _identified(
-        CorrectedRefusalIndexResult(
-            _defined(spearman(rho)),
-            status,
-            reason,
-            rho=_defined(rho),
-            forced_for_all=_defined(spearman(forced_for_all)),
-            uncorrected=_defined(spearman(uncorrected)),
-            refusal_reliability=_defined(refusals),
-            error_reliability=_defined(errors),
-            n_repeated=len(cells),
-            n=sample.n,
-            _quotient=part,
-        )
-    )
-
-
 def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexResult:
     """Say so where the clusters leave no interval, or the 95 % interval is [-1, 1]."""
     part = result._quotient
@@ -492,18 +487,6 @@ def _bounded(rho: float) -> tuple[float, Status, str | None]:
 
 def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
-
-
-def _why_undefined(n: int, means: FloatArray, refusals: float, errors: float) -> str | None:
-    if n == 0:
-        return "no_repeated_questions"
-    reason = empty_margin(*Cells(*means[:4].tolist()).margins)
-    if reason:
-        return reason
-    # With margins that vary both correlations exist.
-    if refusals <= 0:
-        return "refusal_reliability_not_positive"
-    return "error_reliability_not_positive" if errors <= 0 else None
 
 
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:
