@@ -1,4 +1,4 @@
-"""Numbers in, numbers out: the Refusal Index, its intervals and the metrics it is compared with."""
+"""The Refusal Index, its confidence intervals and tests, and the metrics it is compared with."""
 
 # ruff: noqa: I001
 # fmt: off

@@ -1,7 +1,7 @@
-"""What every argument is checked for: what must not be masked, must be whole, or must lie side by side.
+"""Checks of arguments: masked values, whole numbers, ranges, shapes, and matching pandas indexes.
 
-NumPy takes the data below a mask for data, and reads a pandas Series without its index. Both would count questions that
-nobody meant, in silence. So masked values and indexes that differ are errors here, whoever is to be right about them.
+NumPy silently uses the values under a mask, and ignores the index of a pandas Series. Either would count the wrong
+questions. So masked values and different indexes are errors here.
 """
 
 import math
@@ -17,13 +17,13 @@ BoolArray = NDArray[np.bool_]
 
 
 def unmasked(name: str, values: Any) -> NDArray[Any]:
-    """Return values as an array; raises what `check_rows` does."""
+    """Return values as an array; raises the errors of `check_rows`."""
     check_rows(name, values)
     return np.asarray(values)
 
 
 def check_rows(name: str, values: Any) -> None:
-    """Raise TypeError where a value is masked, in lists of arrays too, ValueError where rows differ in index."""
+    """Raise TypeError if a value is masked, and ValueError if rows of a list have different pandas indexes."""
     masked = _count_masked(values)
     if masked:
         raise TypeError(
@@ -34,7 +34,7 @@ def check_rows(name: str, values: Any) -> None:
 
 
 def _rows(values: Any) -> list[Any]:
-    """Return the rows of a list of arrays or lists; of anything else itself alone, without going through its items."""
+    """Return the rows of a list of arrays or lists; for anything else a list of itself, without iterating over it."""
     return list(values) if isinstance(values, list | tuple) and values and not np.isscalar(values[0]) else [values]
 
 
@@ -46,7 +46,7 @@ def _count_masked(values: Any) -> int:
 
 
 def check_same_index(named: dict[str, Any]) -> None:
-    """Raise ValueError where two of these are of pandas and have different indexes: they would pair by position."""
+    """Raise ValueError if pandas arguments have different indexes, since their values would be paired by position."""
     indexed = [
         (name, values.index)
         for name, values in named.items()
@@ -62,7 +62,7 @@ def check_same_index(named: dict[str, Any]) -> None:
 
 
 def truth_values(name: str, values: Any) -> NDArray[Any]:
-    """Return truth values, which may be written as the whole numbers 0 and 1, as an array of bool of any shape.
+    """Return truth values, which may be given as the integers 0 and 1, as an array of bool of the same shape.
 
     Raises TypeError for anything else.
     """
@@ -83,10 +83,10 @@ def truth_values(name: str, values: Any) -> NDArray[Any]:
 
 
 def whole_number(name: str, value: Any, low: int, likely: str = "") -> int:
-    """Return a whole number of at least `low`, NumPy's own included, as int.
+    """Return a whole number of at least `low` as int; NumPy integers are accepted.
 
-    Raises TypeError for what is not a number, such as a truth value, and ValueError for a fraction or a number below;
-    `likely` ends the messages.
+    Raises TypeError if it is not a number, such as a truth value, and ValueError if it is a fraction or below `low`;
+    `likely` is added to the messages.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a whole number, got {value!r} of type {type(value).__name__}{likely}")
@@ -110,12 +110,12 @@ def share(name: str, value: Any) -> float:
 
 
 LARGEST_COUNT = 2**53
-"""The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
+"""The largest count: larger integers are not exact in floating point, and sums of cells would be wrong."""
 
 
 def checked_count(name: str, value: Any) -> int:
-    """Check that a number is a count and return it as int."""
-    # Most counts are plain ints, and a table is made for every estimate.
+    """Return a count as int; raises TypeError or ValueError if it is not one."""
+    # A fast path for int, since every estimate creates a table.
     if type(value) is int and 0 <= value <= LARGEST_COUNT:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
@@ -124,7 +124,7 @@ def checked_count(name: str, value: Any) -> int:
             "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
             "for many tables refusal_index_many"
         )
-    size: Any = value  # a Real has no order that a type checker knows
+    size: Any = value  # type checkers do not know that Real is ordered
     if LARGEST_COUNT < size < math.inf:
         raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
     # NaN and infinity fail the test for a whole number too.
@@ -149,7 +149,7 @@ def checked_share(name: str, value: Any) -> float:
 
 
 def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Check an array of counts, of any shape, and return it as floats."""
+    """Return an array of counts, of any shape, as floats; raises TypeError or ValueError if one is not a count."""
     array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(
@@ -168,7 +168,7 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Check one truth value a question for refusal and for error, and return both as arrays of shape (n,)."""
+    """Check the refusal and the error of each question, and return both as bool arrays of shape (n,)."""
     check_same_index({"refused": refused, "wrong": wrong})
     r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
     if r.size != w.size:
@@ -189,26 +189,26 @@ def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
 def checked_matrices(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Check the outcomes of k runs over n questions and return them as three matrices of shape (k, n).
+    """Check the outcomes of k runs on n questions, and return them as three matrices of shape (k, n).
 
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (k, n)
-        As for `ContingencyTable.from_arrays`, one row a run, one column a question.
+        As for `ContingencyTable.from_arrays`, with one row per run and one column per question.
     scored : array_like of bool, shape (k, n), optional
-        False where that run has no grade for that question; all True if not given.
+        False where a run has no grade for a question. By default all True.
 
     Returns
     -------
     refused, wrong, scored : ndarray of bool, shape (k, n)
-        `refused` and `wrong` are False wherever `scored` is, so that ignored values cannot leak into a count.
+        `refused` and `wrong` are set to False where `scored` is False, so that these values cannot affect a count.
 
     Raises
     ------
     TypeError
         If an argument holds something other than truth values or 0 and 1, or masked values.
     ValueError
-        If an argument is not two-dimensional, the shapes differ, or the indexes of pandas do.
+        If an argument is not two-dimensional, or shapes or pandas indexes differ.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
 
 
 def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
-    """Return the weights of n questions, or raise TypeError or ValueError."""
+    """Return the weights of n questions; raises TypeError or ValueError if they are invalid."""
     array = np.asarray(weight)
     _check_shape("weight", array, n)
     objects = array.tolist() if array.dtype == object else []
@@ -272,7 +272,7 @@ def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
 
 
 def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
-    """Give the groups that n questions are in numbers, from 0; raises ValueError where a question has none."""
+    """Return the group of each of n questions as a number from 0; raises ValueError if one is missing."""
     array = np.asarray(groups)
     _check_shape(name, array, n)
     values: Iterable[Any] = array.tolist()

@@ -1,23 +1,21 @@
-"""The 2x2 table of refusal against error under forced answering, from which every estimate starts.
+"""The 2x2 table of refusal against error under forced answering, on which all estimates are based.
 
-Its questions may come in clusters, or stand for different numbers of others: what that does to a covariance.
+Questions may be sampled in clusters or with weights, which changes variances and covariances as described below.
 
-Outcomes of several runs over the same questions are matrices with one row a run and one column a question. A question
-need not be scored in every run. Where it is not, a third matrix says so, and whatever the other two hold there is
-ignored.
+Outcomes of several runs on the same questions are matrices with one row per run and one column per question. A third
+matrix marks the questions that are scored in each run; other values are ignored.
 
-Nearly every standard error of this package is a sum of influence over the questions. Where questions about one topic,
-page or template are alike, the influence is first summed within each cluster, and the clusters are what is
+Nearly every standard error in this package is computed from the influence of each question. If questions about one
+topic, page or template are correlated, influence is first summed within each cluster, and clusters are taken to be
 independent. For runs a and b
 
     Cov(estimate_a, estimate_b) = sum over clusters g of c_a,g S_a,g c_b,g S_b,g,
     S_a,g = sum over i in g of w_i influence_a,i / W_a,
 
-with the weights w_i, their sum W_a over the questions scored in run a, and the correction c_a,g = (1 - p_a,g)^(-1/2),
-p_a,g being the cluster's share of W_a. This is the "CR2" correction of Bell and McCaffrey for a weighted mean: the
-squared sums are unbiased where questions are independent after all. Intervals and tests take the quantiles of
-Student's t with the degrees of freedom that Satterthwaite's approximation gives that variance, the number of clusters
-less one where all are of one size and fewer where some outweigh the others.
+with weights w_i, their sum W_a over the questions scored in run a, and the correction c_a,g = (1 - p_a,g)^(-1/2), where
+p_a,g is the cluster's share of W_a. This is Bell and McCaffrey's CR2 correction for a weighted mean, which makes the
+variance estimate unbiased if questions are in fact independent. Intervals and tests use Student's t with
+Satterthwaite's degrees of freedom: the number of clusters minus one if all have the same size, fewer if sizes differ.
 
 References
 ----------
@@ -60,7 +58,7 @@ Count = TypeVar("Count", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Cells(Generic[Count]):
-    """The four cells of a table and what follows from them, whether questions are counted or weighted."""
+    """The four cells of a table, counted or weighted, and rates derived from them."""
 
     refused_wrong: Count
     refused_right: Count
@@ -74,28 +72,28 @@ class Cells(Generic[Count]):
 
     @property
     def n(self) -> int:
-        """All questions."""
+        """Number of questions."""
         return round(sum(self.counts))
 
     @property
     def margins(self) -> tuple[Count, Count, Count, Count]:
-        """Questions that were refused, answered, right, and wrong."""
+        """Number of questions refused, answered, right and wrong."""
         n11, n10, n01, n00 = self.counts
         return n11 + n10, n01 + n00, n10 + n00, n11 + n01
 
     @property
     def n_refused(self) -> Count:
-        """Questions refused in the first pass."""
+        """Number of questions refused in the first pass."""
         return self.refused_wrong + self.refused_right
 
     @property
     def n_answered(self) -> Count:
-        """Questions answered in the first pass."""
+        """Number of questions answered in the first pass."""
         return self.answered_wrong + self.answered_right
 
     @property
     def refusal_rate(self) -> float:
-        """Share of questions refused, r."""
+        """Share of questions that were refused, r."""
         return self._share(self.n_refused)
 
     @property
@@ -105,7 +103,7 @@ class Cells(Generic[Count]):
 
     @property
     def correct_rate(self) -> float:
-        """Share of all questions answered, and answered right, c."""
+        """Share of all questions that were answered right in the first pass, c."""
         return self._share(self.answered_right)
 
     def _share(self, count: float) -> float:
@@ -115,18 +113,18 @@ class Cells(Generic[Count]):
 
 @dataclass(frozen=True, slots=True)
 class ContingencyTable(Cells[int]):
-    """How many questions were refused or answered, and were wrong or right when an answer was forced.
+    """Counts of questions by refused or answered, and by wrong or right under forced answering.
 
-    A question that was answered in the first pass counts with that answer; a refused one with the answer of the
-    forced second pass. Questions without a grade are in none of the cells.
+    A question that the first pass answered counts with that answer, a refused one with the answer of the forced pass.
+    Questions without a grade are left out.
 
-    The rates are those of the paper: ``r``, ``mu``, and ``c``, which is the share of *all* questions, not of those
-    attempted. They are NaN for a table without questions, which is a valid table.
+    The rates are those of the paper: ``r``, ``mu``, and ``c``, which is a share of *all* questions, not of attempted
+    ones. They are NaN for a table without questions, which is valid.
 
     Parameters
     ----------
     refused_wrong, refused_right, answered_wrong, answered_right : int
-        Counts, not negative. Integer-valued floats are accepted and stored as int.
+        Non-negative counts. Integer-valued floats are accepted and stored as int.
 
     Raises
     ------
@@ -155,15 +153,15 @@ class ContingencyTable(Cells[int]):
         refused : array_like of bool, shape (n,)
             Whether the question was refused in the first pass.
         wrong : array_like of bool, shape (n,)
-            Whether the answer that counts was wrong: the first-pass answer where there was one, the forced answer
-            where the question was refused. Both may hold the whole numbers 0 and 1 instead.
+            Whether the answer was wrong: the first-pass answer if there was one, the forced answer if the question was
+            refused. Both arrays may hold the integers 0 and 1 instead.
 
         Raises
         ------
         TypeError
-            If an array holds something else, or masked values.
+            If an array holds other values, or masked ones.
         ValueError
-            If the arrays differ in length, or are of pandas and differ in their index.
+            If lengths or pandas indexes differ.
 
         Examples
         --------
@@ -184,28 +182,27 @@ class ContingencyTable(Cells[int]):
         correct_rate: float | None = None,
         correct_given_attempted: float | None = None,
     ) -> Self:
-        """Count questions from rates as they are published, rounded to whole questions.
+        """Reconstruct the counts from published rates, rounded to whole questions.
 
         Parameters
         ----------
         refusal_rate : float in [0, 1]
-            Share of the questions refused in the first pass.
+            Share of questions refused in the first pass.
         forced_accuracy : float in [0, 1]
-            Share of *all* questions right when an answer is forced, those that the first pass answered included: the
-            accuracy of the second pass.
+            Share of *all* questions right under forced answering, including those that the first pass answered.
         n : int
             Number of questions.
         correct_rate, correct_given_attempted : float in [0, 1]
-            Exactly one of them: right answers of the first pass over all questions, or over those attempted. The
-            paper's text speaks of the latter where its program takes the former.
+            Exactly one of them: share of right answers in the first pass, of all questions or of attempted ones. Where
+            the paper's text names the latter, its program uses the former.
 
         Raises
         ------
         TypeError
-            If not exactly one of the last two is given, or one is not a number.
+            If not exactly one of `correct_rate` and `correct_given_attempted` is given, or a rate is not a number.
         ValueError
-            If a rate lies outside [0, 1], or no table has these rates: more right than answered, or fewer right under
-            forced answering than in the first pass.
+            If a rate is outside [0, 1], or the rates contradict each other: more questions right than answered, or
+            fewer right under forced answering than in the first pass.
 
         Examples
         --------
@@ -240,52 +237,52 @@ class ContingencyTable(Cells[int]):
 
 
 def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:
-    """Return the reason why a table without one of these says nothing about the dependence; None where it has all."""
+    """Return the reason why RI is undefined if one of the margins is zero; None if none is."""
     margins = {"nobody_refused": refused, "everybody_refused": answered, "all_wrong": right, "all_right": wrong}
     return next((reason for reason, size in margins.items() if size == 0), None)
 
 
 def cell_names(chosen: Iterable[bool]) -> str:
-    """Return the names of the chosen ones of the four cells, joined by "+"."""
+    """Return the names of the chosen cells, joined by "+"."""
     return "+".join(name for name, is_chosen in zip(CELL_NAMES, chosen, strict=True) if is_chosen)
 
 
 def cell_codes(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> NDArray[np.intp]:
-    """Return the number of each question's cell, in the order of `CELL_NAMES`, or 4 where it is not scored.
+    """Return the index in `CELL_NAMES` of each question's cell; 4 if it is not scored.
 
-    The matrices are those of `checked_matrices`.
+    The arguments are those that `checked_matrices` returns.
     """
     return np.where(scored, 2 * ~refused + ~wrong, 4)
 
 
 def repeat_each_other(*matrices: BoolArray) -> bool:
-    """Whether all rows of each matrix are the same."""
+    """Whether all rows of each matrix are identical."""
     return all(bool((matrix == matrix[0]).all()) for matrix in matrices)
 
 
 def row_tables(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> tuple[ContingencyTable, ...]:
-    """Count the scored questions of each row; the matrices are those of `checked_matrices`."""
+    """Return the table of each row's scored questions; the arguments are those that `checked_matrices` returns."""
     rows = cell_codes(refused, wrong, scored)
     return tuple(ContingencyTable(*np.bincount(row, minlength=5)[:4].tolist()) for row in rows)
 
 
 FEW_CLUSTERS = 30
-"""Below so many clusters an interval rests on the approximation more than on the data."""
+"""With fewer clusters than this, intervals depend strongly on the t approximation."""
 
 ONE_CLUSTER = "one_cluster"
-"""Why an estimate has no standard error: a single cluster says nothing on how clusters differ."""
+"""Reason why an estimate has no standard error: one cluster contains no information on differences between clusters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SamplingDesign:
-    """Which cluster each of n questions belongs to, and for how many questions it stands.
+    """The cluster and the sampling weight of each of n questions.
 
     Attributes
     ----------
     weights : ndarray of float, shape (n,)
-        Not negative; only their ratios matter. A question of weight 0 is left out.
+        Non-negative; only their ratios matter. Questions with weight 0 are left out.
     clusters : ndarray of int, shape (n,)
-        Number of the cluster, from 0.
+        Index of the cluster, from 0.
     """
 
     weights: FloatArray
@@ -293,22 +290,22 @@ class SamplingDesign:
 
     @classmethod
     def of(cls, n: int, cluster: ArrayLike | None = None, weight: ArrayLike | None = None) -> SamplingDesign | None:
-        """Check clusters and weights of n questions; None where neither is given.
+        """Check clusters and weights of n questions; return None if neither is given.
 
         Parameters
         ----------
         n : int
         cluster : array_like, shape (n,), optional
-            Numbers or names, one a question; every question is a cluster of its own if not given.
+            Number or name of each question's cluster. By default every question is its own cluster.
         weight : array_like of float, shape (n,), optional
-            All 1 if not given.
+            Number of questions in the population that each question represents. By default all 1.
 
         Raises
         ------
         TypeError
             If the weights are not numbers.
         ValueError
-            If one of them is not one-dimensional, has another length or a missing value, or the weights are negative,
+            If either is not one-dimensional, or has another length or a missing value, or if weights are negative,
             infinite or all zero.
 
         Examples
@@ -323,34 +320,34 @@ class SamplingDesign:
 
     @property
     def n_clusters(self) -> int:
-        """Clusters in which a question has a weight."""
+        """Number of clusters with a question of positive weight."""
         return int(np.unique(self.clusters[self.weights > 0]).size)
 
     def taking_part(self, matrices: Matrices) -> Matrices:
-        """Mark the questions without weight in the matrices of `checked_matrices` as not scored."""
+        """Return the matrices with questions of weight 0 marked as not scored."""
         refused, wrong, scored = (matrix & (self.weights > 0) for matrix in matrices)
         return refused, wrong, scored
 
     def shares(self, scored: BoolArray) -> FloatArray:
-        """Share of every cluster in the weight of each row's scored questions, shape (k, clusters)."""
+        """Return each cluster's share of the total weight of each row's scored questions, shape (k, clusters)."""
         totals = self._in_clusters(self.weights * scored)
         return np.asarray(totals / np.maximum(totals.sum(axis=1, keepdims=True), np.finfo(float).tiny))
 
     def sums(self, contributions: FloatArray, scored: BoolArray) -> FloatArray:
-        """Sum contributions within clusters, corrected so that products of rows then sum to covariances.
+        """Sum contributions within clusters, with the CR2 correction, so that inner products of rows are covariances.
 
         Parameters
         ----------
         contributions : ndarray of float, shape (k, n)
-            What each question adds to the error of each estimate: ``w_i influence_i / W``, 0 where it takes no part.
-            A row of NaN has no estimate.
+            Each question's contribution to the error of each estimate: ``w_i influence_i / W``, 0 if it is not scored.
+            A row without an estimate is NaN.
         scored : ndarray of bool, shape (k, n)
-            Which questions take part.
+            Questions that each estimate uses.
 
         Returns
         -------
         ndarray, shape (k, clusters)
-            A row of NaN where only one cluster takes part.
+            A row is NaN if it uses only one cluster.
         """
         unsaid = 1 - self.shares(scored)
         rounding = np.finfo(float).eps * self.clusters.size
@@ -358,7 +355,7 @@ class SamplingDesign:
         return np.asarray(self._in_clusters(contributions) * correction)
 
     def degrees_of_freedom(self, scored: BoolArray) -> FloatArray:
-        """Satterthwaite's degrees of freedom of each row's variance, shape (k,); NaN for a single cluster."""
+        """Return Satterthwaite's degrees of freedom of each row's variance, shape (k,); NaN for a single cluster."""
         return np.array([satterthwaite(row[row > 0]) for row in self.shares(scored)])
 
     def _in_clusters(self, values: FloatArray) -> FloatArray:
@@ -368,7 +365,7 @@ class SamplingDesign:
 
 
 def satterthwaite(shares: FloatArray) -> float:
-    """Degrees of freedom of the variance of a mean over clusters with these shares; NaN for fewer than two."""
+    """Return Satterthwaite's degrees of freedom for a mean over clusters with these shares; NaN for fewer than two."""
     if shares.size < 2:
         return math.nan
     squares = shares * shares
@@ -377,33 +374,33 @@ def satterthwaite(shares: FloatArray) -> float:
 
 
 def effective_number(weights: FloatArray) -> float:
-    """Kish's number of equal weights that are worth as much as these."""
+    """Return Kish's effective sample size of the weights."""
     return float(weights.sum() ** 2 / np.sum(weights * weights))
 
 
 NO_VARIANCE = 1e-12
-"""Share of the variance of independent questions below which that of clusters is rounding."""
+"""A cluster variance below this share of the variance of independent questions is rounding error."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledTable(Cells[float]):
-    """A 2x2 table of refusal against error with its sampling design; goes wherever a `ContingencyTable` does.
+    """A 2x2 table of refusal against error with its sampling design; can replace a `ContingencyTable`.
 
-    Its cells are weighted and add up to the number of questions. An interval is the one that a `ContingencyTable` has,
-    for the *effective* number of questions instead, with which a simple random sample would have the variance of this
-    one, and with a quantile of Student's t (a first-order Rao-Scott correction). That number is never taken to be above
-    what independent questions of these weights would give: with few clusters, chance alone makes them look better.
+    The cells are weighted and add up to the number of questions. Intervals are those of a `ContingencyTable` with two
+    changes, a first-order Rao-Scott correction: they use the *effective* number of questions, with which a simple
+    random sample would have the same variance, and a quantile of Student's t. The effective number is at most that of
+    independent questions with these weights, because with few clusters the variance can be small by chance.
 
     Attributes
     ----------
     refused_wrong, refused_right, answered_wrong, answered_right : float
         The four cells.
     n : int
-        Questions that have a weight.
+        Number of questions with positive weight.
     by_cluster : ndarray of float, shape (clusters, 4)
-        Share of each cluster and cell in the weight of all questions; all shares add up to 1.
+        Share of the total weight in each cluster and cell; all shares add up to 1.
     squares : tuple of float
-        Sum of the squared shares of the questions in each cell: its count over ``n^2`` where all weights are equal.
+        Sum of the squared weight shares of the questions in each cell: its count over ``n^2`` if all weights are equal.
 
     Notes
     -----
@@ -434,14 +431,14 @@ class SampledTable(Cells[float]):
     def from_arrays(
         cls, refused: ArrayLike, wrong: ArrayLike, *, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
     ) -> Self:
-        """Count questions; arguments and errors are those of `ContingencyTable.from_arrays` and `SamplingDesign.of`."""
+        """Count questions; arguments and errors as for `ContingencyTable.from_arrays` and `SamplingDesign.of`."""
         r, w = checked_outcomes(refused, wrong)
         design = SamplingDesign.of(r.size, cluster, weight) or SamplingDesign(np.ones(r.size), np.arange(r.size))
         return cls.of(2 * ~r + ~w, design)
 
     @classmethod
     def of(cls, codes: NDArray[np.intp], design: SamplingDesign) -> Self:
-        """Count questions by the numbers of their cells, which are those of `cell_codes`, shape (n,)."""
+        """Count questions by their cells, given as from `cell_codes`, shape (n,)."""
         kept = (codes < 4) & (design.weights > 0)
         _, clusters = np.unique(design.clusters[kept], return_inverse=True)
         size = 4 * (int(clusters.max(initial=-1)) + 1)
@@ -456,30 +453,30 @@ class SampledTable(Cells[float]):
 
     @property
     def n_clusters(self) -> int:
-        """Clusters with a question in the table."""
+        """Number of clusters with a question in the table."""
         return len(self.by_cluster)
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Of the variance of a mean over these clusters; NaN for fewer than two."""
+        """Degrees of freedom of the variance of a mean over these clusters; NaN for fewer than two."""
         return satterthwaite(self.by_cluster.sum(axis=1))
 
     def quantile(self, confidence_level: float) -> float:
-        """Return the half-width of a two-sided interval in standard errors; NaN for fewer than two clusters."""
+        """Return the two-sided quantile of Student's t; NaN for fewer than two clusters."""
         return student_quantile(confidence_level, self.degrees_of_freedom)
 
     def variance(self, influence: Counts) -> float:
-        """Variance of an estimate by the influence of a question in each cell; NaN for fewer than two clusters."""
+        """Return the variance of an estimate with this influence of each cell; NaN for fewer than two clusters."""
         if self.n_clusters < 2:
             return math.nan
         sums = self.by_cluster @ np.array(influence)
         return float(np.sum(sums * sums / (1 - self.by_cluster.sum(axis=1))))
 
     def effective_size(self, influence: Counts | None) -> float:
-        """Return the number of independent questions with the same variance, at most what the weights allow.
+        """Return the number of independent questions with the same variance, limited to that of independent weights.
 
-        Where the influence does not vary between the clusters, or there is none, nothing is known of the variance: the
-        effective number of clusters is on the safe side, whatever their questions have in common.
+        If the influence does not vary between clusters, or there is none, the variance is unknown. The effective number
+        of clusters is then used, which is conservative.
         """
         if self.n_clusters < 2:
             return math.nan
@@ -493,7 +490,7 @@ class SampledTable(Cells[float]):
         return of_one / max(variance, alone)
 
     def effective_counts(self, influence: Counts | None) -> Counts:
-        """Return the cells of so many independent questions."""
+        """Return the cells scaled to the effective number of questions."""
         factor = self.effective_size(influence) / self.n
         w, x, y, z = self.counts
         return w * factor, x * factor, y * factor, z * factor
@@ -503,7 +500,7 @@ AnyTable = ContingencyTable | SampledTable
 
 
 def weighted_sum(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Sum values times weights, rounded once."""
+    """Return the exactly rounded sum of values times weights."""
     return math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
 
 
@@ -513,13 +510,13 @@ Matrices = tuple[BoolArray, BoolArray, BoolArray]
 def designed(
     matrices: Matrices, cluster: ArrayLike | None, weight: ArrayLike | None
 ) -> tuple[Matrices, SamplingDesign | None]:
-    """Return the matrices of `checked_matrices` with the questions without weight left out, and the design, if any."""
+    """Return the matrices with questions of weight 0 marked as not scored, and the design, or None if not given."""
     design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
     return (matrices if design is None else design.taking_part(matrices)), design
 
 
 def tables_of_rows(matrices: Matrices, design: SamplingDesign | None) -> tuple[AnyTable, ...]:
-    """Count the scored questions of each row of the matrices of `checked_matrices`, in clusters where there are any."""
+    """Return the table of each row's scored questions; with a design, a `SampledTable`."""
     if design is None:
         return row_tables(*matrices)
     return tuple(SampledTable.of(row, design) for row in cell_codes(*matrices))

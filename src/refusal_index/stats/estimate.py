@@ -1,7 +1,7 @@
-"""What a statistic returns: an estimate with its status and interval; and Cohen's kappa of two graders.
+"""Classes of results: estimates with status and confidence interval; and Cohen's kappa of two graders.
 
-A `Result` has an estimate that is None where it is undefined, and its interval is then NaN, as arrays of intervals need
-it. An `Estimate` is the snapshot that is summarised, shown and stored: a number and one interval, None where undefined.
+The estimate of a `Result` is None if it is undefined; its interval is then NaN, so that intervals can be put into
+arrays. An `Estimate` holds one number and one interval, to be shown and stored; all are None if undefined.
 
 References
 ----------
@@ -24,13 +24,13 @@ Status = Literal["ok", "boundary", "not_identified", "undefined"]
 
 
 class ConfidenceInterval(NamedTuple):
-    """Ends of a confidence interval; both NaN where there is none."""
+    """The ends of a confidence interval; both NaN if there is none."""
 
     low: float
     high: float
 
     def or_none(self) -> tuple[float | None, float | None]:
-        """Return both ends, with None in the place of NaN.
+        """Return both ends, with None instead of NaN.
 
         Examples
         --------
@@ -45,25 +45,25 @@ NO_INTERVAL = ConfidenceInterval(math.nan, math.nan)
 
 
 def student_quantile(confidence_level: float, degrees_of_freedom: float | None) -> float:
-    """Half-width of a two-sided interval in standard errors: Student's, or a normal one where None is given."""
+    """Return the two-sided quantile of Student's t, or of the normal distribution if `degrees_of_freedom` is None."""
     tail = (1 - share("confidence_level", confidence_level)) / 2
     return float(-SCALAR.ndtri(tail) if degrees_of_freedom is None else -stdtrit(degrees_of_freedom, tail))
 
 
 def two_sided_pvalue(statistic: float, degrees_of_freedom: float | None = None) -> float:
-    """Two-sided p-value of a standard normal statistic, or of Student's where degrees of freedom are given."""
+    """Return the two-sided p-value of a standard normal statistic, or of a t statistic with degrees of freedom."""
     below = -abs(statistic)
     return float(2 * (ndtr(below) if degrees_of_freedom is None else stdtr(degrees_of_freedom, below)))
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An estimate, or why there is none; other results of this package extend it.
+    """An estimate, or the reason why there is none; base class of the other results.
 
     Attributes
     ----------
     estimate : float or None
-        None where undefined.
+        None if undefined.
     status : {"ok", "boundary", "not_identified", "undefined"}
     reason : str or None
         Why the status is not ``"ok"``.
@@ -76,13 +76,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class ResultWithInterval(Result):
-    """An estimate with a standard error, None where it has none; the interval is the normal or Student's one."""
+    """An estimate with a standard error (None if it has none) and a normal or Student's t interval."""
 
     standard_error: float | None = None
     _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return the normal or Student's interval; both ends NaN where undefined or without a standard error."""
+        """Return the normal or Student's t interval; both ends are NaN if undefined or without a standard error."""
         quantile = student_quantile(confidence_level, self._degrees_of_freedom)
         if self.estimate is None or self.standard_error is None:
             return NO_INTERVAL
@@ -91,7 +91,7 @@ class ResultWithInterval(Result):
 
 
 def reasons_of(first: Result, second: Result) -> str | None:
-    """Return the reasons of two results that are compared, each after "first:" or "second:"; None without any."""
+    """Return the reasons of two compared results, prefixed with "first:" or "second:"; None if there are none."""
     pair = (("first", first), ("second", second))
     return ";".join(f"{name}:{one.reason}" for name, one in pair if one.reason) or None
 
@@ -103,16 +103,16 @@ class Estimate:
     Attributes
     ----------
     estimate, low, high : float or None
-        The number and the ends of its interval; each None where there is none, all where the status is ``"undefined"``.
+        The number and the ends of its interval; None if there is none, as for the status ``"undefined"``.
     status : {"ok", "boundary", "not_identified", "undefined"}
-        ``"not_identified"``: the 95 % interval rules nothing out.
+        ``"not_identified"``: the 95 % interval is the whole range.
     reason : str or None
         As in `RefusalIndexResult` or `CorrectedRefusalIndexResult`.
     name : str
-        Of a metric: one of `METRIC_NAMES`, an abstention metric, ``"utility"`` or ``"omniscience_index"``; else
-        empty.
+        Name of a metric: one of `METRIC_NAMES`, an abstention metric, ``"utility"`` or ``"omniscience_index"``;
+        otherwise empty.
     method : {"wilson", "score", "profile"} or None
-        How the interval of a metric was made.
+        Method of the interval of a metric.
     """
 
     estimate: float | None
@@ -125,7 +125,7 @@ class Estimate:
 
     @classmethod
     def of(cls, result: Result, interval: ConfidenceInterval) -> "Estimate":
-        """Take a result of this package and an interval of it.
+        """Return a result with one of its intervals as an `Estimate`.
 
         Examples
         --------
@@ -138,12 +138,12 @@ class Estimate:
         return cls(result.estimate, *interval.or_none(), result.status, result.reason)
 
     def to_document(self) -> dict[str, Any]:
-        """Give the number, its interval and its status by name."""
+        """Return the estimate, its interval, status and reason as a dictionary."""
         return {key: getattr(self, key) for key in ("estimate", "low", "high", "status", "reason")}
 
 
 def square_and_add(first: Estimate, second: Estimate, correlation: float = 0.0) -> ConfidenceInterval:
-    """Combine the intervals of two estimates into one of their difference; NaN where an end is missing."""
+    """Return the square-and-add (MOVER) interval of a difference of two estimates; NaN if an end is missing."""
     ends = ((one.estimate, one.low, one.high) for one in (first, second))
     (a, low_a, high_a), (b, low_b, high_b) = ((math.nan if end is None else end for end in each) for each in ends)
 
@@ -155,19 +155,19 @@ def square_and_add(first: Estimate, second: Estimate, correlation: float = 0.0) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CohenKappaResult(Result):
-    """Agreement of two graders: 1 where they always agree, 0 where they agree as often as by chance."""
+    """Cohen's kappa of two graders: 1 for perfect agreement, 0 for agreement at chance level."""
 
-    agreement: float | None = None  # share of the answers on which they agree; None without answers
+    agreement: float | None = None  # share of answers on which they agree; None without answers
     n: int  # number of answers
 
 
 def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
-    """Return the agreement of two graders from the table of their grades.
+    """Return Cohen's kappa of two graders from the table of their grades.
 
-    Raises ValueError if the table is not square or holds something other than counts.
+    Raises ValueError if the table is not square, or has values that are not counts.
 
-    - `counts`: square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the
-      second, in the same order.
+    - `counts`: table of counts, shape (k, k): rows are grades of the first grader, columns those of the second, in the
+      same order.
 
     >>> cohen_kappa([[20, 5], [10, 15]])
     CohenKappaResult(estimate=0.4, status='ok', reason=None, agreement=0.7, n=50)

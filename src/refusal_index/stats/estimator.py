@@ -1,22 +1,20 @@
-"""The tetrachoric correlation of a 2x2 table: the bivariate normal orthant inverted in rho.
+"""The tetrachoric correlation of a 2x2 table: the bivariate normal orthant probability inverted in rho.
 
-With the thresholds at the empirical margins the table is saturated, so that the maximum-likelihood rho is the one
-root of ``orthant(h, k, rho) = p11`` and no optimisation is needed. The root is sought in ``z = atanh(rho)``, by
-Halley's method on the log odds ratio of the modelled table. That scale is nearly linear in z and gives all four
-cells, however small, their due weight; from the starting value of Bonett and Price two or three evaluations
-suffice. A bracket guards every step.
+With the thresholds at the empirical margins the model is saturated, so the maximum-likelihood rho is the unique root of
+``orthant(h, k, rho) = p11``, and no optimisation is needed. The root is found in ``z = atanh(rho)``, by Halley's method
+on the log odds ratio of the modelled table, which is nearly linear in z and sensitive to small cells. From Bonett and
+Price's starting value, two or three evaluations suffice. A bracket safeguards every step.
 
-The bivariate normal distribution, as far as a 2x2 table needs it.
+The bivariate normal distribution:
 
-Two standard normal variables X and Y with correlation rho, cut at thresholds h and k, make a 2x2 table whose
-first cell is the upper orthant probability ``P(X > h, Y > k)``. This module computes that probability, its
-derivative in rho, the density. The inverse in rho is in `refusal_index.stats.estimator`.
+Two standard normal variables X and Y with correlation rho and thresholds h and k give a 2x2 table whose first cell is
+the upper orthant probability ``P(X > h, Y > k)``. Its derivative in rho is the bivariate density.
 
-The shared formulas is written in ``z = atanh(rho)`` with ``t = exp(-z) = sqrt((1 - rho) / (1 + rho))``, where
+The formulas are written in ``z = atanh(rho)`` with ``t = exp(-z) = sqrt((1 - rho) / (1 + rho))``, where
 
     sqrt(1 - rho^2) = 2t / (1 + t^2),    d orthant / dz = (1 - rho^2) * density,
 
-so that no trigonometry is needed and neither end of the range of rho loses digits.
+so that no trigonometric functions are needed and no precision is lost near rho = -1 and 1.
 """
 
 import math
@@ -36,7 +34,7 @@ Number = TypeVar("Number", float, FloatArray)
 
 @dataclass(frozen=True, slots=True)
 class Ops(Generic[Number]):
-    """The elementary functions for one kind of number; `ndtr` and `ndtri` are the normal cdf and its inverse."""
+    """Elementary functions of floats or of arrays; `ndtr` and `ndtri` are the normal CDF and its inverse."""
 
     exp: Callable[[Number], Number]
     log: Callable[[Number], Number]
@@ -81,26 +79,26 @@ ARRAY: Ops[FloatArray] = Ops(
 )
 
 
-# A threshold of exactly 0 is replaced by one that behaves the same in Owen's formula but can be divided by.
+# A threshold of exactly 0 is replaced by this one, to avoid division by zero in Owen's formula.
 TINY_THRESHOLD = 1e-200
-# Beyond 40 the normal tail underflows to 0, as at infinity, without infinity's undefined differences.
+# Beyond 40 the normal tail underflows to 0, as at infinity, but differences are still defined.
 LARGEST_THRESHOLD = 40.0
 
 
 def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
-    """Probability that both of two correlated standard normal variables exceed their thresholds.
+    """Return the probability that two correlated standard normal variables both exceed their thresholds.
 
     Parameters
     ----------
     h, k : array_like of float
-        Thresholds, any real number or infinity.
+        Thresholds, real or infinite.
     rho : array_like of float
         Correlation in [-1, 1]. All three arguments broadcast.
 
     Returns
     -------
     ndarray
-        ``P(X > h, Y > k)``, with an absolute error below 3e-16. NaN where an argument is NaN.
+        ``P(X > h, Y > k)``, with an absolute error below 3e-16. NaN if an argument is NaN.
 
     Raises
     ------
@@ -125,12 +123,12 @@ def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
 
 
 def density(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
-    """Bivariate standard normal density, which is the derivative of `upper_orthant` in rho.
+    """Return the bivariate standard normal density, which is the derivative of `upper_orthant` in rho.
 
     Parameters
     ----------
     h, k : array_like of float
-        Where to evaluate the density, real numbers.
+        Points at which to evaluate the density.
     rho : array_like of float
         Correlation in (-1, 1). All three arguments broadcast.
 
@@ -164,13 +162,13 @@ def _checked_correlation(rho: ArrayLike) -> FloatArray:
 
 
 def log_kernel(h: Number, k: Number, spread: Number, t: Number) -> Number:
-    """Exponent of the bivariate density, ``-(h^2 - 2 rho h k + k^2) / (2 (1 - rho^2))``, free of cancellation."""
+    """Return ``-(h^2 - 2 rho h k + k^2) / (2 (1 - rho^2))``, the exponent of the density, without cancellation."""
     gap = (k - h) / spread
     return -0.5 * (gap * gap + h * k * (1 + t * t))
 
 
 def orthant(ops: Ops[Number], h: Number, k: Number, t: Number) -> Number:
-    """Upper orthant for finite thresholds of any sign, by reflection to thresholds that are not negative."""
+    """Return the upper orthant probability for finite thresholds, by reflection to non-negative ones."""
     x, y = ops.maximum(abs(h), TINY_THRESHOLD), ops.maximum(abs(k), TINY_THRESHOLD)
     tail_x, tail_y = ops.ndtr(-x), ops.ndtr(-y)
     inner = orthant_beyond_zero(ops, x, y, (tail_x, tail_y), ops.where((h < 0) != (k < 0), 1 / t, t))
@@ -179,33 +177,33 @@ def orthant(ops: Ops[Number], h: Number, k: Number, t: Number) -> Number:
 
 
 def orthant_beyond_zero(ops: Ops[Number], h: Number, k: Number, tails: tuple[Number, Number], t: Number) -> Number:
-    """Upper orthant for positive thresholds whose upper tail probabilities are given.
+    """Return the upper orthant probability for positive thresholds with the given upper tail probabilities.
 
-    Owen's formula, with ``(k - rho h) / (h s)`` written as ``(k - h) / (h s) + t``, which is exact where h and k
-    nearly agree and rho nears 1. The two differences are of the size of the margins, and so is their rounding error.
+    Owen's formula, with ``(k - rho h) / (h s)`` written as ``(k - h) / (h s) + t``, which is exact if h and k are
+    nearly equal and rho is near 1. The rounding error is relative to the size of the margins.
     """
     tail_h, tail_k = tails
     gap = (k - h) * (1 + t * t) / (2 * t)
     return (0.5 * tail_h - ops.owens_t(h, gap / h + t)) + (0.5 * tail_k - ops.owens_t(k, t - gap / k))
 
 
-# A given cell below this counts as zero, and a computed one is raised to it: it can be squared and divided by.
+# A given cell below this counts as zero, and a computed one is raised to it, so that its square is not zero.
 CELL_FLOOR = 1e-150
-# A computed cell below this is mostly rounding error, and a step derived from it means nothing.
+# A computed cell below this is mostly rounding error, and so is a step derived from it.
 TRUSTED_CELL = 1e-15
-# The Halley step is of third order: after a step of this size the remaining error is below rounding.
+# Halley's method converges cubically: after a step of this size the remaining error is below rounding.
 STEP_TOLERANCE = 1e-5
-# At z = 25 rho differs from 1 by less than its last digit.
+# At z = 25, rho is 1 in floating point.
 LARGEST_Z = 25.0
 LARGEST_EXPONENT = 600.0
 LARGEST_STEP = 1.0
 MAX_ITERATIONS = 100
-# Rows a pass; the working arrays of one pass then fit a processor's second-level cache.
+# Number of rows per pass, so that the working arrays fit into the second-level cache.
 CHUNK_ROWS = 16384
 
 
 class _Problem(NamedTuple, Generic[Number]):
-    """A table reflected so that both margins are at most one half: thresholds, margins, log odds ratio."""
+    """A table reflected so that both margins are at most 1/2: thresholds, margins and log odds ratio."""
 
     h: Number
     k: Number
@@ -215,24 +213,24 @@ class _Problem(NamedTuple, Generic[Number]):
 
 
 def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) -> FloatArray:
-    """Correlation of the bivariate normal distribution behind each of many 2x2 tables.
+    """Return the tetrachoric correlation of each of many 2x2 tables.
 
     Parameters
     ----------
     p11, p10, p01, p00 : array_like of float
-        Cells ``P(X > h, Y > k)``, ``P(X > h, Y <= k)``, ``P(X <= h, Y > k)``, ``P(X <= h, Y <= k)``, or counts in
-        proportion to them: not negative. They broadcast; a cell below 1e-150 counts as zero.
+        Cells ``P(X > h, Y > k)``, ``P(X > h, Y <= k)``, ``P(X <= h, Y > k)``, ``P(X <= h, Y <= k)``, or counts
+        proportional to them; non-negative. They broadcast; a cell below 1e-150 counts as zero.
 
     Returns
     -------
     ndarray
-        rho, to 1e-12 while every cell probability exceeds 1e-5. Exactly -1 or +1 where a cell is zero, exactly 0
-        where the table is independent, NaN where a margin is degenerate or a cell is NaN.
+        rho, with an error below 1e-12 if every cell probability exceeds 1e-5. Exactly -1 or +1 if a cell is zero,
+        exactly 0 for independence, NaN if a margin is zero or a cell is NaN.
 
     Raises
     ------
     TypeError, ValueError
-        If a cell is masked, or negative.
+        If a cell is masked or negative.
 
     References
     ----------
@@ -295,7 +293,7 @@ def _solve_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArr
 
 
 def tetrachoric_of_counts(n11: float, n10: float, n01: float, n00: float) -> float:
-    """`tetrachoric` of a single table with four positive cells, without the overhead of arrays."""
+    """Return `tetrachoric` of a single table with four positive cells, without the overhead of arrays."""
     problem, sign = _reflect(SCALAR, float(n11), float(n10), float(n01), float(n00))
     z, low, high = _first_guess(SCALAR, problem), -LARGEST_Z, LARGEST_Z
     for _ in range(MAX_ITERATIONS):
@@ -307,7 +305,7 @@ def tetrachoric_of_counts(n11: float, n10: float, n01: float, n00: float) -> flo
 
 
 def _reflect(ops: Ops[Number], n11: Number, n10: Number, n01: Number, n00: Number) -> tuple[_Problem[Number], Number]:
-    """Turn the table so that both thresholds are not negative, and say whether that turns the sign of rho."""
+    """Reflect the table so that both thresholds are non-negative; return it, and the sign that this gives rho."""
     upper_x, lower_x, upper_y, lower_y = n11 + n10, n01 + n00, n11 + n01, n10 + n00
     n = upper_x + lower_x
     sign = ops.where((upper_x > lower_x) != (upper_y > lower_y), -1.0, 1.0)
@@ -330,17 +328,17 @@ def _first_guess(ops: Ops[Number], problem: _Problem[Number]) -> Number:
 def _advance(
     ops: Ops[Number], z: Number, low: Number, high: Number, problem: _Problem[Number]
 ) -> tuple[Number, Number, Number]:
-    """One guarded iteration: the next z and the narrowed bracket."""
+    """Do one safeguarded iteration; return the next z and the narrowed bracket."""
     excess, step = _halley(ops, z, problem)
     low, high = ops.where(excess < 0, z, low), ops.where(excess < 0, high, z)
     proposed = z + step
-    # A last, tiny step is taken even where it is rounded onto the bracket's end.
+    # A last, tiny step is taken even if rounding puts it on an end of the bracket.
     inside = ((proposed > low) & (proposed < high)) | (abs(step) <= STEP_TOLERANCE)
     return ops.where(inside, proposed, 0.5 * (low + high)), low, high
 
 
 def _halley(ops: Ops[Number], z: Number, problem: _Problem[Number]) -> tuple[Number, Number]:
-    """Find by how much the modelled log odds ratio exceeds the wanted one, and the step in z that removes it."""
+    """Return the excess of the modelled log odds ratio over the observed one, and the Halley step in z."""
     h, k, tail_h, tail_k, log_odds_ratio = problem
     t = ops.exp(-z)
     spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
@@ -356,12 +354,12 @@ def _halley(ops: Ops[Number], z: Number, problem: _Problem[Number]) -> tuple[Num
     weight_slope = i10 * i10 + i01 * i01 - i11 * i11 - i00 * i00
     newton = ops.minimum(ops.maximum(-excess / (orthant_slope * weight), -LARGEST_STEP), LARGEST_STEP)
     curvature = (h * k + (2 * exponent - 1) * rho) + orthant_slope * weight_slope / weight
-    # Far from the root the correction can pass through zero or turn the step round: keep it within a factor of 2 or 3.
+    # Far from the root the correction can reach zero or reverse the step, so it is limited to a factor of 2 or 3.
     correction = ops.minimum(ops.maximum(0.5 * newton * curvature, -0.5), 2.0)
     trusted = ops.minimum(ops.minimum(p11, p10), p01) > TRUSTED_CELL
     return excess, ops.where(trusted, newton / (1 + correction), ops.where(excess < 0, LARGEST_STEP, -LARGEST_STEP))
 
 
 def _finish(ops: Ops[Number], z: Number, sign: Number, problem: _Problem[Number]) -> Number:
-    # The sum in the orthant is rounded, so an independent table would give 1e-17 rather than the 0 that it says.
+    # Because of rounding, an independent table would give 1e-17 instead of exactly 0.
     return ops.where(problem.log_odds_ratio == 0, 0.0, sign * ops.tanh(z))

@@ -1,52 +1,52 @@
-"""Confidence intervals of the Refusal Index, by four methods.
+"""The Refusal Index of one or many tables, its standard error, and confidence intervals by four methods.
 
-Coverage of nominal 95 % intervals, simulated for 200 to 4,326 questions at the refusal and error rates of published
-models, where every cell is expected to hold at least five questions:
+Simulated coverage of nominal 95 % intervals, for 200 to 4,326 questions, refusal and error rates of published models,
+and expected counts of at least five in every cell:
 
-- profile likelihood, with both thresholds free: .94 to .96. The default. Where a cell is empty nothing can lie beyond
-  the estimate, and the one open end is that of an exact one-sided interval of the empty cell's Poisson limit, where
-  none of m expected questions is seen with probability ``exp(-m)``: the likelihood may fall by ``-log(1 - level)``,
-  3.0 at 95 %, not by half a chi-squared quantile, 1.9, which would cover .90 with two questions expected in the cell.
-- jeffreys, equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
-- delta, a normal interval for ``atanh(rho)``: .95 to .96. (On the scale of the index itself: .91 to .95.)
-- bootstrap, percentiles over resampled questions: .92 to .96, but with emptier cells it can fall to .01.
+- profile likelihood, with both thresholds free (the default): .94 to .96. If a cell is empty, the interval ends at the
+  estimate on one side. The other limit is that of an exact one-sided interval for the empty cell in its Poisson limit,
+  where a cell with m expected questions is empty with probability ``exp(-m)``: the log-likelihood may fall by ``-log(1
+  - level)``, 3.0 at 95 %, instead of half a chi-squared quantile, 1.9, which would give a coverage of .90 with two
+  expected questions.
+- jeffreys: equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
+- delta: a normal interval for ``atanh(rho)``: .95 to .96. On the scale of RI itself it would be .91 to .95.
+- bootstrap: percentiles over resampled questions: .92 to .96, but as low as .01 with smaller expected counts.
 
-Score intervals: Wilson's for a proportion, and the same idea for a ratio of two means over three categories.
+Metrics have score intervals: Wilson's for a proportion, and its generalisation to a ratio of two means over three
+categories.
 
-A score interval holds the values that a score test would not reject. The test compares the observed mean of a
-score that has expectation zero under the tested value with its standard deviation *under that value*, which is why
-the interval keeps its coverage, and a positive width, where a count is zero.
+A score interval contains the values that a score test does not reject. The test compares the observed mean of a score
+that has expectation zero under the tested value with its standard deviation *under that value*. So the interval keeps
+its coverage and a positive width if a count is zero.
 
 References
 ----------
 .. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
 .. [2] Koopman (1984). :doi:`10.2307/2531405`
 
-Limits of the profile-likelihood interval of a tetrachoric correlation, both thresholds free.
+Limits of the profile-likelihood interval of a tetrachoric correlation, with both thresholds free:
 
-The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the
-two points where the likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They solve
-three equations in (h, k, z), two saying that the slope in h and k is zero and one saying how far the likelihood
-has fallen, by Newton's method: usually three evaluations a limit.
+The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the two
+points where the log-likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They are the
+solution of three equations in (h, k, z): zero derivatives in h and k, and the wanted fall of the log-likelihood.
+Newton's method usually takes three evaluations per limit.
 
-A cell probability is the integral of a log-concave density over a shifted quadrant, hence log-concave in (h, k)
-for a fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero slope is the maximum, and the solution
-needs no further check than the side of the estimate it lies on. Should Newton's method fail, the same maximisation
-is done for one z at a time inside a bracketed search.
+A cell probability is the integral of a log-concave density over a shifted quadrant, hence log-concave in (h, k) for a
+fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero of the derivatives is the maximum, and it only
+remains to check on which side of the estimate the solution lies. If Newton's method fails, a bracketed search over z is
+used, with the likelihood maximised over h and k at each z.
 
 References
 ----------
 .. [1] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
    intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
 
-The Refusal Index of one table or of many.
+Influence functions and standard errors of rho and of the Refusal Index:
 
-Influence functions and standard errors of rho and of the Refusal Index.
-
-The estimate is a smooth function of four cell proportions. Its influence function says how far one more question
-in a cell would move it, times n; the sample variance of that function over n is the squared standard error. The
-thresholds are estimated along with rho, which the margins' terms ``alpha`` and ``beta`` account for: to take them
-as known would make the standard error up to 4 % too small.
+The estimate is a smooth function of four cell proportions. Its influence function is the effect of one more question in
+a cell on the estimate, times n; its sample variance over n is the squared standard error. The terms ``alpha`` and
+``beta`` account for the estimation of the thresholds: treating these as known would make the standard error up to 4 %
+too small.
 """
 
 import math
@@ -76,22 +76,22 @@ from refusal_index.stats.estimator import SCALAR, log_kernel, orthant, tetrachor
 
 def spearman(rho: float) -> float:
     """Return ``RI = 6/pi asin(rho/2)``; NaN stays NaN."""
-    # Dividing by asin(1/2), the double nearest to pi/6, makes the ends exactly -1 and +1.
+    # Dividing by asin(1/2), the double nearest to pi/6, makes the extreme values exactly -1 and +1.
     return math.asin(rho / 2) / math.asin(0.5)
 
 
 def spearman_slope_in_z(rho: float) -> float:
-    """Return the derivative of the Refusal Index in atanh(rho)."""
+    """Return the derivative of RI with respect to atanh(rho)."""
     return spearman_slope(rho) * (1 - rho) * (1 + rho)
 
 
 def spearman_slope(rho: float) -> float:
-    """Return the derivative of ``RI = 6/pi asin(rho/2)`` in rho."""
+    """Return the derivative of ``RI = 6/pi asin(rho/2)`` with respect to rho."""
     return 6 / (math.pi * math.sqrt(4 - rho * rho))
 
 
 def cell_influence(table: AnyTable, rho: float) -> Counts:
-    """Influence on rho of a question in each cell, in the order of `ContingencyTable.counts`.
+    """Return the influence on rho of a question in each cell, in the order of `ContingencyTable.counts`.
 
     `rho` is the estimate of that table and lies strictly between -1 and 1.
     """
@@ -99,7 +99,7 @@ def cell_influence(table: AnyTable, rho: float) -> Counts:
 
 
 def proportion_influence(both: float, r: float, mu: float, rho: float) -> Counts:
-    """Influence on rho of each cell, from the proportion of the first and the two margins, all between 0 and 1."""
+    """Return the influence on rho of each cell, given the proportion of the first cell and both margins."""
     h, k = -SCALAR.ndtri(r), -SCALAR.ndtri(mu)
     spread = math.sqrt((1 - rho) * (1 + rho))
     alpha, beta = SCALAR.ndtr((rho * h - k) / spread), SCALAR.ndtr((rho * k - h) / spread)
@@ -113,22 +113,22 @@ def proportion_influence(both: float, r: float, mu: float, rho: float) -> Counts
 def symmetric_root(covariance: FloatArray) -> FloatArray:
     """Return the symmetric positive semidefinite square root of a covariance matrix, shape (k, k).
 
-    Of all roots it alone is unique, for singular matrices too. So normal samples made with it depend on the seed, and
-    not on the sign or order of the eigenvectors that the processor's linear algebra library returns.
+    This root is unique, also for singular matrices. So normal samples drawn with it depend only on the seed, not on the
+    sign or order of the eigenvectors that the linear algebra library returns.
 
     >>> symmetric_root(np.array([[2.0, 1.0], [1.0, 2.0]])).round(3).tolist()
     [[1.366, 0.366], [0.366, 1.366]]
     """
     eigenvalues, vectors = np.linalg.eigh(covariance)
-    # What rounding leaves of an eigenvalue that is 0 would have a root of 1e-8.
+    # An eigenvalue of 0 can be 1e-16 by rounding, and its root would be 1e-8.
     eigenvalues[eigenvalues < len(eigenvalues) * np.finfo(float).eps * eigenvalues.max(initial=0.0)] = 0.0
     return np.asarray(vectors * np.sqrt(eigenvalues) @ vectors.T)
 
 
 def standard_error(table: AnyTable, rho: float) -> float:
-    """Return the standard error of rho at the estimate `rho` of `table`, thresholds estimated.
+    """Return the standard error of rho at the estimate `rho` of `table`, with estimated thresholds.
 
-    NaN where all questions belong to one cluster.
+    NaN if all questions belong to one cluster.
     """
     influence = cell_influence(table, rho)
     if isinstance(table, SampledTable):
@@ -137,18 +137,18 @@ def standard_error(table: AnyTable, rho: float) -> float:
     return math.sqrt(total) / table.n
 
 
-# The square of such a cell can still be divided by.
+# The square of a cell of this size is not yet zero in floating point.
 SMALLEST_CELL = 1e-150
-# tanh(20) is 1 to the last digit.
+# tanh(20) is 1 in floating point.
 LARGEST_Z = 20.0
 JOINT_STEPS = 15
-# Newton's method doubles the digits: after a step of this size about 14 are right.
+# Newton's method doubles the number of correct digits: after a step of this size about 14 are correct.
 JOINT_TOLERANCE = 1e-7
-# So many times beyond the wanted fall the likelihood's slopes say little about where the limit is.
+# Beyond this multiple of the wanted fall, the derivatives say little about the location of the limit.
 HOPELESS_FALL = 3.0
 HALVINGS = 30
 INNER_STEPS = 50
-# A step that gains so little lands on the maximum to the last digit.
+# A step with so small a gain reaches the maximum to floating-point precision.
 INNER_TOLERANCE = 1e-10
 
 
@@ -156,7 +156,7 @@ Position = tuple[float, float, float]
 
 
 class _Point(NamedTuple):
-    """The log-likelihood at one (h, k, z): how far below its maximum, its slopes and its curvatures."""
+    """The log-likelihood at one (h, k, z): its fall below the maximum, and its first and second derivatives."""
 
     at: Position
     fall: float
@@ -171,16 +171,16 @@ class _Point(NamedTuple):
 
     @property
     def root_fall(self) -> float:
-        """Root of the likelihood-ratio statistic."""
+        """Square root of the likelihood-ratio statistic."""
         return math.sqrt(2 * max(self.fall, 0.0))
 
     @property
     def is_concave(self) -> bool:
-        """Whether the curvature in h and k is that of a maximum, which only rounding can deny."""
+        """Whether the Hessian in h and k is negative definite, which can only fail by rounding."""
         return self.hh < 0 and self.hh * self.kk > self.hk * self.hk
 
     def margins_step(self, slope_h: float, slope_k: float) -> tuple[float, float]:
-        """Step in (h, k) along which the slopes in h and k change by minus the given ones."""
+        """Return the Newton step in (h, k) that removes the given derivatives."""
         determinant = self.hh * self.kk - self.hk * self.hk
         return (
             (self.hk * slope_k - self.kk * slope_h) / determinant,
@@ -188,15 +188,15 @@ class _Point(NamedTuple):
         )
 
     def along_ridge(self, dz: float) -> Position:
-        """Step with the given dz along which the slopes in h and k do not change."""
+        """Return the step with the given dz along which the derivatives in h and k do not change."""
         along_h, along_k = self.margins_step(self.hz, self.kz)
         return along_h * dz, along_k * dz, dz
 
 
 def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: float) -> tuple[float, float]:
-    """Lower and upper limit for rho of a table with four positive cells.
+    """Return the lower and upper profile limits of rho for a table with four positive cells.
 
-    `rho` is the estimate, `rho_error` its standard error, and `root_chi2` the square root of the chi-squared quantile
+    `rho` is the estimate and `rho_error` its standard error. `root_chi2` is the square root of the chi-squared quantile
     with one degree of freedom, which is the normal quantile of the two-sided level.
     """
     best = _evaluate(counts, (*_thresholds(counts), math.atanh(rho)))
@@ -211,9 +211,9 @@ def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: floa
 
 
 def boundary_limit(counts: Counts, rho: float, root_chi2: float) -> float:
-    """Return the limit other than the estimate, of a table whose zero cell makes the estimate `rho` +1 or -1."""
-    # An empty cell stops being surprising at about this expectation, so that the limit lies near the estimate of the
-    # table that has it.
+    """Return the limit opposite the estimate `rho`, which is +1 or -1 because a cell of the table is zero."""
+    # At about this expected count an empty cell becomes plausible, so the limit is near the estimate of the table
+    # filled with it.
     expectation = root_chi2 * root_chi2 / 2
     n11, n10, n01, n00 = counts
     filled = (n11 or expectation, n10 or expectation, n01 or expectation, n00 or expectation)
@@ -229,9 +229,9 @@ def _thresholds(counts: Counts) -> tuple[float, float]:
 
 
 def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2: float) -> float | None:
-    """Solve for zero slopes in h and k and the wanted fall, all at once, beginning with `step` from `position`.
+    """Solve for zero derivatives in h and k and the wanted fall jointly, starting with `step` from `position`.
 
-    Returns z, or None if the iteration leads nowhere.
+    Returns z, or None if the iteration does not converge.
     """
     for _ in range(JOINT_STEPS):
         point = _damped_move(counts, position, step, HOPELESS_FALL * root_chi2)
@@ -240,7 +240,7 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
         position = point.at
         step_h, step_k = point.margins_step(point.h, point.k)
         along_h, along_k, _ = point.along_ridge(1.0)
-        # The root of the fall is nearly linear in z, so the step is Newton's for that root.
+        # The square root of the fall is nearly linear in z, so the Newton step is taken on it.
         wanted = point.root_fall * (point.root_fall - root_chi2) - point.h * step_h - point.k * step_k
         slope = point.z + point.h * along_h + point.k * along_k
         if slope == 0:
@@ -253,7 +253,7 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
 
 
 def _damped_move(counts: Counts, position: Position, step: Position, largest_fall: float) -> _Point | None:
-    """Take the step, halved until the root of the fall is at most `largest_fall`; None if that does not help."""
+    """Take the step, halved until the square root of the fall is at most `largest_fall`; None if that fails."""
     for halvings in range(HALVINGS):
         h, k, z = (x + dx * 0.5**halvings for x, dx in zip(position, step, strict=True))
         if abs(z) <= LARGEST_Z:
@@ -264,7 +264,7 @@ def _damped_move(counts: Counts, position: Position, step: Position, largest_fal
 
 
 def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
-    """Bracket the limit by walking along the ridge of the likelihood, then close in: slow, but safe."""
+    """Find the limit by bracketing along the ridge of the likelihood and root finding: slow but robust."""
     here = _climb(counts, start)
     falling = here.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
@@ -285,13 +285,13 @@ def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: fl
         guess = h + share * (next_h - h), k + share * (next_k - k), z
         return _climb(counts, guess).root_fall - root_chi2
 
-    if excess(low) * excess(high) > 0:  # where the likelihood has next to nothing to fall, rounding decides
+    if excess(low) * excess(high) > 0:  # the likelihood is nearly flat, and the signs are rounding errors
         return high
     return float(brentq(excess, low, high, xtol=1e-13))
 
 
 def _climb(counts: Counts, position: Position) -> _Point:
-    """Maximise the likelihood over the thresholds at a fixed z, by Newton's method with step halving."""
+    """Maximise the likelihood over the thresholds at a fixed z, by damped Newton steps."""
     point = _evaluate(counts, position)
     for _ in range(INNER_STEPS):
         if not point.is_concave:
@@ -318,7 +318,7 @@ def _evaluate(counts: Counts, position: Position) -> _Point:
         count * math.log(count / (n * cell)) for count, cell in zip(counts, (p11, p10, p01, p00), strict=True) if count
     )
 
-    # Derivatives of the first cell (p_), of the margins, and of the margins' other cells (a_).
+    # Derivatives of the first cell (p_), of the margins, and of the other cell in each margin (a_).
     r_h, mu_k = _minus_density(h), _minus_density(k)
     p_h, p_k = r_h * SCALAR.ndtr((rho * h - k) / spread), mu_k * SCALAR.ndtr((rho * k - h) / spread)
     density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
@@ -349,7 +349,7 @@ def _minus_density(x: float) -> float:
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
 
-# Student's distribution has no variance below: a question or two outweigh all others, and nothing is ruled out.
+# Student's t has no variance below this: one or two questions outweigh all others, and the interval is [-1, 1].
 FEWEST_DEGREES = 2
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
@@ -361,7 +361,7 @@ def checked_resamples(n_resamples: int) -> int:
 
 
 def normal_quantile(confidence_level: float) -> float:
-    """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
+    """Return the two-sided normal quantile; its square is a chi-squared quantile."""
     return student_quantile(confidence_level, None)
 
 
@@ -378,7 +378,7 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
         try:
             return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
         except ArithmeticError:
-            # With a cell of next to nothing and a quantile as large the likelihood is flat to the last digit.
+            # With a nearly empty cell and a large quantile, the likelihood is flat to floating-point precision.
             if not isinstance(table, SampledTable):
                 raise
             return ConfidenceInterval(-1.0, 1.0)
@@ -395,16 +395,16 @@ def _delta(table: AnyTable, rho: float, quantile: float) -> ConfidenceInterval:
 
 def _jeffreys(table: AnyTable, rho: float, level: float, n_draws: int, rng: Seed) -> ConfidenceInterval:
     shapes = np.array(table.counts)[:, np.newaxis] + 0.5
-    # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
+    # Normalised gamma variables have a Dirichlet distribution, and rho does not depend on their sum.
     posterior = tetrachoric(*np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_draws)))
     low, high = central_quantiles(posterior, level)
-    # As for a proportion of 0 or 1, an interval that left out its own estimate would be too short.
+    # The interval must contain the estimate, as for a proportion of 0 or 1.
     return ConfidenceInterval(-1.0 if rho == -1 else low, 1.0 if rho == 1 else high)
 
 
 def _bootstrap(table: AnyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
     if abs(rho) == 1:
-        # A cell that is empty once is empty in every resample, so that the bootstrap would claim certainty.
+        # An empty cell is empty in every resample, so the bootstrap interval would have width zero.
         return NO_INTERVAL
     proportions = np.array(table.counts) / table.n
     resamples = np.random.default_rng(rng).multinomial(table.n, proportions, size=n_resamples)
@@ -413,7 +413,7 @@ def _bootstrap(table: AnyTable, rho: float, level: float, n_resamples: int, rng:
 
 
 def central_quantiles(values: FloatArray, level: float) -> tuple[float, float]:
-    """Return the ends of the middle share `level` of some draws; NaN where there are none."""
+    """Return the equal-tailed quantiles of draws at a confidence level; NaN without draws."""
     if not values.size:
         return math.nan, math.nan
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
@@ -424,12 +424,12 @@ Triple = tuple[float, float, float]
 
 
 def wilson_interval(successes: float, n: float, quantile: float) -> tuple[float, float]:
-    """Score interval for a proportion, `quantile` standard errors to either side; n is positive."""
+    """Return Wilson's score interval of a proportion; n is positive."""
     square = quantile * quantile
     share = successes / n
     centre = share + square / (2 * n)
     reach = quantile * math.sqrt((share * (1 - share) + square / (4 * n)) / n)
-    # At a share of 0 or 1 one end is that share, but for rounding.
+    # At a proportion of 0 or 1 one end equals it, except for rounding.
     low = 0.0 if successes == 0 else (centre - reach) / (1 + square / n)
     high = 1.0 if successes == n else (centre + reach) / (1 + square / n)
     return low, high
@@ -438,15 +438,15 @@ def wilson_interval(successes: float, n: float, quantile: float) -> tuple[float,
 def ratio_score_interval(
     counts: Triple, numerator: Triple, denominator: Triple, quantile: float
 ) -> tuple[float, float, float]:
-    """Estimate ``sum(p * numerator) / sum(p * denominator)``, p the probabilities behind three counts.
+    """Estimate ``sum(p * numerator) / sum(p * denominator)``, where p are the probabilities of three categories.
 
     Returns the estimate and the ends of its score interval.
 
-    The weights of the denominator are positive. With two categories of the same weights this is Wilson's interval.
+    The weights of the denominator must be positive. If two categories have the same weights, this is Wilson's interval.
     """
     ratios = [top / bottom for top, bottom in zip(numerator, denominator, strict=True)]
     quotient = weighted_sum(counts, numerator) / weighted_sum(counts, denominator)
-    # Where all questions are alike, rounding can push the quotient past the end of its range.
+    # If all questions are in one category, rounding can push the quotient out of its range.
     estimate = min(max(quotient, min(ratios)), max(ratios))
 
     def excess(value: float) -> float:
@@ -457,7 +457,7 @@ def ratio_score_interval(
 
 
 def proportion(name: str, successes: float, n: float, quantile: float, undefined: str | None) -> Estimate:
-    """Estimate a proportion with Wilson's interval; `undefined` is the reason why there is none."""
+    """Estimate a proportion with Wilson's interval; `undefined` is the reason if it is undefined."""
     if undefined:
         return Estimate(None, status="undefined", reason=undefined, name=name, method="wilson")
     return Estimate(successes / n, *wilson_interval(successes, n, quantile), name=name, method="wilson")
@@ -466,7 +466,7 @@ def proportion(name: str, successes: float, n: float, quantile: float, undefined
 def ratio(
     name: str, counts: Triple, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
 ) -> Estimate:
-    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
+    """Estimate a ratio of two weighted sums over right answers, wrong answers and refusals, with its score interval."""
     if undefined:
         return Estimate(None, status="undefined", reason=undefined, name=name, method="score")
     return Estimate(*ratio_score_interval(counts, *weights, quantile), name=name, method="score")
@@ -475,16 +475,16 @@ def ratio(
 def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> float:
     if estimate == end:
         return end
-    # At the very end of the range the statistic is infinite, and no usual level comes so near to it.
+    # At the end of the range the statistic is infinite; no practical confidence level comes closer to it.
     near_end = end + 1e-6 * (estimate - end)
     return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(near_end) > 0 else end
 
 
 def _score_statistic(counts: Triple, scores: Triple) -> float:
-    """Sum of the scores over its standard deviation, under the likeliest probabilities that make its mean zero.
+    """Return the sum of scores over its standard deviation, under the most likely probabilities with mean zero.
 
-    Those are ``p = count / (n (1 + multiplier * score))``. The multiplier solves a quadratic equation, of whose roots
-    the one that vanishes with the sum keeps all p positive; the squared statistic is the multiplier times the sum.
+    These are ``p = count / (n (1 + multiplier * score))``. The multiplier is the root of a quadratic equation that goes
+    to 0 with the sum, which keeps all p positive. The squared statistic is the multiplier times the sum.
     """
     (x1, x2, x3), (w1, w2, w3) = counts, scores
     total = weighted_sum(counts, scores)
@@ -493,30 +493,30 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     linear = x1 * w1 * (w2 + w3) + x2 * w2 * (w1 + w3) + x3 * w3 * (w1 + w2)
     quadratic = w1 * w2 * w3 * (x1 + x2 + x3)
     root = math.sqrt(max(linear * linear - 4 * quadratic * total, 0.0))
-    # Two forms of the same root: each subtracts like numbers where the other adds them.
+    # Two forms of the same root; the one without cancellation is used.
     multiplier = 2 * total / (root - linear) if linear <= 0 else -(root + linear) / (2 * quadratic)
     return math.copysign(math.sqrt(max(multiplier * total, 0.0)), total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalIndexResult(ResultWithInterval):
-    """The Refusal Index of one table, with what it came from and whether it means anything.
+    """The Refusal Index of one table, with its status and standard error.
 
     Attributes
     ----------
     estimate : float or None
-        The Refusal Index, in [-1, 1]. Exactly -1 or +1 at the boundary, None where undefined.
+        The Refusal Index, in [-1, 1]. Exactly -1 or +1 at the boundary, None if undefined.
     rho : float or None
-        The tetrachoric correlation behind it, with the same conventions.
+        The tetrachoric correlation, with the same conventions.
     standard_error : float or None
-        Standard error of `estimate`, with the refusal and error rates taken as estimated. None unless the status is
+        Standard error of `estimate`, including the estimation of the refusal and error rates. None unless the status is
         ``"ok"``.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: a cell is empty, so that the likelihood keeps rising up to rho = -1 or +1. ``"undefined"``: the
-        data hold no information about rho.
+        ``"boundary"``: a cell is empty, so the likelihood is largest at rho = -1 or +1; or there is only one cluster.
+        ``"undefined"``: the data contain no information about rho.
     reason : str or None
-        Why the status is not ``"ok"``. At the boundary ``"zero_cell:"`` with the empty cells, joined by ``+``, or
-        ``"one_cluster"``, which leaves the standard error unknown; where undefined the first that applies of
+        Why the status is not ``"ok"``. At the boundary: ``"zero_cell:"`` with the empty cells, joined by ``+``, or
+        ``"one_cluster"``, with which the standard error is unknown. If undefined: the first that applies of
         ``"no_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``.
     table : ContingencyTable or SampledTable
     """
@@ -532,27 +532,26 @@ class RefusalIndexResult(ResultWithInterval):
         n_resamples: int | None = None,
         rng: Seed = None,
     ) -> ConfidenceInterval:
-        """Confidence interval of the Refusal Index.
+        """Return a confidence interval of the Refusal Index.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         method : {"profile", "jeffreys", "delta", "bootstrap"}
-            ``"profile"``: likelihood-ratio interval, maximised over both thresholds; at the boundary a one-sided one.
-            ``"jeffreys"``: posterior
-            quantiles under Jeffreys' prior for the four cells. ``"delta"``: normal interval for ``atanh(rho)``.
-            ``"bootstrap"``: percentiles over resampled questions, as in the paper; resamples without a defined estimate
-            are left out. With clusters or weights the first or the third.
+            ``"profile"``: profile-likelihood interval over both thresholds; at the boundary one-sided. ``"jeffreys"``:
+            posterior quantiles under Jeffreys' prior for the four cells. ``"delta"``: normal interval for
+            ``atanh(rho)``. ``"bootstrap"``: percentiles over resampled questions, as in the paper; resamples with an
+            undefined RI are left out. With clusters or weights only ``"profile"`` and ``"delta"`` are available.
         n_resamples : int, optional
-            Posterior draws (10,000 by default) or bootstrap resamples (1,000 by default).
+            Number of posterior draws (default: 10,000) or bootstrap resamples (default: 1,000).
         rng : int or numpy.random.Generator, optional
 
         Returns
         -------
         ConfidenceInterval
-            ``(low, high)``. At the boundary the profile and the Jeffreys interval end at the estimate; the delta and
-            bootstrap intervals, which cannot see beyond an empty cell, are ``(nan, nan)``. Where undefined all are, and
-            for a single cluster.
+            ``(low, high)``. At the boundary, profile and Jeffreys intervals end at the estimate, and delta and
+            bootstrap intervals, which are not valid with an empty cell, are ``(nan, nan)``. All are ``(nan, nan)`` if
+            RI is undefined, and for a single cluster.
 
         Examples
         --------
@@ -604,41 +603,41 @@ def refusal_index(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> RefusalIndexResult:
-    """Estimate the Refusal Index from a table of counts or from one outcome per question.
+    """Estimate the Refusal Index from a table of counts, or from one outcome per question.
 
     The Refusal Index is Spearman's rank correlation between the probability that a model refuses a question and the
-    probability that it would answer it wrongly, under a Gaussian copula. Two passes over the same questions show both:
-    a first in which the model may refuse, and a second in which it is forced to answer what it refused. The 2x2 table
-    of refusal and error then gives the tetrachoric correlation rho by maximum likelihood, and from it
+    probability that it would answer it wrongly, under a Gaussian copula. It is measured in two passes over the same
+    questions: in the first, the model may refuse; in the second, it is forced to answer what it refused. From the 2x2
+    table of refusal and error, the tetrachoric correlation rho is estimated by maximum likelihood, and
 
         RI = 6 / pi * asin(rho / 2)
 
     Parameters
     ----------
     table : ContingencyTable or SampledTable
-        Counts of refused and answered, wrong and right questions. Give this or both arrays: ``refusal_index(table)``,
-        ``refusal_index(refused, wrong)`` and ``refusal_index(refused=refused, wrong=wrong)`` are valid calls.
+        Counts of questions. Give this or both arrays: ``refusal_index(table)``, ``refusal_index(refused, wrong)`` and
+        ``refusal_index(refused=refused, wrong=wrong)`` are valid calls.
     refused, wrong : array_like of bool, shape (n,)
         As for `ContingencyTable.from_arrays`.
     cluster, weight : array_like, shape (n,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`. The estimate is that of the
-        weighted cells; standard error and interval allow for both.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`. The estimate uses weighted cells; the
+        standard error and the interval account for clusters and weights.
 
     Returns
     -------
     RefusalIndexResult
-        Data that are valid but say nothing (nobody refused, say) give the status ``"undefined"``, not an exception.
+        Valid data without information on RI, such as a run without refusals, give the status ``"undefined"``, not an
+        exception.
 
     Raises
     ------
     TypeError, ValueError
-        If neither or both forms are given, the arrays are not truth values of one length, or as `SamplingDesign.of`.
+        If neither or both forms are given, or the arrays are not truth values of one length; also the errors of
+        `SamplingDesign.of`.
 
-    Notes
-    -----
-    The estimate is the maximum of the multinomial likelihood over rho with the thresholds at the observed rates.
-    This 2x2 table is saturated, so the maximum is where the modelled share of refused and wrong questions equals the
-    observed one, and it is found as a root, to 1e-12 while every cell holds more than 1e-5 of the questions.
+    Notes ----- The estimate maximises the multinomial likelihood over rho, with the thresholds at the observed rates.
+    The model is saturated, so at the maximum the modelled share of refused and wrong questions equals the observed one.
+    It is found by root finding, with an error below 1e-12 if every cell holds more than 1e-5 of the questions.
 
     References
     ----------
@@ -656,7 +655,7 @@ def refusal_index(
     >>> round(result.estimate, 6), round(result.rho, 6), round(result.standard_error, 6)
     (0.482169, 0.49958, 0.059594)
 
-    A model that never refuses says nothing about what its refusals would be worth:
+    RI is undefined for a model that never refuses:
 
     >>> nobody = refusal_index(refused=[False, False, False], wrong=[True, False, True])
     >>> nobody.estimate is None, nobody.status, nobody.reason
@@ -700,18 +699,18 @@ def _estimate(table: AnyTable) -> RefusalIndexResult:
 def refusal_index_many(
     refused_wrong: ArrayLike, refused_right: ArrayLike, answered_wrong: ArrayLike, answered_right: ArrayLike
 ) -> FloatArray:
-    """Estimate the Refusal Index of many tables at once, a few tenths of a microsecond each.
+    """Estimate the Refusal Index of many tables at once, in less than a microsecond each.
 
     Parameters
     ----------
     refused_wrong, refused_right, answered_wrong, answered_right : array_like of int
-        Counts, not negative, of any shapes that broadcast. Integer-valued floats are accepted.
+        Non-negative counts, of shapes that broadcast. Integer-valued floats are accepted.
 
     Returns
     -------
     ndarray
-        Refusal Index of each table, of the broadcast shape (a NumPy float if that is the shape of a single number).
-        Exactly -1 or +1 at the boundary and NaN where undefined, as in `RefusalIndexResult`.
+        Refusal Index of each table, in the broadcast shape (a NumPy float for scalar arguments). Exactly -1 or +1 at
+        the boundary and NaN if undefined, as in `RefusalIndexResult`.
 
     Raises
     ------
