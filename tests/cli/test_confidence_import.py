@@ -152,8 +152,8 @@ def test_a_pickle_is_refused(command, ran):
     ("arguments", "told"),
     [
         (["r", "--out", "o.csv"], "r holds no scores"),
-        (["r", "--column", "a=b"], "--column: expected --add FILE with it"),
-        (["r", "--name", "x"], "--name: expected --add FILE with it"),
+        (["r", "--column", "a=b"], "--column: expected --add FILE, whose scores it describes"),
+        (["r", "--name", "x"], "--name: expected --add FILE, whose scores it describes"),
         (["r", "--add", "absent.csv"], "absent.csv cannot be read"),
         (["absent", "--add", "s.csv"], "absent: expected the folder of a run"),
     ],

@@ -185,8 +185,8 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
 def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
     done = command("confidence", "r", "--penalty", "1")
     assert done.exit_code == 2
-    assert "r holds no scores yet; 'refusal-index confidence r' makes them" in done.stderr
-    with pytest.raises(RunFolderError, match="holds no scores yet"):
+    assert "r has no scores yet; 'refusal-index confidence r' adds them" in done.stderr
+    with pytest.raises(RunFolderError, match="has no scores yet"):
         ri.threshold("r", penalty=1)
 
 

@@ -93,7 +93,7 @@ def test_weights_that_it_cannot_run_are_told_in_one_line(tmp_path):
     for folder, told in (
         (str(tmp_path / "nowhere"), "transformers cannot load it: "),
         (broken, "transformers cannot load it: "),
-        (bare, "its chat template cannot word a conversation: "),
+        (bare, "its chat template cannot render a conversation: "),
         (small, "takes 10 tokens and the model reads at most 8"),
     ):
         with pytest.raises(WeightsError, match=told) as error:

@@ -507,7 +507,7 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
     assert found.table["variant"].unique().to_list() == ["high"]
     assert found.rule.startswith("mine (high) >= ")
     assert [one.variant for one in found.points] == [None, "low", "high", None]
-    with pytest.raises(ConfidenceError, match="belong to all variants, got 'low'; leave the variant out"):
+    with pytest.raises(ConfidenceError, match="apply to all variants, got 'low'; leave the variant out"):
         find_threshold(run, replace(PENALTY, variant="low"))
 
 
@@ -540,7 +540,7 @@ def test_scores_of_questions_that_the_run_does_not_ask_are_told():
     run = planted()
     tables = {name: one.filter(pl.col("question_id") >= "q00010") for name, one in run.variants.items()}
     with pytest.raises(
-        ConfidenceError, match="scores of 10 questions are of none in its outcomes, the first of 'q00000'"
+        ConfidenceError, match="scores of 10 questions that are not in its outcomes, the first of 'q00000'"
     ):
         scored_answers(replace(run, variants=tables))
 
@@ -548,7 +548,7 @@ def test_scores_of_questions_that_the_run_does_not_ask_are_told():
 def test_without_scores_it_is_said_what_makes_them(tmp_path):
     run = planted()
     for none in (None, run.confidence.clear()):
-        with pytest.raises(RunFolderError, match=r"holds no scores yet; 'refusal-index confidence .*'"):
+        with pytest.raises(RunFolderError, match=r"has no scores yet; 'refusal-index confidence .*'"):
             scored_answers(replace(run, confidence=none))
     (table,) = compared_runs(tmp_path / "t.csv", run.variants["low"], {})
     with pytest.raises(OutcomeTableError, match=r"t\.csv: expected a column 'confidence', filled"):
@@ -578,7 +578,7 @@ def test_two_answers_that_are_in_one_half_are_too_few():
         run.confidence.filter(in_half(found.halves.first) & (pl.col("wrong") == value)).head(1)
         for value in (False, True)
     )
-    with pytest.raises(ConfidenceError, match="in both halves of the questions, got 2 in all, and none in one half"):
+    with pytest.raises(ConfidenceError, match="in both halves of the questions, got 2 in total and none in one half"):
         find_threshold(replace(run, confidence=pl.concat([right, wrong])), PENALTY)
 
 

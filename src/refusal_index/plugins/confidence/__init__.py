@@ -1,1 +1,1 @@
-"""Scores of how likely an answer is right: one module a method, from what a run holds to the confidence table."""
+"""Confidence scores: how likely each answer of a run is right, and the threshold from which to answer."""

@@ -147,7 +147,7 @@ def _show(summary: Sequence[MethodSummary], *, full: bool) -> None:
 
 
 def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
-    """Yield what each method is and needs, and whether the run allows it."""
+    """Yield a table of the methods, what each needs, and whether the run allows it."""
     columns = ("method", "what it is", "needs", "allowed")
     rows = (
         (method.name, method.about, ", ".join(sorted(method.needs)) or "nothing more", reason or "yes")
@@ -157,7 +157,7 @@ def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
 
 
 def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:
-    """Yield what would be sent, and about what that costs where prices are known."""
+    """Yield the requests that would be sent, and their approximate cost if prices are known."""
     from refusal_index.findings.metrics import Statement
     from refusal_index.runs.dry_run import REPLY_TOKENS
 
@@ -172,27 +172,29 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     yield from ("Dry run: nothing is sent.", "")
     yield Table.of(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
     cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
-    yield from _said(Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": least < most}))
+    yield from _paragraphs(
+        Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": least < most})
+    )
 
 
 def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
-    """Yield what was sent for the scores, why it ended early, and where they are."""
+    """Yield the requests sent for the scores, why the run ended early if it did, and the files with the scores."""
     from refusal_index.findings.metrics import Statement
 
     if found.ended is not None:
-        yield from _said(Statement("scores_ended", "serious", {"ended": found.ended}))
+        yield from _paragraphs(Statement("scores_ended", "serious", {"ended": found.ended}))
     used = found.usage
     if used.requests:
         cost = "" if used.cost is None else f", ${used.cost:,.2f}"
         yield f"Sent: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out{cost}"
     made = {one.name for one in plan.methods}
     kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
-    beside = f"; also holds scores of {', '.join(kept)}" if kept else ""
+    beside = f"; also contains scores of {', '.join(kept)}" if kept else ""
     yield f"{plan.run.folder.path}: confidence.parquet, summary.json, report.html{beside}"
 
 
-def _said(statement: Statement) -> Iterator[Block]:
-    """Yield the paragraphs of a statement, an empty line before each."""
+def _paragraphs(statement: Statement) -> Iterator[Block]:
+    """Yield the paragraphs of a statement, each after an empty line."""
     from refusal_index.render.sentences import add_sentences, sentence
 
     add_sentences(__package__)
@@ -243,21 +245,21 @@ def _choose_threshold(
 def _add_and_export(
     run: Path, add: Path | None, column: Sequence[str], name: str | None, out: Path | None, *, as_json: bool, full: bool
 ) -> None:
-    """Add scores to a run, then write all of its scores; if an input cannot be used, the folder stays as it is."""
+    """Add scores to a run, then write all of its scores; invalid input leaves the folder unchanged."""
     from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.scores import add_scores, export_scores
     from refusal_index.plugins.confidence.summary import summarise_confidence
 
     if add is None and (column or name is not None):
         raise OptionError(
-            f"{'--column' if column else '--name'}: expected --add FILE with it, whose scores it describes, got none"
+            f"{'--column' if column else '--name'}: expected --add FILE, whose scores it describes, got none"
         )
     if name is not None and not name.strip():
         raise OptionError("--name: expected a name for the scores, got nothing")
     if out is not None:
         if add is not None and add.resolve() == out.resolve():
             raise OptionError(f"--out: {out} is the file to add; choose another name")
-        check_place(out)  # before anything is changed
+        check_place(out)  # before the folder is changed
     document: dict[str, Any] = {}
     if add is not None:
         added = add_scores(run, add, method=name, columns=columns_of(column))
@@ -284,7 +286,7 @@ def _add_and_export(
 
 
 def _added(added: AddedScores) -> Iterator[Block]:
-    """Yield how far added scores cover the run, and what is not among them."""
+    """Yield how many questions of the run the added scores cover, and what was left out."""
     from refusal_index.data.errors import listed
     from refusal_index.data.outcome_table import place_of
     from refusal_index.findings.metrics import Statement
@@ -299,4 +301,4 @@ def _added(added: AddedScores) -> Iterator[Block]:
         "replaced": ", ".join(added.replaced),
         "assumed": added.assumed,
     }
-    yield from _said(Statement("scores_added", "scope", values))
+    yield from _paragraphs(Statement("scores_added", "scope", values))

@@ -1,6 +1,6 @@
-"""Hidden states of a run's questions before the answer: computed once and kept in the run's folder.
+"""Hidden states of a run's questions before the answer, computed once and cached in the run's folder.
 
-Embedded models compute their own, and transformers those of ``hf/...``; torch is imported only when it is needed.
+Embedded models compute their own; transformers computes those of ``hf/...``. torch is imported only when needed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Message
 
 FILE = Path("confidence", "states.npz")
-"""Where hidden states lie in a run's folder."""
+"""Path of the cached hidden states, relative to the run's folder."""
 
 EXTRA, PACKAGES = "transformers", ("torch", "transformers")
-"""What reads the hidden states of ``hf/...``."""
+"""Extra and packages that the hidden states of ``hf/...`` need."""
 
-BATCH_SIZE = 16  # prompts; more gain little, and take memory for every token in every layer
+BATCH_SIZE = 16  # larger batches are hardly faster, and need memory for every token in every layer
 
 States = NDArray[np.float32]
 Conversations = Mapping[str, Sequence[Message]]
-"""The messages before the answer by question id."""
+"""The messages before the answer, by question id."""
 
 
 class WeightsError(RefusalIndexError, ValueError):
-    """Weights that transformers cannot run, or for which a package is missing; the message says what to do."""
+    """Weights that transformers cannot run, or that need a missing package; the message says what to do."""
 
 
 def check_layer(model: str, layer: int | None) -> None:
-    """Raise SettingError where a plugin's model has no such layer; others show when they are loaded."""
+    """Raise SettingError if a plugin's model has no such layer; other models are checked when they are loaded."""
     provider, name = provider_of(model)
     most = None if provider is None else provider.layers(name)
     if layer is not None and most is not None and not 0 <= layer <= most:
@@ -53,19 +53,19 @@ def check_layer(model: str, layer: int | None) -> None:
 def states_of(model: str, conversations: Conversations, path: Path, ids: Sequence[str]) -> States:
     """Return the hidden states of questions, shape (n, layers + 1, size).
 
-    They are read from the file where it was made of the same model and messages. Otherwise those of all questions are
-    computed and written. The file holds no pickles, since folders are passed on.
+    They are read from the file if it was written for the same model and messages. Otherwise the states of all questions
+    are computed and written. The file contains no pickles, since run folders may come from others.
 
     Parameters
     ----------
     model
-        As a run names it, ``almanac/...`` or ``hf/...``.
+        Name of the run's model, ``almanac/...`` or ``hf/...``.
     conversations
-        Of all questions of the run.
+        Conversations of all questions of the run.
     path
-        Of the file.
+        Path of the file.
     ids
-        Of the questions that are wanted, in their order.
+        Ids of the requested questions, in the order of the result.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
 
 
 def _weights(model: str) -> str:
-    """Return what tells a model's weights from others of its name; those of the hub are known by their name alone."""
+    """Return an identifier of a model's weights; weights on the Hub are identified by their name alone."""
     provider, name = provider_of(model)
     if provider is not None:
         return provider.weights_sha256(name)
@@ -94,14 +94,14 @@ def _weights(model: str) -> str:
 
 
 def _halved(states: States) -> NDArray[np.floating]:
-    """Return states in half precision, which probes cannot tell from full, unless a number is too large for it."""
+    """Return the states in half precision, which is enough for probes, unless a value overflows."""
     with np.errstate(over="ignore"):
         half = states.astype(np.float16)
     return half if np.isfinite(half).all() else states
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:
-    """Return the states in a file; None where there is none, it cannot be read, or was made of something else."""
+    """Return the states in a file; None if it does not exist, cannot be read, or has another key."""
     try:
         with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as held:
             return held["states"] if str(held["key"]) == key else None
@@ -113,31 +113,29 @@ def _write(path: Path, key: str, states: NDArray[np.floating]) -> None:
     whole = io.BytesIO()
     np.savez(whole, key=np.array(key), states=states)
     try:
-        check_folder(path.parent).mkdir(exist_ok=True)  # a link would have the file written elsewhere
+        check_folder(path.parent).mkdir(exist_ok=True)  # through a link, the file would be written elsewhere
     except OSError as error:
-        raise RunFolderError(f"{path.parent} cannot be used ({error.strerror}); remove it, and run again") from error
+        raise RunFolderError(f"{path.parent} cannot be used ({error.strerror}); remove it and run again") from error
     write_atomically(path, whole.getvalue())
 
 
 def hidden_states(
     name: str, conversations: Sequence[Sequence[Message]], *, batch_size: int = BATCH_SIZE
 ) -> NDArray[np.float32]:
-    """Return the hidden states at the last token of each prompt, which ends where the reply would begin.
+    """Return the hidden states at the last token of each prompt, after which the reply would begin.
 
-    They are those of transformers' ``output_hidden_states``, in float32: index 0 is the embedding, index i the residual
-    stream after block i, and the last one has gone through the final norm as well, where the model's class has it so,
-    as nearly all do. Only prompts of the same length run together, so that none is padded: what a model makes of
-    padding depends on its kind.
+    They are transformers' ``output_hidden_states`` in float32: index 0 is the embedding and index i the residual stream
+    after block i. In nearly all model classes the last one also includes the final norm. Only prompts of the same
+    length are batched, so that none is padded: models treat padding differently.
 
     Parameters
     ----------
     name
-        What follows ``hf/`` in a model's name: that of a repository, or a folder. Code that comes with weights is not
-        run.
+        The part after ``hf/`` in a model's name: a repository or a folder. Code in the repository is not run.
     conversations
-        Each as a request has it: the messages before the reply.
+        The messages before the reply, as in a request.
     batch_size
-        Most prompts of one pass.
+        Maximum number of prompts in one forward pass.
 
     Returns
     -------
@@ -146,11 +144,11 @@ def hidden_states(
     Raises
     ------
     WeightsError
-        If a package is missing, the weights cannot be loaded, their chat template cannot put a conversation into words,
-        or one is longer than the model reads.
+        If a package is missing, the weights cannot be loaded, the chat template cannot render a conversation, or a
+        conversation exceeds the model's context length.
     """
     tokenizer, model = _loaded(name)
-    import torch  # noqa: PLC0415 - of an extra
+    import torch  # noqa: PLC0415 - an optional dependency
 
     prompts, config = [_tokens(name, tokenizer, one) for one in conversations], model.config.get_text_config()
     longest = max(map(len, prompts), default=0)
@@ -168,10 +166,10 @@ def hidden_states(
 
 
 def _loaded(name: str) -> tuple[Any, Any]:
-    """Return the tokenizer and the model without its head, which nothing here needs."""
+    """Return the tokenizer and the model without its language-model head."""
     try:
-        import torch  # noqa: PLC0415 - an extra, and slow to import
-        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - of an extra
+        import torch  # noqa: PLC0415 - an optional dependency, and slow to import
+        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an optional dependency
     except ImportError as error:
         raise WeightsError(
             f"hidden states of hf/{name} need the package {error.name}: pip install 'refusal-index[{EXTRA}]'"
@@ -180,15 +178,15 @@ def _loaded(name: str) -> tuple[Any, Any]:
         with quietly():
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
-    except Exception as error:  # whatever it raises for a wrong name, a damaged file or a kind that it does not know
+    except Exception as error:  # transformers raises many kinds, for wrong names, damaged files, unknown architectures
         raise WeightsError(f"hf/{name}: transformers cannot load it: {_reason(error)}") from error
     return tokenizer, model.base_model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keep transformers from drawing bars."""
-    from transformers.utils import logging  # noqa: PLC0415 - of an extra
+    """Disable the progress bars of transformers."""
+    from transformers.utils import logging  # noqa: PLC0415 - an optional dependency
 
     draws = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -203,8 +201,8 @@ def _tokens(name: str, tokenizer: Any, conversation: Sequence[Message]) -> list[
     messages = [{"role": one.role, "content": one.content} for one in conversation]
     try:
         found: list[int] = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    except Exception as error:  # templates raise what they like, and a model without one has ValueError
-        raise WeightsError(f"hf/{name}: its chat template cannot word a conversation: {_reason(error)}") from error
+    except Exception as error:  # templates may raise anything, and without a template there is a ValueError
+        raise WeightsError(f"hf/{name}: its chat template cannot render a conversation: {_reason(error)}") from error
     return found
 
 
@@ -213,7 +211,7 @@ def _reason(error: Exception) -> str:
 
 
 def _of_one_length(prompts: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield places of prompts that have the same length, a few at a time.
+    """Yield batches of positions of prompts that have the same length.
 
     Examples
     --------

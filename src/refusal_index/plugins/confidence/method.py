@@ -1,7 +1,7 @@
-"""What a method of confidence is: what it needs, what it asks beside the run, and how it makes scores of the replies.
+"""Interface of confidence methods: what a method needs, the prompts that it sends, and how it computes scores.
 
-A method scores the forced answer of the first draw, which every question has whatever a variant made of it, and which
-all variants share. Its score is compared with whether that very answer is right.
+A method scores the forced answer of the first draw, which every question has under every variant and which all variants
+share. The score is compared with whether this answer is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
 
 
 class Need(StrEnum):
-    """What a method needs, in the words that a user reads."""
+    """Requirements of methods; the values are shown to users."""
 
     FIRST_DRAWS = "several draws of the first pass"
     FORCED_DRAWS = "several draws of the forced pass"
@@ -37,18 +37,18 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a method asks beside the run.
+    """A prompt that a method sends in addition to those of the run.
 
     Attributes
     ----------
     name
-        Its own: a prompt whose words change gets another one.
+        Unique name; a prompt whose wording changes gets a new name.
     template
-        Its words, with the field ``{question}`` and, where it is about an answer that was given, ``{answer}``.
+        The wording, with the field ``{question}`` and, if the prompt is about an earlier answer, ``{answer}``.
     is_graded
-        Whether the reply holds an answer of its own, which the score is for.
+        Whether the reply contains its own answer, which is graded and to which the score refers.
     draws
-        How often it is asked where no log probabilities come; once where they do.
+        Number of samples if the model returns no log probabilities; otherwise one.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Prompt:
 
     @property
     def variant(self) -> str:
-        """The variant that its replies are stored under."""
+        """Variant under which the replies are stored."""
         return f"{AUXILIARY}{self.name}"
 
 
@@ -69,13 +69,13 @@ class Answer:
     Attributes
     ----------
     text, reply
-        The answer as it is read, empty where it cannot be, and the reply word for word.
+        The parsed answer, empty if the reply cannot be parsed, and the full reply.
     wrong
-        Its grade; None while it is unscored.
+        Whether the answer is wrong; None while it is unscored.
     logprobs
-        Of the reply's tokens; None where there are none.
+        Log probabilities of the reply's tokens; None if there are none.
     stop_reason
-        Why the reply ended: one that was cut says nothing for certain.
+        Why the reply ended; truncated replies are not reliable.
     """
 
     text: str
@@ -87,16 +87,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What methods make scores of.
+    """The data from which methods compute scores.
 
     Attributes
     ----------
     model
-        Who was asked.
+        Name of the model.
     questions
-        All that were asked, by id.
+        All questions of the run, by id.
     answers
-        The forced answers that are scored, by question id; a question without one is not there.
+        The forced answers to score, by question id; questions without one are missing.
     further
         Forced answers of further draws, by question id.
     refusals
@@ -104,14 +104,14 @@ class Evidence:
     probes
         Replies to the methods' own prompts, by prompt and question id.
     groups
-        By question id, what lies in one fold; a question that is not there is a group of its own.
+        Group of a question, by id; a group is kept in one fold. Missing questions are groups of their own.
     states
-        Hidden states before the answer, of the questions with these ids: shape (n, layers + 1, size), those before
-        the first layer and after each.
+        Returns the hidden states before the answer for question ids, shape (n, layers + 1, size): those before the
+        first layer and after each layer.
     layer
-        Which of them a probe reads; None is the middle one.
+        The layer that a probe reads; None for the middle one.
     n_folds, seed
-        Of trained methods.
+        Number of folds of trained methods, and their seed.
     """
 
     model: str
@@ -129,22 +129,22 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Score:
-    """What a method says of one answer.
+    """The score of one answer by one method.
 
     Attributes
     ----------
     question_id, method
-        Of which question, and by which method.
+        The question, and the name of the method.
     confidence
-        In [0, 1]; None where the method was asked for it and gave none.
+        Confidence in [0, 1]; None if the method produced no score.
     wrong
         Whether the answer is wrong; None while it is unscored.
     variant
-        None where the score belongs to all.
+        The variant of the score; None if it applies to all variants.
     draw, of
-        Of the answer: its repetition, and its pass.
+        Draw and pass of the answer.
     fold
-        Which part of the questions it lies in, of a method that was trained on the others.
+        The fold of the question, for methods that are trained on the other folds.
     """
 
     question_id: str
@@ -159,24 +159,24 @@ class Score:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to a score.
+    """A confidence method.
 
     Attributes
     ----------
     name
-        As options and columns have it.
+        Name in options and columns.
     about
-        What it is, in a line.
+        One-line description.
     score
-        Makes the scores; a question for which it has none, though it was asked, gets one whose confidence is None.
+        Computes the scores; an answer that the method cannot score gets a score whose confidence is None.
     needs
-        All that it needs beside the forced answers.
+        Requirements in addition to the forced answers.
     prompts
-        What it asks.
+        Prompts of the method.
     is_of_model
-        Whether the score is the model's own; else it is that of another predictor, which was trained on its answers.
-    packages
-        What must be installed for it, as it is imported, and the extra that brings it.
+        Whether the score is the model's own rather than that of another predictor, trained on the model's answers.
+    packages, extra
+        Import names of the packages that the method needs, and the extra that installs them.
     """
 
     name: str
@@ -190,12 +190,12 @@ class Method:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """The packages that it needs and that are not installed."""
+        """Required packages that are not installed."""
         return lacking(self.packages)
 
 
 def lacking(packages: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some packages that are not installed.
+    """Return the packages that are not installed.
 
     Examples
     --------
@@ -213,9 +213,9 @@ def score_each(
     Parameters
     ----------
     answers, name
-        The answers by question id, and the method.
+        The answers by question id, and the name of the method.
     confidence
-        Of a question id and its answer.
+        Returns the confidence for a question id and its answer.
     """
     for question_id, answer in sorted(answers.items()):
         yield Score(question_id, name, confidence(question_id, answer), answer.wrong)

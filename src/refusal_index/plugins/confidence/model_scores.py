@@ -1,11 +1,11 @@
-"""Scores that are the model's own: from repeated draws, log probabilities, its judgement, or what it states.
+"""Scores from the model itself: repeated samples, log probabilities, its judgement, or stated confidence.
 
-P(True): how probable the model thinks it that its own answer is true, asked as a choice of two.
+P(True) is the probability that the model assigns to its own answer being true, asked as a choice of two.
 
-Stated confidence: a number or a phrase. In one stage the model answers and says how sure it is in the same reply, and
-the score is for the answer in that reply. In two stages it is asked about the forced answer. A prompt in words shows
-the phrases alone; what each is read as moves the calibration error, but leaves the order of the answers. A reply is
-read by rules: what they do not settle has no score, and is counted.
+Stated confidence is a number or a phrase. In one-stage methods the model answers and states its confidence in the same
+reply, and the score is for the answer in that reply. In two-stage methods it is asked about the forced answer. Prompts
+for phrases do not show the probabilities that phrases stand for; these affect the calibration error, but not the
+ranking of the answers. Replies are parsed by rules: a reply that they cannot parse has no score and is counted.
 
 References
 ----------
@@ -39,14 +39,14 @@ PROMPTS: Mapping[str, Prompt] = {
     name: Prompt(**{**entry, "name": name, "template": entry["template"].strip()})
     for name, entry in _SHIPPED["prompts"].items()
 }
-"""What methods ask, by name."""
+"""The methods' prompts by name."""
 
 SCALE: Mapping[str, float] = _SHIPPED["scale"]
-"""Phrases for a confidence in words, each with the probability that it is read as."""
+"""Probability for each phrase of stated confidence."""
 
 
 def p_answering(evidence: Evidence) -> Iterable[Score]:
-    """P(Answering): the share of the further draws of the first pass that answered, for each variant.
+    """Yield P(Answering): the share of the further draws of the first pass that answered, for each variant.
 
     References
     ----------
@@ -60,7 +60,7 @@ def p_answering(evidence: Evidence) -> Iterable[Score]:
 
 
 def self_consistency(evidence: Evidence) -> Iterable[Score]:
-    """Share of the further forced answers that agree with the answer given.
+    """Yield the share of the further forced answers that agree with the scored answer.
 
     References
     ----------
@@ -75,9 +75,9 @@ def self_consistency(evidence: Evidence) -> Iterable[Score]:
 
 
 def answer_entropy(evidence: Evidence) -> Iterable[Score]:
-    """One minus the entropy of the answers' clusters over the most that so many draws can have.
+    """Yield one minus the entropy of the answer clusters, relative to the maximum for this number of draws.
 
-    Answers that agree make a cluster; all draws count, the answer given among them.
+    Answers that agree form a cluster. All draws count, including the scored answer.
 
     References
     ----------
@@ -91,13 +91,13 @@ def answer_entropy(evidence: Evidence) -> Iterable[Score]:
             return None
         shares = [size / len(drawn) for size in cluster_sizes([one.text for one in drawn])]
         entropy = -sum(share * math.log(share) for share in shares)
-        return 1 - min(entropy / math.log(len(drawn)), 1.0)  # beyond 1 by rounding alone
+        return 1 - min(entropy / math.log(len(drawn)), 1.0)  # may exceed 1 by rounding
 
     return score_each(_with_draws(evidence), "answer-entropy", certainty)
 
 
 def cluster_sizes(answers: Sequence[str]) -> list[int]:
-    """Return how many answers agree with each that is unlike those before it.
+    """Return the sizes of the clusters of agreeing answers, in order of first appearance.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def cluster_sizes(answers: Sequence[str]) -> list[int]:
 
 
 def _readable(evidence: Evidence, question_id: str) -> list[Answer]:
-    """Return the further answers of a question; a reply that was cut or empty neither agrees nor differs."""
+    """Return the further answers of a question, without truncated or empty replies."""
     return [one for one in evidence.further.get(question_id, ()) if one.text]
 
 
 def _with_draws(evidence: Evidence) -> dict[str, Answer]:
-    """Return the answers to questions that were drawn again: often only some of a run are."""
+    """Return the answers to questions with further draws, which often are only some of a run's questions."""
     return {one: answer for one, answer in evidence.answers.items() if evidence.further.get(one)}
 
 
@@ -125,40 +125,40 @@ Reduce = Callable[[Sequence[float]], float]
 
 
 def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]:
-    """Yield the probability of each answer that came with log probabilities of its tokens.
+    """Yield the probability of each answer that has log probabilities of its tokens.
 
     Parameters
     ----------
     evidence, name
-        Whose answers, and the method.
+        The answers, and the name of the method.
     reduce
-        From the tokens' log probabilities to one: their sum, for the probability of the answer as it stands; their
-        mean, which does not count its length; or the least, its weakest point.
+        Reduces the tokens' log probabilities to one value: the sum gives the probability of the answer, the mean its
+        length-normalised probability, and the minimum that of its least likely token.
     """
     reported = {one: answer for one, answer in evidence.answers.items() if answer.logprobs is not None}
 
     def probability(_question_id: str, answer: Answer) -> float | None:
         tokens = answer_tokens(answer.text, answer.logprobs or ())
-        # Providers round, some to a logarithm above 0.
+        # Providers round log probabilities, some of them to values above 0.
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
     return score_each(reported, name, probability)
 
 
 def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
-    """Return those of a reply's tokens that its answer lies in: what stands around it, such as tags, says nothing.
+    """Return the tokens of a reply that make up its answer, without surrounding ones such as tags.
 
     Parameters
     ----------
     answer
-        As it was read from the reply; where it is not found there, all tokens count.
+        The answer parsed from the reply; if the tokens do not contain it, all tokens are returned.
     tokens
-        Of the whole reply.
+        Tokens of the whole reply.
 
     Examples
     --------
-    >>> said = [TokenLogprob(text, -1.0) for text in ("<answer>", "Li", "ma", "</answer>")]
-    >>> [one.token for one in answer_tokens("Lima", said)]
+    >>> tokens = [TokenLogprob(text, -1.0) for text in ("<answer>", "Li", "ma", "</answer>")]
+    >>> [one.token for one in answer_tokens("Lima", tokens)]
     ['Li', 'ma']
     """
     start = answer_start("".join(one.token for one in tokens), answer)
@@ -174,19 +174,19 @@ TRUE, FALSE = "true", "false"
 JUDGEMENT = Question(P_TRUE, "", TRUE, choices=(TRUE, FALSE))
 SPELLINGS = {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}
 LEAST_SHARE = 0.5
-"""Of the probability, or of the replies, that must lie on the two choices together."""
+"""Minimum share of the probability, or of the replies, that must fall on the two choices together."""
 
 
 def p_true(evidence: Evidence) -> Iterable[Score]:
-    """Yield P(True) of the forced answers that the model was asked to judge, by its replies.
+    """Yield P(True) of the forced answers that the model was asked to judge.
 
-    The probability of A ("true") over that of A and B ("false") together: by the log probabilities of the token that
-    holds the letter or, where none come, by the share of A among the replies that are one of the two. Either way the
-    two must hold at least half of what there is, of the probability in that place or of the replies; else the model is
-    not choosing between them, and there is no score.
+    P(True) is the probability of A ("true") divided by that of A or B ("false"). It is computed from the log
+    probabilities of the token with the letter or, without log probabilities, from the share of A among the replies that
+    choose A or B. In both cases at least half of the probability mass or of the replies must fall on the two letters;
+    otherwise the model is not choosing between them, and there is no score.
 
-    A always stands for "true", as in the paper: a leaning towards a letter shifts the log odds of all answers alike, so
-    it leaves their order, and calibration on other answers takes it away. Asking in both orders costs twice as much.
+    A always stands for "true", as in the paper. A bias towards a letter shifts the log odds of all answers alike, so it
+    does not change their ranking and is removed by calibration. Asking in both orders would cost twice as much.
 
     References
     ----------
@@ -194,8 +194,8 @@ def p_true(evidence: Evidence) -> Iterable[Score]:
 
     Examples
     --------
-    >>> said = [Answer(text, text, None) for text in ("A", "A) true", "B", "A")]
-    >>> evidence = Evidence("model", {}, {"q1": Answer("Lima", "Lima", False)}, probes={"p-true": {"q1": said}})
+    >>> replies = [Answer(text, text, None) for text in ("A", "A) true", "B", "A")]
+    >>> evidence = Evidence("model", {}, {"q1": Answer("Lima", "Lima", False)}, probes={"p-true": {"q1": replies}})
     >>> [one.confidence for one in p_true(evidence)]
     [0.75]
     """
@@ -205,39 +205,39 @@ def p_true(evidence: Evidence) -> Iterable[Score]:
 
 
 def believed(replies: Sequence[Answer]) -> float | None:
-    """Return the mean of what replies tell, where at least half of them tell anything.
+    """Return the mean probability of "true" over the replies, None if fewer than half of them make a choice.
 
     Parameters
     ----------
     replies
-        To the same question about the same answer, at least one.
+        At least one reply to the same question about the same answer.
 
     Examples
     --------
     >>> believed([Answer("A", "A", None), Answer("Hm.", "Hm.", None), Answer("Well", "Well", None)]) is None
     True
     """
-    told = [one for one in map(_told, replies) if one is not None]
-    return _mean(told) if len(told) >= LEAST_SHARE * len(replies) else None
+    probabilities = [one for one in map(_probability_of_true, replies) if one is not None]
+    return _mean(probabilities) if len(probabilities) >= LEAST_SHARE * len(replies) else None
 
 
-def _told(reply: Answer) -> float | None:
-    """Return the probability of "true" by one reply, 0 or 1 where it has no log probabilities; None for no choice."""
-    said = read_reply(reply.reply, reply.stop_reason).answer
-    choice = chosen(said)
+def _probability_of_true(reply: Answer) -> float | None:
+    """Return one reply's probability of "true", which is 0 or 1 without log probabilities; None without a choice."""
+    text = read_reply(reply.reply, reply.stop_reason).answer
+    choice = chosen(text)
     if choice is None:
         return None
-    tokens = answer_tokens(said, reply.logprobs or ())
+    tokens = answer_tokens(text, reply.logprobs or ())
     if any(one.alternatives for one in tokens):
         return choice_probability(tokens)
     return float(choice == TRUE)
 
 
 def chosen(text: str) -> str | None:
-    r"""Return which of the two a reply chooses, or None.
+    r"""Return which of the two choices a reply makes, or None.
 
-    It is read as a reply to any question with choices is, by letter, word or both, from its first line: some explain
-    themselves in the next. A letter that begins a sentence is none.
+    The reply is parsed like that to any question with choices, by letter, word or both, but from its first line only,
+    since an explanation may follow. A letter that is the first word of a sentence is not a choice.
 
     Examples
     --------
@@ -251,15 +251,15 @@ def chosen(text: str) -> str | None:
 
 
 def choice_probability(tokens: Sequence[TokenLogprob]) -> float | None:
-    """Return P(A) / (P(A) + P(B)) in the first place that holds either, or None where they hold less than half there.
+    """Return P(A) / (P(A) + P(B)) at the first token that is either, None if both sum to less than one half there.
 
-    All spellings count: with blanks or punctuation around, in lower case, and the words "true" and "false". One that is
-    not among the tokens reported counts as impossible.
+    All spellings count: with surrounding spaces or punctuation, in lower case, and the words "true" and "false". A
+    spelling that is not among the reported tokens has probability 0.
 
     Parameters
     ----------
     tokens
-        Of the reply, with alternatives.
+        Tokens of the reply, with alternatives.
 
     Examples
     --------
@@ -290,27 +290,27 @@ NUMBER = re.compile(
 )
 PER_CENT = 100
 AROUND = "*_`\"'\u201c\u201d\u2018\u2019()[] "
-"""What may stand around a number or a phrase and says nothing."""
+"""Characters around a number or a phrase that are ignored."""
 
 
 def verbalised(evidence: Evidence, name: str, prompt: Prompt, read: Read) -> Iterable[Score]:
-    """Yield what the model said of each answer, in the order of the questions' ids; nothing where no reply came.
+    """Yield the stated confidence in each answer, ordered by question id; nothing for questions without a reply.
 
     Parameters
     ----------
     evidence, name
-        Whose replies, and the method.
+        The replies, and the name of the method.
     prompt
-        What was asked.
+        The prompt that was sent.
     read
-        From what stands between the tags to a probability, or None.
+        Parses the text between the confidence tags to a probability, or None.
 
     Examples
     --------
-    >>> said = Answer("Lima", "<answer>Lima</answer> <confidence>85</confidence>", wrong=False)
-    >>> asked = PROMPTS["verbalised-number"]
-    >>> evidence = Evidence("model", {}, {}, probes={asked.name: {"q1": [said]}})
-    >>> [(one.confidence, one.wrong, one.of) for one in verbalised(evidence, asked.name, asked, read_number)]
+    >>> reply = Answer("Lima", "<answer>Lima</answer> <confidence>85</confidence>", wrong=False)
+    >>> prompt = PROMPTS["verbalised-number"]
+    >>> evidence = Evidence("model", {}, {}, probes={prompt.name: {"q1": [reply]}})
+    >>> [(one.confidence, one.wrong, one.of) for one in verbalised(evidence, prompt.name, prompt, read_number)]
     [(0.85, False, 'probe')]
     """
     for question_id, replies in sorted(evidence.probes.get(prompt.name, {}).items()):
@@ -324,19 +324,21 @@ def verbalised(evidence: Evidence, name: str, prompt: Prompt, read: Read) -> Ite
 
 
 def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | None:
-    """Return what a reply says between its confidence tags, or None.
+    """Return the text between the confidence tags of a reply, or None.
 
-    The last complete pair counts, as the prompt asks for it at the end; tags inside a reasoning block do not. A pair is
-    an opening and a closing tag of the same name with no tag of ours between them. What stands elsewhere never counts,
-    be it a number: it may be the answer, or part of the question. Nor does a reply that the provider cut or filtered,
-    even where it holds a tag, as nobody knows what would have followed.
+    The last complete pair of tags counts, since the prompt asks for it at the end; tags in a reasoning block are
+    ignored. A pair is an opening and a closing tag of the same name without another answer or confidence tag in
+    between. Text outside the tags never counts, even if it is a number, which may be the answer or part of the
+    question. A truncated or filtered reply has no confidence even if it contains tags, since another pair might have
+    followed.
 
     Parameters
     ----------
     reply
-        The reply, word for word.
+        The reply.
     beside_answer
-        Whether it must hold an answer between tags, too: without them nobody knows what the confidence is of.
+        Whether the reply must also contain an answer in tags, without which it is unclear what the confidence refers
+        to.
 
     Examples
     --------
@@ -347,10 +349,10 @@ def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | No
     """
     if reply.stop_reason is not StopReason.STOP:
         return None
-    said = without_reasoning(reply.reply)
-    marks = list(MARK.finditer(said))
+    text = without_reasoning(reply.reply)
+    marks = list(MARK.finditer(text))
     tagged = {
-        left[2].lower(): said[left.end() : right.start()]  # of several the last
+        left[2].lower(): text[left.end() : right.start()]  # the last pair of each name
         for left, right in pairwise(marks)
         if not left[1] and right[1] and left[2].lower() == right[2].lower()
     }
@@ -358,22 +360,22 @@ def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | No
 
 
 def read_number(text: str) -> float | None:
-    """Read a probability from a number from 0 to 100.
+    """Parse a number from 0 to 100 as a probability, None if the text is anything else.
 
-    The number stands alone, but for emphasis, quotes or brackets around it, a full stop after it, and one of ``%``,
-    ``percent``, ``per cent``, ``/100`` and ``out of 100``. It has one to three figures, of any script, and may have
-    further ones after a decimal point. None is:
+    The number must stand alone, except for emphasis, quotes or brackets around it, a full stop after it, and one of
+    ``%``, ``percent``, ``per cent``, ``/100`` and ``out of 100``. It has one to three digits, of any script, and may
+    have decimals after a decimal point. None is returned for:
 
-    - a range or several numbers, a number in words, and a number with words or signs beside it: "85 sure" and "85
-      wrong", "over 85" and "-85" are not the same, and no list of what to pass over would be complete;
-    - a number over 100, a decimal comma, another denominator as in "8/10";
-    - a number above 0 and up to 1 that has a decimal point and no unit: 0.85 may be meant as a share or as less than
-      one per cent. A plain "1" is one per cent, as it was asked for.
+    - a range, several numbers, a number in words, and a number with words or signs beside it: "85 sure", "85 wrong",
+      "over 85" and "-85" have different meanings, and no list of words to ignore would be complete;
+    - a number over 100, a decimal comma, and other denominators as in "8/10";
+    - a number above 0 and up to 1 with a decimal point and no unit: 0.85 may mean a share or less than one per cent. A
+      plain "1" is one per cent, as the prompt asks for.
 
     Parameters
     ----------
     text
-        What stands between the tags.
+        The text between the confidence tags.
 
     Examples
     --------
@@ -391,14 +393,14 @@ def read_number(text: str) -> float | None:
 
 
 def read_phrase(text: str) -> float | None:
-    """Read a probability from a phrase of the scale, whatever its case, emphasis, quotes and full stop.
+    """Parse a phrase of the scale as a probability, ignoring case, emphasis, quotes and a full stop.
 
-    Any other phrase is None: what it is worth would be a guess.
+    Any other phrase is None, since its probability would be a guess.
 
     Parameters
     ----------
     text
-        What stands between the tags.
+        The text between the confidence tags.
 
     Examples
     --------
@@ -409,7 +411,7 @@ def read_phrase(text: str) -> float | None:
 
 
 def _bare(text: str) -> str:
-    """Return text with single blanks, without what stands around it and the full stop after it."""
+    """Return the text with single spaces, without surrounding punctuation and a final full stop."""
     return " ".join(text.split()).strip(AROUND).removesuffix(".").strip(AROUND)
 
 

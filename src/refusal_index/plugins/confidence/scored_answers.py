@@ -1,7 +1,7 @@
-"""Answers with the score of one method, and the run that refuses where a score is low.
+"""Answers with the scores of one method, and the virtual run that refuses answers with low scores.
 
-Nobody asked it. The answer to a question is the one that was scored, and what scores below the cut is refused. So it
-has no prompt variant, or that of the score; its model is called by the rule.
+No requests were sent for a virtual run. The answer to a question is the scored one, and an answer below the cut is
+refused. So the virtual run has no prompt variant, or that of the score, and its model's name includes the rule.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from refusal_index.data.outcome_table import (
 
 @dataclass(frozen=True, eq=False)
 class ScoredAnswers:
-    """What a method says of the answers of a run.
+    """The scores of a run's answers by one method.
 
     Attributes
     ----------
     method, variant
-        Whose scores; the variant is None where they belong to all.
+        Method and variant of the scores; the variant is None if they apply to all variants.
     rows
-        One a question, with its id, confidence, wrong, pass and draw; `confidence` is null where the method gave none,
-        `wrong` where nobody graded.
+        One row for each question with its id, confidence, wrong, pass and draw; `confidence` is null without a score,
+        `wrong` without a grade.
     is_trained
-        Whether the method was trained on answers of the same run, and scored each out of fold.
+        Whether the method was trained on answers of the same run and scored each of them out of fold.
     """
 
     method: str
@@ -48,7 +48,7 @@ class ScoredAnswers:
 
     @property
     def name(self) -> str:
-        """The method, with the variant where its scores differ between them."""
+        """The method, followed by the variant if its scores differ between variants."""
         return self.method if self.variant is None else f"{self.method} ({self.variant})"
 
     @property
@@ -58,31 +58,29 @@ class ScoredAnswers:
 
     @property
     def without_score(self) -> int:
-        """Replies without a score."""
+        """Number of replies without a score."""
         return self.rows["confidence"].null_count()
 
     @property
     def without_grade(self) -> int:
-        """Scored answers without a grade."""
+        """Number of scored answers without a grade."""
         return self.rows.drop_nulls("confidence")["wrong"].null_count()
 
 
 def scored_answers(run: ComparedRun, method: str | None = None, variant: str | None = None) -> ScoredAnswers:
-    """Take the scores of one method.
-
-    Of repeated draws the first counts.
+    """Return the scores of one method, of the first draw of each question.
 
     Parameters
     ----------
     run
-        With the scores in its folder, or an outcome table with a column of its own.
+        A run with scores in its folder, or an outcome table with a column of scores.
     method, variant
-        Which; may be left out where there is only one.
+        Method and variant of the scores; optional if there is only one.
 
     Raises
     ------
     RunFolderError, OutcomeTableError
-        If there are no scores, none of this method or variant, several to choose from, or they are of other questions.
+        If there are no scores, none of this method or variant, several to choose from, or scores of other questions.
     """
     scores = _scores_of(run)
     name = str(_choose("method:", method, scores["method"].unique(maintain_order=True).to_list()))
@@ -90,7 +88,7 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     variants = found["variant"].unique(maintain_order=True).to_list()
     if variants == [None] and variant is not None:
         raise ConfidenceError(
-            f"variant: scores of {name} belong to all variants, got {variant!r}; leave the variant out"
+            f"variant: scores of {name} apply to all variants, got {variant!r}; leave the variant out"
         )
     whose = _choose(f"variant: scores of {name} differ between variants;", variant, variants)
     by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
@@ -101,7 +99,7 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     others = first.join(questions_of(run), on="question_id", how="anti", maintain_order="left")
     if others.height:
         raise ConfidenceError(
-            f"{run.source}: scores of {others.height:,} questions are of none in its outcomes, the first of "
+            f"{run.source}: scores of {others.height:,} questions that are not in its outcomes, the first of "
             f"{shortened(others['question_id'][0])}; run the method again"
         )
     rows = first.select("question_id", "confidence", "wrong", "pass", "draw")
@@ -118,29 +116,29 @@ def _scores_of(run: ComparedRun) -> pl.DataFrame:
             )
         return scores
     if run.confidence is None or run.confidence.is_empty():
-        raise RunFolderError(f"{run.source} holds no scores yet; 'refusal-index confidence {run.source}' makes them")
+        raise RunFolderError(f"{run.source} has no scores yet; 'refusal-index confidence {run.source}' adds them")
     return run.confidence
 
 
 def _choose(what: str, given: str | None, known: Sequence[str | None]) -> str | None:
-    """Return what is given, or the only one there is."""
+    """Return the given name if it is known, or without one the only known name."""
     if (given is None and len(known) == 1) or (given is not None and given in known):
         return given or known[0]
     names = [str(one) for one in known]
-    told = "none" if given is None else f"{given!r}{suggestion(given, names)}"
-    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {told}")
+    got = "none" if given is None else f"{given!r}{suggestion(given, names)}"
+    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {got}")
 
 
 DECIMALS = range(2, 17)
 NEAR = 0.0005
-"""How far from the cut its name may lie, even where no score lies between."""
+"""Maximum distance of a rounded cut from the cut itself, even if no score lies between them."""
 
 OF_QUESTION = ("topic", "cluster", "weight", "question", "gold")
-"""Columns that say the same of a question in every variant."""
+"""Columns whose value for a question is the same under every variant."""
 
 
 def rule_of(answers: ScoredAnswers, cut: float) -> str:
-    """Say which questions are answered, the cut as short as tells it apart from every score.
+    """Return the rule as text; the cut is rounded as far as it answers the same questions.
 
     >>> scores = pl.DataFrame({"confidence": [0.2, 0.61834, 0.7]})
     >>> rule_of(ScoredAnswers("likelihood", None, scores, is_trained=False), 0.61834)
@@ -154,7 +152,7 @@ def rule_of(answers: ScoredAnswers, cut: float) -> str:
 
 
 def _shortest(cut: float, scores: np.ndarray) -> str:
-    """Write a cut with as few decimals as come near it and answer the same questions."""
+    """Return a cut with as few decimals as possible that is near the cut and answers the same questions."""
     answered = scores >= cut
     for decimals in DECIMALS:
         scale = 10**decimals
@@ -165,24 +163,24 @@ def _shortest(cut: float, scores: np.ndarray) -> str:
 
 
 def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: frozenset[str]) -> pl.DataFrame:
-    """Make the outcome table of a run that answers what scores at least a cut.
+    """Return the outcome table of a virtual run that answers if the score is at least a cut.
 
     Parameters
     ----------
     run, answers
-        Where the questions and the answers come from, and their scores.
+        The run with the questions, and its answers with their scores.
     cut
-        What scores below is refused.
+        Answers with a score below it are refused.
     chosen
-        Ids of the questions to take in: those that the cut was not chosen on.
+        Ids of the questions to include: those not used to choose the cut.
 
     Returns
     -------
     polars.DataFrame
-        With the columns of `SCHEMA`, one row for each of these questions that the method was asked for. One without a
-        score is unscored (``no_score``), and one without a grade as it is elsewhere. Which forced answers were refused
-        once more is not known of scores, so that there is no `forced_grade`; replies are there where the score is of
-        the answer that counts in the run's own table.
+        A table with the columns of `SCHEMA` and one row for each included question that the method was applied to.
+        Questions without a score are unscored with the reason ``no_score``; those without a grade are unscored as
+        usual. Scores do not show which forced answers were refused again, so `forced_grade` is null. Replies are
+        included if the score is for the answer that counts in the run's own table.
     """
     refused, wrong = pl.col("confidence") < cut, pl.col("wrong")
     grade = (
@@ -222,7 +220,7 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
 
 
 def questions_of(run: ComparedRun) -> pl.DataFrame:
-    """Return what is known of each question, in whatever variant it is said."""
+    """Return the question columns of each question: the first non-null value under any variant."""
     tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
     known = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
     return tables.group_by("question_id", maintain_order=True).agg(known)

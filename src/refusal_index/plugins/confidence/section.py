@@ -1,9 +1,8 @@
-"""Scores of how likely answers are right, shown: whether they beat the refusals, and how well each does.
+"""Present confidence scores: how well each method ranks and calibrates, and whether it beats the refusals.
 
-On a screen they are tables and sentences; in summaries, comparisons and the report a section. In the report each method
-has a pair of pictures, places in per cent of a square: the reliability diagram, and the ROC curve with those of all
-other methods faint behind it. A curve stands on the page once, and is referred to by its name wherever it is drawn
-again.
+In the terminal they are tables and sentences; in summaries, comparisons and the report they are a section. The report
+shows two charts for each method, with coordinates in per cent of a square: the reliability diagram, and the ROC curve
+with those of all other methods faint behind it. Each curve is in the page once and reused by its id.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ add_sentences(__package__)
 
 
 MOST_METHODS, LONGEST_METHOD = 5, 23
-"""Methods that the first screen shows, and the characters of their names."""
+"""Maximum number of methods in the short output, and maximum length of their names in characters."""
 
 
 def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield which method ranks the answers best, and a row for each, the best first, on a screen of 80 columns."""
+    """Yield which method ranks the answers best and a table with the best method first, within 80 columns."""
     if not summary:
         yield "no scores"
         return
@@ -91,7 +90,7 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
 
 
 def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield how well each method orders and calibrates, what it scored, and in full whether it beats the refusals."""
+    """Yield the measures of each method, its remarks, and the full comparison with the refusals."""
     if not summary:
         yield "no scores"
         return
@@ -104,7 +103,7 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield a short version for the summary of a run; nothing without scores."""
+    """Yield a short version for the summary of a run; nothing if there are no scores."""
     if not summary:
         return
     yield from ("", measures_table(summary))
@@ -125,7 +124,7 @@ def _cells(found: Estimate) -> tuple[str, str]:
 
 
 def measures_table(summary: Sequence[MethodSummary]) -> Table:
-    """Make the table of the measures, one row a method."""
+    """Return the table of measures, one row for each method."""
     several = len({(one.model, one.dataset) for one in summary}) > 1
     heading = "model, dataset, confidence" if several else "confidence"
     columns = (heading, "answers", "right", "AUROC", "interval", "ECE", "RMS", "smooth ECE", "Brier", "AURC", "PRR")
@@ -143,7 +142,7 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
 
 
 def targets_table(summary: Sequence[MethodSummary]) -> Table:
-    """Make the table of the value at each confidence target, one row a method."""
+    """Return the table of the values at each confidence target, one row for each method."""
     targets = list(dict.fromkeys(target for one in summary for target in one.targets))
     columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in targets))
     rows = ((one.name, *chain.from_iterable(_cells(one.targets[target]) for target in targets)) for one in summary)
@@ -151,7 +150,7 @@ def targets_table(summary: Sequence[MethodSummary]) -> Table:
 
 
 def against_table(summary: Sequence[MethodSummary]) -> Table:
-    """Make the table of scores against refusals, one row a method and variant."""
+    """Return the table of scores against refusals, one row for each method and variant."""
 
     def cells(found: Difference) -> tuple[str, ...]:
         return number(found.score), number(found.refusals), *_cells(found.difference)
@@ -170,7 +169,7 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
 
 
 def scores_table(found: PairComparison) -> Table:
-    """Return how the scores of either run order and calibrate, a row a method and measure."""
+    """Return the table that compares the scores of two runs, one row for each method and measure."""
     level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
     columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
     rows = (
@@ -188,21 +187,21 @@ def scores_table(found: PairComparison) -> Table:
 N_BINS = 10
 
 MOST_POINTS = 300
-"""Corners of a ROC curve; more are not seen at the size of a picture."""
+"""Maximum number of points of a ROC curve; more are not visible at the size of the chart."""
 
 
 @dataclass(frozen=True)
 class MethodView:
-    """One method with its pictures."""
+    """One method with its charts."""
 
     summary: MethodSummary
-    bins: tuple[ReliabilityBin, ...]  # those with answers
-    roc: str  # points of its ROC curve in the box; empty where it has none
-    curve: str  # id of this curve on the page
+    bins: tuple[ReliabilityBin, ...]  # non-empty bins
+    roc: str  # SVG points of the ROC curve; empty if it has none
+    curve: str  # id of the curve in the page
 
 
 def section_values(page: RunOnPage) -> dict[str, Any] | None:
-    """Return what the template of the section shows of a run; None where it has no scores."""
+    """Return the template values for the section of a run; None if it has no scores."""
     run, summary = page.run, page.summary
     found: Sequence[MethodSummary] = summary.sections.get(NAME, ())
     if not found or run.confidence is None:
@@ -226,7 +225,7 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
         "methods": methods,
         "summaries": found,
         "several_passes": len({one.of for one in found}) > 1,
-        "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from a coin to perfect, further down where intervals reach
+        "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from 0.5, or the lowest interval, to 1
         "unit": UNIT,
         "index": tuple(_rows(found, variants, "refusal_index")),
         "errors": tuple(_rows(found, variants, "answered_error_rate")),
@@ -236,9 +235,10 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
 
 
 def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the corners of the ROC curve: shares of wrong and of right answers that score at least a threshold.
+    """Return the points of the ROC curve: shares of wrong and of right answers that score at least a threshold.
 
-    Equal scores make one point, and points on a straight line none. Of very many corners every so many are kept.
+    Tied scores make one point, and points on a straight line are omitted. At most `MOST_POINTS` points are kept, evenly
+    spaced.
 
     >>> wrong, right = roc_points(np.array([0.9, 0.7, 0.7, 0.2]), np.array([True, False, True, False]))
     >>> wrong.tolist(), right.tolist()
@@ -253,7 +253,7 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
 
 
 def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:
-    """Put the differences of each method side by side, one row for all variants of it, all on one axis."""
+    """Yield a row for each method with its differences under all variants; all rows share one axis."""
     cells: dict[tuple[str, str | None], dict[str | None, Estimate]] = {}
     for one in found:
         if one.questions:
@@ -267,7 +267,7 @@ def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric
 
 
 class ConfidenceSection(Section):
-    """Scores of how likely answers are right, in summaries, comparisons and the report."""
+    """Confidence scores in summaries, comparisons and the report."""
 
     name = NAME
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
@@ -275,11 +275,11 @@ class ConfidenceSection(Section):
     def summarise(
         self, outcomes: pl.LazyFrame, folder: RunFolder | None, confidence_level: float
     ) -> tuple[MethodSummary, ...]:
-        """Summarise each method that scored answers."""
+        """Return a summary of each method that scored answers."""
         return summarise_outcomes(outcomes, folder.read_confidence() if folder else None, confidence_level)
 
     def summary_blocks(self, summary: Summary) -> Iterator[Block]:
-        """Yield the measures of each method, and whether they beat the refusals."""
+        """Yield the measures of each method and whether it beats the refusals."""
         found = summary.sections[NAME]
         yield from measures_blocks(found)
         if found and summary.is_sampled:
@@ -302,7 +302,7 @@ class ConfidenceSection(Section):
             yield " ".join(map(sentence, remarks))
 
     def of_run(self, run: RunOnPage) -> Iterator[PageSection]:
-        """Yield pictures, measures and the comparison with the refusals."""
+        """Yield the charts, measures and the comparison with the refusals."""
         values = section_values(run)
         if values is not None:
             html = environment(__package__).get_template("confidence.html.j2").render(values)

@@ -1,7 +1,7 @@
-"""From a score to refusals: a cut chosen on one half of the questions and judged on the other.
+"""Refuse by a confidence score: choose a cut on one half of the questions and evaluate it on the other half.
 
-The cut, the model's own refusals and answering all are compared over the same questions and the same answers, so that
-nothing but the choice of what to answer differs.
+The cut, the model's own refusals and answering everything are compared on the same questions and the same answers, so
+that only the decision which questions to answer differs.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ from refusal_index.stats import Estimate
 
 BOUND_LEVEL = 0.9
 INTERVAL_LEVEL = 0.95
-"""Confidence levels unless one is given: of the bound on the error rate, and of every interval."""
+"""Default confidence levels of the bound on the error rate, and of the intervals."""
 
 CUTS = 20
-"""How many quantiles of the other half's scores are tried as cuts."""
+"""Number of quantiles of the other half's scores that are tried as cuts."""
 
 PRICE = 1.0
-"""Of a wrong answer, in right answers, where utilities are told beside a bound on the error rate."""
+"""Default cost of a wrong answer, in right answers, of utilities reported with a bound on the error rate."""
 
 
 @dataclass(frozen=True)
 class ThresholdOptions:
-    """What a cut is to be chosen for, of which scores.
+    """The scores to use and the criterion for choosing a cut; exactly one of `penalty` and `max_error` is given.
 
     Attributes
     ----------
     method, variant
-        Which scores; None where there is only one.
+        The scores to use; None if there is only one choice.
     penalty
-        Choose the cut of the highest utility, where a wrong answer costs so many right ones.
+        Choose the cut with the highest utility if a wrong answer costs this many right ones.
     max_error
-        Choose the lowest cut at which no larger share of the answers is wrong; one of the two is given.
+        Choose the lowest cut at which the error rate of the answers does not exceed this.
     confidence_level
-        Of the bound, and of every interval; None for `BOUND_LEVEL` and `INTERVAL_LEVEL`.
+        Confidence level of the bound and of the intervals; None for `BOUND_LEVEL` and `INTERVAL_LEVEL`.
     seed
-        Of the split.
+        Seed of the split into halves.
     """
 
     method: str | None = None
@@ -77,8 +77,8 @@ class ThresholdOptions:
         given = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}: a cut is chosen for the "
-                "highest utility, where wrong answers have a price, or for a share of wrong answers not to be exceeded"
+                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}: a cut either maximises the "
+                "utility, given the cost of a wrong answer, or limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise ConfidenceError(
@@ -93,17 +93,17 @@ class ThresholdOptions:
 
     @property
     def bound_level(self) -> float:
-        """Confidence in the bound."""
+        """Confidence level of the bound."""
         return BOUND_LEVEL if self.confidence_level is None else self.confidence_level
 
     @property
     def interval_level(self) -> float:
-        """Confidence level of every interval."""
+        """Confidence level of the intervals."""
         return INTERVAL_LEVEL if self.confidence_level is None else self.confidence_level
 
     @property
     def price(self) -> float:
-        """The penalty at which utilities are told."""
+        """Cost of a wrong answer in the reported utilities."""
         return PRICE if self.penalty is None else self.penalty
 
 
@@ -111,34 +111,34 @@ Kind = Literal["score", "refusals", "answer_all"]
 
 
 class Worth(NamedTuple):
-    """What a way to refuse gives, or by how much one exceeds another."""
+    """The results of a rule for refusing, or the differences between two rules."""
 
     coverage: Estimate  # share of the questions answered
     error_rate: Estimate  # share of errors among the answered
-    utility: Estimate  # of a question: a right answer is worth 1, a wrong one minus the penalty, a refusal 0
+    utility: Estimate  # mean per question: 1 for a right answer, minus the penalty for a wrong one, 0 for a refusal
 
     def to_document(self) -> dict[str, Any]:
-        """Give all three as JSON holds them."""
+        """Return the three estimates as a JSON-serialisable dict."""
         return {name: one.to_document() for name, one in self._asdict().items()}
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """One way to refuse over the questions that it can be seen on.
+    """The results of one rule for refusing.
 
     Attributes
     ----------
     kind, variant
-        The score's cut, the model's refusals under a variant, or answering all.
+        The score's cut, the model's refusals under a variant, or answering everything.
     questions
-        How many there are.
+        Number of questions.
     worth
-        What it gives.
+        The results of the rule.
     difference
-        What the score's cut gives less this, over the same questions, paired; None of the cut itself, without one, and
-        where both answer the same questions.
+        Results of the cut minus those of this rule, paired on the same questions; None for the cut itself, without a
+        cut, or if both answer the same questions.
     same_as_cut
-        Whether both answer the same questions.
+        Whether the cut and this rule answer the same questions.
     """
 
     kind: Kind
@@ -149,7 +149,7 @@ class OperatingPoint:
     same_as_cut: bool = False
 
     def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
+        """Return the point as a JSON-serialisable dict."""
         return {
             "kind": self.kind,
             "variant": self.variant,
@@ -160,7 +160,7 @@ class OperatingPoint:
 
 
 class Halves(NamedTuple):
-    """Questions by id; none is in both, and questions of one cluster are in the same half."""
+    """Question ids of two disjoint halves; questions of one cluster are in the same half."""
 
     first: frozenset[str]
     second: frozenset[str]
@@ -168,23 +168,23 @@ class Halves(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Threshold(Shown):
-    """A cut of a score, and what it is worth on the half of the questions that it was not chosen on.
+    """A cut of a score, and its results on the half of the questions that was not used to choose it.
 
     Attributes
     ----------
     run, answers
-        Whose answers, and their scores.
+        The run, and its answers with their scores.
     options
-        What the cut was chosen for.
+        The criterion for choosing the cut.
     halves
-        The questions that it was chosen on, and the others.
+        The questions used to choose the cut, and the others.
     found
-        The choice, from the first half. Where no cut does what is asked, its status is ``"undefined"``.
+        The chosen cut. If no cut meets the criterion, its status is ``"undefined"``.
     points
-        On the other half the cut, the model's own refusals under each variant, and answering all. Without a cut it is
-        not among them.
+        Results on the other half: of the cut, if there is one, of the model's own refusals under each variant, and of
+        answering everything.
     table
-        The outcome table of the other half, as of a model that refuses what scores below the cut; None without a cut.
+        The outcome table of the other half for a model that refuses below the cut; None without a cut.
     """
 
     run: ComparedRun
@@ -197,7 +197,7 @@ class Threshold(Shown):
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        """What was chosen, what to know of it, and what the cut is worth on the other half."""
+        """Statements about the choice, its caveats, and the results of the cut on the other half."""
         known = self.run.variants.values()
         clusters = pl.concat([table["cluster"] for table in known]).drop_nulls().n_unique()
         weighted = any(table["weight"].null_count() < table.height for table in known)
@@ -224,7 +224,7 @@ class Threshold(Shown):
         return {"name": self.answers.name, "rule": self.rule}
 
     def name(self, point: OperatingPoint) -> Statement:
-        """Name a way to refuse."""
+        """Return the statement that names a rule for refusing."""
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
     def _choice(self, found: stats.UtilityThreshold) -> Statement:
@@ -249,7 +249,7 @@ class Threshold(Shown):
         return Statement("no_error_bound", "conclusion", values)
 
     def _worth(self) -> Statement:
-        """Decide which ways to refuse are worth less than the cut, and which more, by intervals of the difference."""
+        """State which rules have a lower or higher utility than the cut, by the intervals of the differences."""
         ways: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
         for one in self.points:
             if one.difference is not None:
@@ -260,33 +260,33 @@ class Threshold(Shown):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many scored and graded answers either half has."""
+        """Number of answers with a score and a grade in each half."""
         usable = self.answers.usable["question_id"]
         first, second = (int(usable.is_in(list(half)).sum()) for half in self.halves)
         return first, second
 
     @property
     def rule(self) -> str | None:
-        """The cut in words, as in ``likelihood >= 0.62``; None where there is none."""
+        """The rule as text, such as ``likelihood >= 0.62``; None without a cut."""
         return None if self.found.cut is None else rule_of(self.answers, self.found.cut)
 
     def write(self, path: str | Path) -> Path:
-        """Write the outcome table of the virtual run, and return its place; the suffix says the format.
+        """Write the outcome table in the format that the suffix selects, and return its path.
 
         Raises
         ------
         ConfidenceError
             If there is no cut.
         OutcomeTableError
-            If the suffix is not known.
+            If the suffix is unknown.
         """
         if self.table is None:
-            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({self.found.reason})")
+            raise ConfidenceError(f"there is no cut, and so no outcome table to write ({self.found.reason})")
         write_outcomes(self.table, path)
         return Path(path)
 
     def to_frame(self) -> pl.DataFrame:
-        """Return every number of `points` as a row: kind, variant, measure, the number and the difference to it."""
+        """Return `points` as a table, one row for each point and measure, with estimates and differences."""
         rows = []
         for point in self.points:
             for name, own, apart in zip(Worth._fields, point.worth, point.difference or (None,) * 3, strict=True):
@@ -295,7 +295,7 @@ class Threshold(Shown):
         return pl.DataFrame(rows, schema=FRAME, orient="row")
 
     def to_document(self) -> dict[str, Any]:
-        """Give all of it as JSON holds it, unrounded; a cut that answers all or nothing is null, with its reason."""
+        """Return all results as a JSON-serialisable dict, unrounded; a cut that is not finite becomes null."""
         found, options = self.found, self.options
         cut = found.cut if found.cut is not None and math.isfinite(found.cut) else None
         return {
@@ -322,17 +322,16 @@ class Threshold(Shown):
 
 
 def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
-    """Choose a cut of a score on half of a run's questions, and judge it on the other half.
+    """Choose a cut of a score on half of a run's questions, and evaluate it on the other half.
 
-    The halves follow from the run's questions and the seed, whatever the method. Of the other half, the choice for a
-    utility sees nothing; that for an error rate sees its scores, whose quantiles are the cuts that it tries, and none
-    of its grades.
+    The halves depend only on the run's questions and the seed, not on the method. Choosing by utility uses nothing of
+    the other half. Choosing by error rate uses its scores, whose quantiles are the candidate cuts, but not its grades.
 
     Raises
     ------
     RunFolderError, OutcomeTableError
-        If there are no scores, or not those that are asked for; if all are the same, or all answers right, or all
-        wrong; or a half has no answer with a score and a grade.
+        If the requested scores do not exist or are all equal; if all answers are right or all are wrong; or if a half
+        has no answer with a score and a grade.
     """
     answers = scored_answers(run, options.method, options.variant)
     usable = answers.usable
@@ -342,7 +341,7 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
     if first.is_empty() or second.is_empty():
         raise ConfidenceError(
             f"{answers.name}: expected answers with a score and a grade in both halves of the questions, got "
-            f"{usable.height:,} in all, and none in one half; score more answers"
+            f"{usable.height:,} in total and none in one half; score more answers"
         )
     score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
     found: stats.UtilityThreshold | stats.RiskThreshold
@@ -367,13 +366,13 @@ def _check(answers: ScoredAnswers) -> None:
         )
     if usable["confidence"].n_unique() == 1:
         raise ConfidenceError(
-            f"{name}: expected scores that differ, got {usable['confidence'][0]:g} for all {n:,} answers, where no cut "
-            "tells any apart; try another method"
+            f"{name}: expected scores that differ, got {usable['confidence'][0]:g} for all {n:,} answers, which no cut "
+            "can separate; try another method"
         )
     if usable["wrong"].n_unique() == 1:
         raise ConfidenceError(
             f"{name}: expected right and wrong answers, got {n:,} that are all "
-            f"{'wrong' if usable['wrong'][0] else 'right'}: there is nothing for a cut to keep apart"
+            f"{'wrong' if usable['wrong'][0] else 'right'}: there is nothing for a cut to separate"
         )
 
 
@@ -393,13 +392,13 @@ def operating_points(
     penalty: float,
     confidence_level: float,
 ) -> Iterator[OperatingPoint]:
-    """Yield the score's cut, where there is one, the refusals of each variant, and answering all.
+    """Yield the results of the score's cut, if there is one, of the refusals of each variant, and of answering all.
 
-    - `answers`: columns `question_id`, `confidence` and `wrong`, none null, none of which the cut was chosen on.
-    - `cut`: refuses what scores below.
-    - `outcomes`: first passes by variant. A question without a grade of its first pass is left out there.
-    - `penalty`: price of a wrong answer.
-    - `confidence_level`: of every interval.
+    - `answers`: columns `question_id`, `confidence` and `wrong` without nulls, of questions not used to choose the cut.
+    - `cut`: answers with a score below it are refused.
+    - `outcomes`: outcome tables by variant; questions whose first pass has no grade are left out of the variant.
+    - `penalty`: cost of a wrong answer.
+    - `confidence_level`: confidence level of the intervals.
     """
     refused = pl.lit(None, pl.Boolean) if cut is None else pl.col("confidence") < cut
     rows = answers.select("question_id", "wrong", by_score=refused)
@@ -416,7 +415,7 @@ def operating_points(
 
 @dataclass(frozen=True, eq=False)
 class _Sampled:
-    """How numbers are made: of which tables clusters and weights come, at which penalty and level."""
+    """Computes results with clusters and weights from the given tables, at a penalty and confidence level."""
 
     tables: Sequence[pl.DataFrame]
     penalty: float
@@ -429,7 +428,7 @@ class _Sampled:
         return OperatingPoint(kind, variant, rows.height, self.worth(rows, "refused"), difference, same)
 
     def worth(self, rows: pl.DataFrame, name: str) -> Worth:
-        """Give what refusing by a column is worth; with clusters or weights the intervals allow for them."""
+        """Return the results of refusing by a Boolean column; intervals account for clusters and weights."""
         refused, wrong = rows[name].to_numpy(), rows["wrong"].to_numpy()
         design = matched_design(self.tables, rows.select("question_id"))
         if not design:
@@ -449,11 +448,11 @@ class _Sampled:
 
     @property
     def _weighted(self) -> float:
-        """The penalty of the weighted score, which is the utility over one more than its own penalty."""
+        """Penalty of the weighted score; the utility is that score times one plus the own penalty."""
         return self.penalty / (1 + self.penalty)
 
     def _of_metrics(self, found: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
-        """Take the stats.metrics behind coverage, error rate and utility; a share is `shift` less the other share."""
+        """Convert metrics to coverage, error rate and utility; a share is `shift` minus the complementary share."""
         return Worth(
             _scaled(found("refusal_rate"), -1, shift),
             _scaled(found("correct_given_attempted"), -1, shift),
@@ -462,7 +461,7 @@ class _Sampled:
 
 
 def _scaled(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
-    """Return a number with its interval on another scale."""
+    """Return the estimate and its interval, multiplied by `factor` and shifted."""
     ends = sorted(shift + factor * end for end in (found.low, found.high) if end is not None)
     low, high = ends if len(ends) == 2 else (None, None)
     estimate = None if found.estimate is None else shift + factor * found.estimate
@@ -470,11 +469,12 @@ def _scaled(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
 
 
 def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
-    """Split questions at random, whatever their order; of clusters of different sizes, as near to halves as they allow.
+    """Split questions at random into halves; clusters are kept whole, so the halves may differ in size.
 
-    Raises OutcomeTableError if there is only one cluster, or one question.
+    The split does not depend on the order of the questions. Raises OutcomeTableError if there is only one cluster, or
+    only one question.
 
-    - `questions`: columns `question_id`, each id once, and `cluster`, null where questions are independent.
+    - `questions`: columns `question_id`, each id once, and `cluster`, null if questions are independent.
 
     >>> questions = pl.DataFrame({"question_id": ["a", "b", "c", "d"], "cluster": ["x", "x", "y", "y"]})
     >>> sorted(map(sorted, (halves_of(questions, seed=0).first, halves_of(questions, seed=0).second)))
@@ -486,7 +486,7 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
     if sizes.height < 2:
         raise OutcomeTableError(
             f"expected two {'clusters' if clustered else 'questions'} or more to split into halves, got "
-            f"{sizes.height}; a cut is chosen on one half and judged on the other"
+            f"{sizes.height}; a cut is chosen on one half and evaluated on the other"
         )
     order = np.random.default_rng(seed).permutation(sizes.height)
     drawn = sizes[order.tolist()]
@@ -503,7 +503,7 @@ POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ",
 
 
 def threshold_screen(found: Threshold) -> Iterator[Block]:
-    """Yield the choice, what limits it, and a row for each way to refuse, on a screen of 80 columns."""
+    """Yield the choice, its caveats and a table with a row for each rule for refusing, within 80 columns."""
     for one in found.statements:
         if one.severity in ("conclusion", "serious") or one.code == "scores_left_out":
             yield f"{'Caution: ' if one.severity == 'serious' else ''}{sentence(one)}"
@@ -525,7 +525,7 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
 
 @shows(Threshold)
 def threshold_blocks(found: Threshold) -> Iterator[Block]:
-    """Yield the choice in words, what must be said beside it, and the numbers of the other half."""
+    """Yield the choice, its caveats, and tables of all results on the other half."""
     tables = {
         "judged_on_other_half": ("", [(point, point.worth) for point in found.points]),
         "cut_less_others": ("difference", [(one, one.difference) for one in found.points if one.difference]),
@@ -557,20 +557,22 @@ def threshold(
     max_error: float | None = None,
     **options: Any,
 ) -> Threshold:
-    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
+    """Choose the score from which to answer on one half of the questions, and evaluate it on the other half.
+
+    Exactly one of `penalty` and `max_error` is required.
 
     Parameters
     ----------
     run
-        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
+        A run with scores in its folder, such a folder, or an outcome table with a column ``confidence``.
     method
-        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
+        Method of the scores, as named by ``refusal-index confidence``; optional if there is only one.
     penalty
-        Choose the cut that is worth most, where a wrong answer costs so many right ones.
+        Choose the threshold with the highest utility if a wrong answer costs this many right ones.
     max_error
-        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
+        Choose the threshold that answers most with an error rate of at most this.
     options
-        Others that `refusal_index.plugins.confidence.threshold.ThresholdOptions` takes: ``variant``,
+        Other fields of `refusal_index.plugins.confidence.threshold.ThresholdOptions`: ``variant``,
         ``confidence_level``, ``seed``.
 
     Returns
@@ -583,7 +585,7 @@ def threshold(
     Raises
     ------
     RefusalIndexError
-        If there are no such scores, or they tell nothing apart.
+        If the scores do not exist, or cannot separate right answers from wrong ones.
 
     References
     ----------
