@@ -151,7 +151,7 @@ def test_a_pickle_is_refused(command, ran):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["r", "--out", "o.csv"], "r holds no scores"),
+        (["r", "--out", "o.csv"], "r has no scores"),
         (["r", "--column", "a=b"], "--column: expected --add FILE, whose scores it describes"),
         (["r", "--name", "x"], "--name: expected --add FILE, whose scores it describes"),
         (["r", "--add", "absent.csv"], "absent.csv cannot be read"),

@@ -75,7 +75,7 @@ def test_a_question_without_a_group_is_not_in_the_group_that_is_called_as_it_is(
         ((5, 5, 5), None),
         ((4, 90, 94), "needs 5 right and 5 wrong answers to train on, .* there are 4 right and 90 wrong"),
         ((90, 0, 90), "there are 90 right and 0 wrong"),
-        ((9, 9, 4), "needs 5 groups of questions, .* there are 4; group them otherwise"),
+        ((9, 9, 4), "needs 5 groups of questions, .* there are 4; group them by something else"),
     ],
 )
 def test_what_there_is_too_little_of_is_counted(counts, said):
@@ -96,7 +96,7 @@ def test_a_training_part_of_one_kind_is_named():
     evidence = evidence_of([True] * 10 + [False] * 30)
     groups = dict.fromkeys(list(evidence.answers)[:10], "known")
     folds = folds_of(replace(evidence, groups=groups), "p-ik")
-    with pytest.raises(TrainingError, match=r"p-ik: .* with fold \d held out all \d+ that are left are wrong"):
+    with pytest.raises(TrainingError, match=r"p-ik: .* with fold \d held out all \d+ others are wrong"):
         list(folds.scores("p-ik", lambda _, held_out: np.zeros(len(held_out))))
 
 

@@ -221,7 +221,7 @@ class TestOtherPackages:
         path = written(tmp_path / "u.csv", UQLM)
         table = read_scores(path, method="mine", columns={"confidence": "judge_1"})
         assert table["method"].unique().to_list() == ["mine"]
-        with pytest.raises(ConfidenceError, match=r"expected one scorer to be called 'mine'.*confidence=NAME"):
+        with pytest.raises(ConfidenceError, match=r"expected one scorer to name 'mine'.*confidence=NAME"):
             read_scores(path, method="mine")
 
     def test_estimators_of_lm_polygraph_become_the_probabilities_that_they_are(self, tmp_path):
@@ -246,7 +246,7 @@ class TestOtherPackages:
         assert READINGS["minus_log_probability"](math.inf) == 0
 
     def test_uncertainties_of_no_range_alone_are_an_error_with_a_way_on(self):
-        with pytest.raises(ConfidenceError, match=r"no formula.*'MeanTokenEntropy'.*calibrate"):
+        with pytest.raises(ConfidenceError, match=r"cannot be converted.*'MeanTokenEntropy'.*calibrate"):
             read_scores([{"question_id": "q", "MeanTokenEntropy": 0.5}])
 
     @pytest.mark.parametrize("name", ["avg", "max", "score", "logprob", "num_semantic_set", "degree_centrality"])
@@ -329,7 +329,7 @@ class TestErrors:
 
     def test_one_name_for_several_methods_is_an_error(self):
         rows = [{"question_id": "q", "confidence": 0.5, "method": name} for name in "ab"]
-        with pytest.raises(ConfidenceError, match="expected scores of one method to be called 'c', got 'a', 'b'"):
+        with pytest.raises(ConfidenceError, match="expected scores of one method to name 'c', got 'a', 'b'"):
             read_scores(rows, method="c")
 
     def test_a_role_that_there_is_none_of_is_named(self):
@@ -351,7 +351,7 @@ class TestErrors:
             ("s.jsonl.gz", b"not gzip", "cannot be unpacked"),
             ("s.json", b"[{", "expected one JSON document"),
             ("s.json", b'{"a": 1}', "expected a list of objects"),
-            ("s.json", b'{"a": [1], "b": [1, 2]}', "expected columns of one length"),
+            ("s.json", b'{"a": [1], "b": [1, 2]}', "expected columns of equal length"),
             ("s.json", b"[1]", "item 1: expected an object"),
             ("s.jsonl", b'{"question_id": "q", "confidence": 0.5}\n{\n', "line 2: expected one JSON object"),
             ("s.csv", b"question_id;confidence\nq;0,5\n", "expected cells separated by commas, found ';'"),
@@ -477,7 +477,7 @@ class TestJoining:
         assert joined.unknown["question_id"].to_list() == [strange["question_id"]]
 
     def test_scores_that_are_all_strange_are_an_error_with_both_ids(self):
-        with pytest.raises(ConfidenceError, match=r"none of 1 scores .*question_id '7'.*question_id 'q0'.*--column"):
+        with pytest.raises(ConfidenceError, match=r"none of 1 scores .*question_id '7'.*question_id is 'q0'.*--column"):
             join_outcomes(scores({"question_id": 7}), sums())
 
     def test_what_is_covered_is_counted(self):

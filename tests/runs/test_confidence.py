@@ -120,7 +120,7 @@ def test_further_forced_answers_that_agree_are_counted_against_theory():
 def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_named():
     run = ri.evaluate(models.answer, ROWS, **LOCAL, draws=2, out="run")
     asked = ASKED.total()
-    with pytest.raises(SettingError, match=r"likelihood: needs log probabilities, .* gives none; .*allows p-answering"):
+    with pytest.raises(SettingError, match=r"likelihood: needs log probabilities, .* returns none; .*p-answering"):
         ri.confidence_scores(run, ["likelihood"])
     assert ASKED.total() == asked, "it is said before anything is asked"
 
@@ -237,7 +237,7 @@ def test_all_methods_of_a_folder_are_of_the_same_folds(run):
 
 
 def test_ended_early_from_python_is_an_error_and_what_came_is_kept(run):
-    with pytest.raises(ri.RefusalIndexError, match=r"ended early.*the same call again resumes"):
+    with pytest.raises(ri.RefusalIndexError, match=r"ended early.*the same call resumes"):
         ri.confidence_scores(run, ["likelihood"], max_requests=5)
     assert len(_own(run)) == 5
 

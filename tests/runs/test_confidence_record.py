@@ -117,7 +117,7 @@ def test_scores_of_others_have_names_of_their_own_and_leave_the_records_alone(ru
     table = pl.read_parquet(run / "confidence.parquet").filter(method="likelihood")
     table.select("question_id", "confidence").write_csv("ours.csv")
     before = records(run)
-    with pytest.raises(ri.RefusalIndexError, match=r"method 'likelihood': expected a name of its own"):
+    with pytest.raises(ri.RefusalIndexError, match=r"method 'likelihood': expected a new name"):
         add_scores(run, Path("ours.csv"), method="likelihood")
     add_scores(run, Path("ours.csv"), method="mine")
     assert records(run) == before

@@ -108,7 +108,7 @@ def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
         ri.confidence_scores(run, ["text-classifier"], model=answer)
     assert not ASKED
     assert "needs 5 right and 5 wrong" in str(reasons["text-classifier"])
-    assert reasons["topic"] == "needs topics, and no question of this run has one"
+    assert reasons["topic"] == "needs topics, but no question of this run has one"
     assert "needs hidden states" in str(reasons["p-ik"])
 
 
@@ -152,7 +152,7 @@ def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
     ("by", "said"),
     [
         ("topics", "group: expected one of auto, cluster, entity, topic, none, got 'topics'; did you mean 'topic'"),
-        ("entity", "group: expected questions whose entity is known, and it is known of none of these"),
+        ("entity", "group: expected questions whose entity is known, but it is unknown for all of them"),
         ("cluster", "group: expected questions whose cluster is known"),
     ],
 )

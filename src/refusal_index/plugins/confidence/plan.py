@@ -1,6 +1,6 @@
-"""What confidence methods need of a run, and what is asked for them: into the run's store, as its own requests are.
+"""Plan the requests of confidence methods for a run; their replies go into the run's store like all others.
 
-The methods by name come first, then the replies in the store as answers, then the plan of what is still to be asked.
+The module contains the methods by name, the parsing of stored replies as answers, and the plan of pending requests.
 """
 
 from __future__ import annotations
@@ -54,30 +54,30 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS)}
-"""Every method by its name, in the order in which they are listed; `method_of` adds those of other distributions."""
+"""All methods by name, in the order in which they are listed; `method_of` adds those of other packages."""
 
 
 def method_of(name: str) -> Method | None:
-    """Find a method by name; other distributions register theirs in the group ``refusal_index.confidence_methods``."""
+    """Return a method by name, None if unknown; the entry-point group is ``refusal_index.confidence_methods``."""
     if name not in METHODS and (plugin := entry_points.find("confidence_methods", name)) is not None:
         METHODS[name] = entry_points.load(plugin)
     return METHODS.get(name)
 
 
 def all_methods() -> tuple[Method, ...]:
-    """Return every method that is installed, ours first."""
+    """Return every installed method, those of this package first."""
     for name in entry_points.installed("confidence_methods"):
         method_of(name)
     return tuple(METHODS.values())
 
 
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
-    """Return methods by their names, in the order of the list.
+    """Return methods by name, in the order in which they are listed.
 
     Raises
     ------
     ConfidenceError
-        If there is none of a name; the message names the nearest.
+        If a name is unknown; the message suggests the closest one.
 
     Examples
     --------
@@ -95,40 +95,40 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
 
 
 FORCED_ANSWER = f"{AUXILIARY}{FORCED}"
-"""The variant of forced answers that methods asked for, since the run has none or none with log probabilities."""
+"""Variant of forced answers requested for methods because the run has none, or none with log probabilities."""
 
 
 @dataclass(frozen=True)
 class Replies:
-    """Reads answers from the replies of a run.
+    """Reads answers from the stored replies of a run.
 
     Attributes
     ----------
     store
-        The run's.
+        The run's store.
     grader
-        Who grades the answers.
+        The grader of the answers.
     """
 
     store: ReplyStore
     grader: GraderKind
 
     def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
-        """Return the forced answers to a question by draw: the run's own, unless `variant` is `FORCED_ANSWER`."""
+        """Return the forced answers to a question by draw: the run's own by default."""
         completions = self.store.effective_completions(question.question_id, variant)
         forced = [one for one in completions if one.reply.pass_ is Pass.FORCED]
         return self.answers(question, ForcedPass(self.grader), forced)
 
     def scored(self, question: Question) -> Answer | None:
-        """Return the forced answer that is scored: one that methods asked for, or else the run's own."""
+        """Return the forced answer to score: the one requested for methods, or else the run's own."""
         return self.forced(question, FORCED_ANSWER).get(0) or self.forced(question).get(0)
 
     def answers(self, question: Question, procedure: Procedure, completions: Sequence[Completion]) -> dict[int, Answer]:
-        """Return answers by draw, without a grade while a verdict is missing."""
+        """Return the answers by draw; `wrong` is None if a verdict is missing."""
         own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
         verdicts = [one for one in completions if one.reply.role is not Role.MODEL]
         judged = {one.draw for one in verdicts}
-        graded: dict[Reply, int] = {}  # the same reply in several draws is graded in one of them
+        graded: dict[Reply, int] = {}  # identical replies in several draws are graded once
         for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
             graded.setdefault(own[draw].reply, draw)
         found = {}
@@ -140,7 +140,7 @@ class Replies:
 
 
 def _answer(one: Completion, wrong: bool | None) -> Answer:
-    # No method reads the log probabilities of further forced answers.
+    # No method uses the log probabilities of further forced answers.
     has_logprobs = one.draw == 0 or one.reply.pass_ is not Pass.FORCED
     try:
         logprobs = read_logprobs(one.logprobs) if has_logprobs else None
@@ -154,10 +154,10 @@ GIVES_LOGPROBS = {
     *("openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
     *("hf", "vllm", "sglang", "llama-cpp-python"),
 }
-"""Providers, besides the embedded models, that give log probabilities, as far as known."""
+"""Providers, in addition to embedded models, that are known to return log probabilities."""
 
 TRANSFORMERS = "hf"
-"""The provider whose hidden states are computed here, with transformers."""
+"""The provider whose hidden states are computed locally, with transformers."""
 
 
 @dataclass(frozen=True)
@@ -215,22 +215,22 @@ class Probing(Procedure):
 
 @dataclass(frozen=True)
 class ConfidencePlan:
-    """Scores to be made for a run.
+    """Plan to score the answers of a run.
 
     Attributes
     ----------
     run
-        The run: its folder, settings, questions and models, with the forced pass as its procedure.
+        Plan of the run: its folder, settings, questions and models, with the forced pass as the procedure.
     methods
-        Which scores are wanted.
+        The requested methods.
     wording
-        The words of the run's forced pass.
+        Prompts and grading of the run's forced pass.
     outcomes
         The run's outcome table.
     given
-        Names of models and graders that the user gave, so that functions of these names may be called.
+        Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
-        Of trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
+        For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
     """
 
     run: Plan
@@ -243,54 +243,54 @@ class ConfidencePlan:
 
     @property
     def settings(self) -> Settings:
-        """Those of the run, and how requests are sent now."""
+        """The run's settings, with the current options for sending requests."""
         return self.run.settings
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the model runs in this process, and always gives log probabilities."""
+        """Whether the model runs in this process; such models always return log probabilities."""
         provider, _ = provider_of(self.settings.model)
         return provider is not None and provider.is_embedded
 
     @property
     def is_free(self) -> bool:
-        """Whether its requests cost nothing: the model is embedded, and no other model grades."""
+        """Whether requests cost nothing: the model is embedded and there is no model grader."""
         return self.is_embedded and not self.run.graders
 
     @property
     def gives_logprobs(self) -> bool:
-        """Whether the model gives log probabilities, as far as known."""
+        """Whether the model is known to return log probabilities."""
         return self.is_embedded or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
 
     @cached_property
     def questions(self) -> dict[str, Question]:
-        """Every question of the run by id."""
+        """The run's questions by id."""
         return {one.question_id: one for one in self.run.dataset.questions}
 
     @cached_property
     def needs(self) -> frozenset[Need]:
-        """All that its methods need."""
+        """The combined requirements of all methods."""
         return frozenset(need for method in self.methods for need in method.needs)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts of its methods."""
+        """The distinct prompts of all methods."""
         return tuple(dict.fromkeys(prompt for method in self.methods for prompt in method.prompts))
 
     @property
     def takes_logprobs(self) -> bool:
-        """Whether log probabilities are asked for: only where a method uses them, since some models refuse."""
+        """Whether to request log probabilities: only if a method uses them, since some models reject the request."""
         sampled = any(prompt.draws > 1 for prompt in self.prompts)
         return Need.LOGPROBS in self.needs or (sampled and self.gives_logprobs)
 
     def replies(self, store: ReplyStore) -> Replies:
-        """Return the replies in the run's store as answers."""
+        """Return a reader of answers from the run's store."""
         return Replies(store, self.wording.grader)
 
     def rounds(self, replies: Replies) -> Iterator[Round]:
-        """Yield what the methods ask, each round once the replies to those before it are stored.
+        """Yield rounds of conversations; a round is computed after the replies to earlier ones are stored.
 
-        Where log probabilities may not come, one question is asked first.
+        If the model might not return log probabilities, a round with a single question comes first.
         """
         answers, first = self.missing_answers(replies), self.takes_logprobs and not self.is_embedded
         if Need.LOGPROBS in self.needs and first and answers:
@@ -301,7 +301,7 @@ class ConfidencePlan:
                 without = [one for one in METHODS.values() if Need.LOGPROBS not in one.needs]
                 left = ", ".join(one.name for one in without if unmet(self, one) is None)
                 raise SettingError(
-                    f"{self.settings.model} gave no log probabilities with its reply to {question.question_id}; "
+                    f"{self.settings.model} returned no log probabilities with its reply to {question.question_id}; "
                     f"without them this run allows {left or 'none'}"
                 )
         yield FORCED, answers
@@ -311,7 +311,7 @@ class ConfidencePlan:
             yield prompt.name, self.probes(prompt, replies)
 
     def missing_answers(self, replies: Replies) -> list[Conversation]:
-        """Return the forced passes that methods ask for, where the run's own do not do."""
+        """Return the forced passes that are needed because the run's own answers are missing or unsuitable."""
         return [
             Conversation(question, FORCED_ANSWER, self.run.procedures[FORCED])
             for question in self.questions.values()
@@ -320,19 +320,19 @@ class ConfidencePlan:
 
     def _lacks_answer(self, question: Question, replies: Replies) -> bool:
         if replies.store.completions(question.question_id, FORCED_ANSWER):
-            return True  # it was asked for before: its grade may be missing
+            return True  # requested earlier, but its grade may be missing
         own = replies.forced(question).get(0)
         return own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
 
     def answers(self, replies: Replies) -> dict[str, Answer]:
-        """Return the forced answers that are scored, by question id."""
+        """Return the forced answers to score, by question id."""
         found = {one: replies.scored(question) for one, question in self.questions.items()}
         return {one: answer for one, answer in found.items() if answer is not None}
 
     def probes(self, prompt: Prompt, replies: Replies, to_come: Container[str] = ()) -> list[Conversation]:
-        """Return the conversations of a method's prompt: about every question, or about those that have an answer.
+        """Return the conversations for a method's prompt: about every question, or about those with an answer.
 
-        - `to_come`: questions that are yet to be answered, and are taken in.
+        - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
         answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
         wording = self.wording
@@ -347,10 +347,10 @@ class ConfidencePlan:
         ]
 
     def current(self, conversation: Conversation, store: ReplyStore) -> list[Completion]:
-        """Return the replies to the very requests that a conversation asks now; none where those were others.
+        """Return the stored replies of a conversation if they are to its current requests, else an empty list.
 
-        A judgement on another answer than the one that is scored now is none on this one, nor is one that was asked
-        for in other words; and a forced answer without log probabilities is none where a method needs these.
+        A judgement of a different answer, or in reply to a different wording, is outdated. So is a forced answer
+        without log probabilities if a method needs them.
         """
         completions = store.completions(conversation.question.question_id, conversation.variant)
         own = [one for one in completions if one.reply.role is Role.MODEL]
@@ -367,15 +367,15 @@ class ConfidencePlan:
             again = store.times_retired(*place, draw)
             return model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
 
-        # What came as a choice of a response has the request of the first.
+        # A reply that was one of several choices of a response has the request of an earlier draw.
         return one.request_sha256 is None or one.request_sha256 in map(asked, (one.draw, *range(one.draw)))
 
     def unfinished(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
-        """Return the conversations in which something is still to be asked."""
+        """Return the conversations with pending requests."""
         return [one for one in conversations if next_requests(one, self.current(one, store))]
 
     def evidence(self, replies: Replies) -> Evidence:
-        """Return all that the methods make scores of."""
+        """Return the data from which the methods compute scores."""
         forced = {one: replies.forced(question) for one, question in self.questions.items()}
         further = {one: [found[draw] for draw in found if draw > 0] for one, found in forced.items()}
         drawn = self.outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw", maintain_order=True)
@@ -401,7 +401,7 @@ class ConfidencePlan:
         )
 
     def states(self, ids: Sequence[str]) -> hidden_states.States:
-        """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
+        """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
         procedure, step = self.run.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
         prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
         path = self.run.folder.path / hidden_states.FILE
@@ -409,7 +409,7 @@ class ConfidencePlan:
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:
-    """Return what a method lacks in a run, in words; None where it lacks nothing."""
+    """Return the first unmet requirement of a method as text; None if all are met."""
     return next(_unmet(plan, method), None)
 
 
@@ -418,34 +418,35 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if method.lacks:
         yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
     if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
-        yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
+        yield "needs several draws, but every question was drawn once; the run's own command with --draws 5 adds them"
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
-        yield f"needs log probabilities, and {model} gives none"
+        yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:
         provider, name = provider_of(model)
         if provider is None and model.partition("/")[0] == TRANSFORMERS:
             if lacks := lacking(hidden_states.PACKAGES):
                 yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
         elif provider is None or provider.layers(name) is None:
-            yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
+            yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
     if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
-        yield "needs topics, and no question of this run has one"
+        yield "needs topics, but no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
         yield short
 
 
 @dataclass(frozen=True)
 class PendingRequests:
-    """What is still to be asked under one name.
+    """Pending requests of one prompt or of the forced pass.
 
     Attributes
     ----------
     name, questions
-        Of a prompt, or the forced pass, and how many questions.
+        Name of the prompt or the pass, and the number of questions.
     requests, most
-        Requests to the model; the most are sent where no log probabilities come, or where answers change.
+        Minimum and maximum number of requests to the model; the maximum applies if the model returns no log
+        probabilities or if answers change.
     input_tokens
-        About how many, of the fewest requests.
+        Approximate input tokens of the minimum number of requests.
     """
 
     name: str
@@ -456,9 +457,9 @@ class PendingRequests:
 
 
 def pending(plan: ConfidencePlan) -> list[PendingRequests]:
-    """Return what is still to be asked for a run, round by round; nothing is sent or written.
+    """Return the pending requests of a plan by round, without sending or writing anything.
 
-    Requests to a model that grades are not counted: each answer takes one, or two where its verdict cannot be read.
+    Requests to a model grader are not counted: one per answer, or two if a verdict cannot be parsed.
     """
     with open_store(plan.run.folder, made=False) as store:
         replies = plan.replies(store)
@@ -477,7 +478,7 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
 def _pending(
     plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], again: int, draws: int, store: ReplyStore
 ) -> PendingRequests:
-    """Count the requests of some conversations, and of those that are asked again where their answers change."""
+    """Count the requests of the conversations, and of `again` further ones in case their answers change."""
     requests = most = tokens = 0
     each = 1 if plan.is_embedded else draws
     for conversation in conversations:
@@ -491,7 +492,7 @@ def _pending(
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
-    """Raise SettingError if more requests would be sent than the run itself took, unless they are free."""
+    """Raise SettingError if there are more pending requests than the run itself sent, unless they are free."""
     most = sum(one.most for one in requests)
     if plan.is_free or not most:
         return
@@ -501,12 +502,12 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
     if most > own:
         raise SettingError(
             f"{{method}}: up to {most:,} requests to {plan.settings.model}, more than the {own:,} of the run itself; "
-            "add {yes} to send them, or name fewer methods ({dry_run} counts their requests)"
+            "add {yes} to send them, or choose fewer methods ({dry_run} counts their requests)"
         )
 
 
 async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
-    """Ask what is missing, if anything is, and return why asking ended before that, as it was told to."""
+    """Send all pending requests; return why sending ended early, None if it did not."""
     rounds = (each for each in map(partial(_set_aside, plan, store), plan.rounds(plan.replies(store))) if each[1])
     first = next(rounds, None)
     if first is None:
@@ -520,7 +521,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
 
 
 def _set_aside(plan: ConfidencePlan, store: ReplyStore, pending: Round) -> Round:
-    """Set aside the replies of a round that are to other requests than it has now, and keep what is to be asked."""
+    """Retire the outdated replies of a round, and return it with the unfinished conversations only."""
     name, conversations = pending
     for one in conversations:
         completions = store.completions(one.question.question_id, one.variant)

@@ -1,10 +1,10 @@
-"""Confidence tables: scores of anyone's are read as one, put beside others, and joined with the answers of a run.
+"""Read confidence tables from any source, combine them with other scores, and join them with the answers of a run.
 
-They come from a file or a data frame, of one's own or of UQLM's or lm-polygraph's making.
+A table comes from a file or a data frame, written by the user or by UQLM or lm-polygraph.
 
-A table is long, with one score a row in a column `confidence`, or wide, with a column for each scorer that those two
-packages know. Each row says which question it is about by its id, or by its text, which then stands in the place of the
-id until it is matched with a run's questions. An empty score stays a row without one: it is counted, never filled in.
+It is long, with one score per row in a column `confidence`, or wide, with a column for each scorer that those two
+packages know. Each row names its question by id or by text; a text takes the place of the id until it is matched with
+the run's questions. A row with an empty score is kept: it is counted and never filled in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from refusal_index.data.text import sound_text
 from refusal_index.plugins.confidence.method import Score
 
 ROUNDING = 1e-6
-"""How far outside its range a number may lie: a cosine of single precision can be 1.0000001."""
+"""Tolerance for numbers outside their range: a single-precision cosine can be 1.0000001."""
 
 ADVICE = (
     "if it is a log probability, give its exponential; if it is in per cent, divide it by 100; if it is an "
@@ -48,11 +48,11 @@ ADVICE = (
 )
 
 Reading = Callable[[Any], float | None]
-"""From a cell to the score that it stands for, None for an empty one; raises ValueError if it is out of range."""
+"""Converts a cell to a score, None for an empty cell; raises ValueError if the number is out of range."""
 
 
 def _reading(expected: str, low: float, high: float, formula: Callable[[float], float]) -> Reading:
-    """Say how numbers become scores: what they must be, in words and as a range, and the formula."""
+    """Return a conversion of numbers to scores, given a description of the numbers, their range, and a formula."""
     kind = Kind(expected, advice=ADVICE, low=low - ROUNDING, high=high + ROUNDING)
 
     def read(cell: Any) -> float | None:
@@ -75,14 +75,14 @@ _SHIPPED = (resources.files("refusal_index.plugins.confidence") / "data" / "scor
 NAMES: Mapping[str, re.Pattern[str]] = {
     kind: re.compile("|".join(names)) for kind, names in tomllib.loads(_SHIPPED).items()
 }
-"""What columns of UQLM and lm-polygraph are called, by how they are read."""
+"""Patterns of UQLM's and lm-polygraph's column names, by conversion."""
 
 _KEY = re.compile(r"\(['\"]sequence['\"], ['\"](.+)['\"]\)")
-"""An estimator as lm-polygraph's own key, written down."""
+"""The text form of an lm-polygraph key, which contains the estimator's name."""
 
 
 def scorer_name(column: str) -> str:
-    """Return what a column is called without what surrounds its name.
+    """Return the name of a column's scorer, extracted from an lm-polygraph key if it is one.
 
     >>> scorer_name("('sequence', 'PTrue')"), scorer_name("p_true")
     ('PTrue', 'p_true')
@@ -92,9 +92,9 @@ def scorer_name(column: str) -> str:
 
 
 def reading_of(column: str, beside: Collection[str] = ()) -> Reading | None:
-    """Return how a column of UQLM's or lm-polygraph's is read; None of any other, and of what is no confidence.
+    """Return the conversion for a column of UQLM or lm-polygraph; None for columns that are not confidences.
 
-    - `column`: its name.
+    - `column`: the name of the column.
     - `beside`: all columns of the table.
     """
     name = scorer_name(column)
@@ -104,7 +104,7 @@ def reading_of(column: str, beside: Collection[str] = ()) -> Reading | None:
 
 
 def has_no_range(column: str) -> bool:
-    """Tell whether a column holds an uncertainty of which no formula makes a confidence.
+    """Whether a column contains an unbounded uncertainty, which cannot be converted to a confidence.
 
     >>> has_no_range("MeanTokenEntropy"), has_no_range("PTrue")
     (True, False)
@@ -113,7 +113,7 @@ def has_no_range(column: str) -> bool:
 
 
 def _exact(cell: Any) -> str | None:
-    """Return a cell as one text, with the white space around it; None for an empty one."""
+    """Return a cell as text, with its surrounding white space; None for an empty cell."""
     return None if tables.text(cell) is None else sound_text(str(cell))
 
 
@@ -139,37 +139,37 @@ ROLES: Mapping[str, Column] = {
     "correct": _graded("correct", ("correct", "is_correct"), FLAG),
     "grade": _graded("grade", ("grade",), GRADE),
 }
-"""The columns by role, under the names that need not be pointed out."""
+"""Columns by role, with the names that are recognised automatically."""
 
 GRADES = ("wrong", "correct", "grade")
-"""The roles that say whether the answer is wrong; one that was pointed out goes before the others."""
+"""The roles that say whether the answer is wrong; an explicitly named column takes precedence."""
 
 PICKLES = tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6))
-"""How files begin that pickle wrote."""
+"""The first bytes of pickle files."""
 
 
 class ReadScores(NamedTuple):
-    """The scores of a table, and what is not among them."""
+    """The scores of a table, and the columns that were left out."""
 
     scores: pl.DataFrame
-    """With the columns of `CONFIDENCE_SCHEMA`. Without ids in the table, `question_id` holds the question's text."""
+    """Table with the columns of `CONFIDENCE_SCHEMA`; `question_id` contains the question's text if there are no ids."""
     left_out: tuple[str, ...]
-    """Columns with uncertainties of which no formula makes a confidence."""
+    """Columns with uncertainties that cannot be converted to confidences."""
 
 
 def read_score_table(
     data: object, *, method: str | None = None, columns: Mapping[str, str] | None = None
 ) -> ReadScores:
-    """Read a confidence table of anyone's.
+    """Read a confidence table from any source.
 
     Parameters
     ----------
     data
-        The path of a CSV, JSON Lines, JSON or Parquet file, or a data frame, or dictionaries, one a row.
+        The path of a CSV, JSON Lines, JSON or Parquet file, a data frame, or a list of dictionaries, one per row.
     method
-        What to call the scores; None for what their columns say, or else the name of the file.
+        Name for the scores; by default that in the table, or else the name of the file.
     columns
-        Column by role, out of `ROLES`, where they have other than the usual names.
+        Column names by role, as in `ROLES`, for columns without one of the usual names.
 
     Returns
     -------
@@ -178,12 +178,12 @@ def read_score_table(
     Raises
     ------
     ConfidenceError
-        If it cannot be read, a score is not what it should be, or one occurs twice; the message names the line.
+        If the table cannot be read, or a score is invalid or occurs twice; the message names the line.
 
     Examples
     --------
-    >>> found = read_score_table([{"question_id": "q1", "score": 0.9}], method="mine", columns={"confidence": "score"})
-    >>> found.scores.row(0)
+    >>> rows = [{"question_id": "q1", "score": 0.9}]
+    >>> read_score_table(rows, method="mine", columns={"confidence": "score"}).scores.row(0)
     ('q1', 'mine', 0.9, None, None, 0, None, None)
     """
     given = columns or {}
@@ -198,7 +198,7 @@ def read_score_table(
     scorers = _scorers(source, present, found, method or stem)
     if method is not None and len(scorers) > 1:
         raise source.wrong(
-            f"expected one scorer to be called {method!r}, got {listed(one.column for one in scorers)}; choose one "
+            f"expected one scorer to name {method!r}, got {listed(one.column for one in scorers)}; choose one "
             "with --column confidence=NAME"
         )
     graded = next((role for role in (*given, *GRADES) if role in GRADES and role in found), None)
@@ -207,7 +207,7 @@ def read_score_table(
     methods = table["method"].unique(maintain_order=True).to_list()
     if method is not None and len(methods) > 1:
         raise source.wrong(
-            f"expected scores of one method to be called {method!r}, got {listed(methods)}; leave it out"
+            f"expected scores of one method to name {method!r}, got {listed(methods)}; leave out the name"
         )
     if method is not None:
         table = table.with_columns(pl.lit(method).alias("method"))
@@ -215,7 +215,7 @@ def read_score_table(
 
 
 def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
-    """Return where rows come from, the rows, and what the file is called."""
+    """Return the source of a table, its rows, and the file's name without suffix."""
     if not isinstance(data, str | Path):
         source = Source("the table", "memory", "score", ConfidenceError)
         return source, read_rows(source, data), None
@@ -230,15 +230,15 @@ def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
 
 
 def _refuse_pickle(path: Path, content: bytes) -> None:
-    """Refuse what lm-polygraph saves: a pickle may hold code, which opening it would run."""
+    """Raise ConfidenceError for a pickle, such as lm-polygraph saves: opening one may run code."""
     try:
         members = zipfile.ZipFile(io.BytesIO(content)).namelist() if content.startswith(ZIP) else []
     except zipfile.BadZipFile as error:
         raise ConfidenceError(f"{path} cannot be read as a table ({error}); check that it is complete") from error
     if content.startswith(PICKLES) or any(member.endswith("data.pkl") for member in members):
         raise ConfidenceError(
-            f"{path}: expected a table, got a pickle, as lm-polygraph's UEManager.save writes them; it is not opened, "
-            "as it may hold code. Where you trust it, write a table: man = UEManager.load(PATH); "
+            f"{path}: expected a table, got a pickle, as written by lm-polygraph's UEManager.save; it is not opened, "
+            "as it may contain code. If you trust it, write a table: man = UEManager.load(PATH); "
             "pandas.DataFrame({'question_id': IDS_IN_THEIR_ORDER, **{name: values for (level, name), values in "
             "man.estimations.items() if level == 'sequence'}}).to_csv('scores.csv', index=False)"
         )
@@ -247,7 +247,7 @@ def _refuse_pickle(path: Path, content: bytes) -> None:
 def _document(source: Source, document: Any) -> list[Any]:
     """Return the rows of a JSON document: a list of objects, or columns by name, as pandas writes them."""
     if document is None:
-        raise source.wrong("expected one JSON document, got something else; is it cut off?")
+        raise source.wrong("expected one JSON document, got something else; is the file truncated?")
     if isinstance(document, dict) and isinstance(document.get("data"), dict | list):
         document = document["data"]
     if isinstance(document, list):
@@ -255,15 +255,15 @@ def _document(source: Source, document: Any) -> list[Any]:
     cells = document.items() if isinstance(document, dict) else ()
     columns = {name: list(column.values()) if isinstance(column, dict) else column for name, column in cells}
     if not columns or not all(isinstance(column, list) for column in columns.values()):
-        raise source.wrong(f"expected a list of objects, one a row, or an object of columns, got {shortened(document)}")
+        raise source.wrong(f"expected a list of objects, or an object of columns, got {shortened(document)}")
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise source.wrong(f"expected columns of one length, got {shortened(lengths)}; write as many cells in each")
+        raise source.wrong(f"expected columns of equal length, got {shortened(lengths)}; check that none is truncated")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _undone(rows: Sequence[Row]) -> list[Row]:
-    """Undo what makes a table of our own safe to open in a spreadsheet or to print."""
+    """Undo the escaping that makes our own CSV tables safe to print and to open in a spreadsheet."""
     texts = [name for name, kind in CONFIDENCE_SCHEMA.items() if kind == pl.String()]
     frame = tables.undo_safe(pl.DataFrame({name: [row.cells[name] for row in rows] for name in texts}))
     pairs = zip(rows, frame.iter_rows(named=True), strict=True)
@@ -271,7 +271,7 @@ def _undone(rows: Sequence[Row]) -> list[Row]:
 
 
 class _Scorer(NamedTuple):
-    """A column of scores: its name, the method's, which is None where each row says it, and how it is read."""
+    """A column of scores, the name of its method, None if each row names it, and the conversion to scores."""
 
     column: str
     method: str | None
@@ -282,26 +282,26 @@ def _scorers(source: Source, present: Sequence[str], found: Mapping[str, str], n
     """Return the columns that hold scores."""
     if "confidence" in found:
         if "method" not in found and name is None:
-            raise source.wrong("expected a name for the scores; give them a column 'method', or say method=NAME")
+            raise source.wrong("expected a name for the scores; add a column 'method', or pass method=NAME")
         return [_Scorer(found["confidence"], None if "method" in found else name, READINGS["as_is"])]
     known = ((column, reading_of(column, present)) for column in present)
     scorers = [_Scorer(column, scorer_name(column), reading) for column, reading in known if reading is not None]
     unusable = [column for column in present if has_no_range(column)]
     if not scorers and unusable:
         raise source.wrong(
-            f"expected scores in [0, 1], got uncertainties that no formula makes scores of ({listed(unusable)}); "
-            "calibrate one on questions that are held out, as lm-polygraph's normalizers do, and name its column with "
+            f"expected scores in [0, 1], got uncertainties that cannot be converted to scores ({listed(unusable)}); "
+            "calibrate one on held-out questions, as lm-polygraph's normalizers do, and name its column with "
             "--column confidence=NAME"
         )
     if not scorers:
-        expected = "a column 'confidence', or scores as UQLM or lm-polygraph call them"
+        expected = "a column 'confidence', or a column named as in UQLM or lm-polygraph"
         advice = suggestion("confidence", present) or ";"
         raise source.lacks(expected, present, f"{advice} say which column it is with --column confidence=NAME")
     return scorers
 
 
 def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[Score]:
-    """Yield the scores, and raise where one is about the answer of an earlier one by the same method."""
+    """Yield the scores; raises if two scores by the same method are for the same answer."""
     question = "question_id" if "question_id" in found else "question"
     needed = {question: "an id" if question == "question_id" else "the text of a question"}
     if any(scorer.method is None for scorer in scorers):
@@ -311,7 +311,7 @@ def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Sc
         cells = tables.values_by_role(row, found, ROLES)
         for role, what in needed.items():
             if cells[role] is None:
-                raise row.wrong(f"expected {what}, got an empty cell; give every score one", found[role])
+                raise row.wrong(f"expected {what}, got an empty cell; every score needs one", found[role])
         answer = cells["variant"], cells["draw"] or 0, cells["pass"]
         for scorer in scorers:
             asked, method = cells[question], scorer.method or cells["method"]
@@ -320,26 +320,26 @@ def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Sc
             if earlier is not row:
                 raise row.wrong(
                     f"the same score again (question {shortened(asked)}, method {shortened(method)}), first at "
-                    f"{earlier.place}; remove one of the two, or tell answers apart in a column 'draw' (0, 1, ...), "
-                    "'variant' or 'pass'"
+                    f"{earlier.place}; remove one of the two, or distinguish the answers by a column 'draw' (0, 1, "
+                    "...), 'variant' or 'pass'"
                 )
             yield Score(asked, method, confidence, _wrong_by(cells), *answer, cells["fold"])
 
 
 def _wrong_by(cells: Mapping[str, Any]) -> bool | None:
-    """Return whether the scored answer is wrong, as its row says; a refusal is."""
+    """Return whether a row says that the scored answer is wrong; refusals count as wrong."""
     if cells["grade"] not in (None, Grade.UNSCORED):
         return cells["grade"] is not Grade.CORRECT
     return cells["wrong"] if cells["correct"] is None else not cells["correct"]
 
 
 def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
-    """Build the table, in the order of the scores.
+    """Return the confidence table, in the order of the scores.
 
     Raises
     ------
     ConfidenceError
-        If a score is outside [0, 1], or one occurs twice.
+        If a score is outside [0, 1] or occurs twice.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
 
 
 def with_scores(before: pl.DataFrame | None, table: pl.DataFrame) -> pl.DataFrame:
-    """Put scores beside those of other methods, in the place of what the same methods gave before."""
+    """Return `before` with the scores of `table`, which replace earlier ones by the same methods."""
     if before is None:
         return table
     return pl.concat([before.filter(~pl.col("method").is_in(table["method"].unique().to_list())), table])
@@ -365,14 +365,14 @@ class JoinedScores:
     Attributes
     ----------
     scores
-        Those of answers that the run has, with the columns of `CONFIDENCE_SCHEMA`.
+        Scores of answers that are in the run, with the columns of `CONFIDENCE_SCHEMA`.
     unknown
-        Those of questions, variants or draws that it does not have.
+        Scores of questions, variants or draws that are not in the run.
     by_text
-        How many questions were found by their text rather than their id.
+        Number of questions that were matched by text rather than by id.
     coverage
-        What is left of each method, in the order of the scores: `questions` with a score, those with an `empty` one,
-        and how many the run has (`of`).
+        For each method, in the order of the scores, the number of `questions` with a score, of those with an `empty`
+        one, and of all questions in the run (`of`).
     """
 
     scores: pl.DataFrame
@@ -382,25 +382,25 @@ class JoinedScores:
 
 
 def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
-    """Find the answers that scores are about, and say of each whether it is wrong, where the scores do not.
+    """Match scores with the answers of a run, and add whether each answer is wrong unless the scores say so.
 
-    Without a pass a score is about the answer that counts; that, and the first pass, is another one in each variant, so
-    that a score without a variant becomes one for each. A refusal of the answer that is scored is wrong, and an answer
-    without a grade, or one that was given along with the score (``probe``), stays null.
+    A score without a pass is for the answer that counts. That answer and the first pass differ between variants, so a
+    score without a variant is repeated for each variant. If the scored reply is a refusal, it counts as wrong. Without
+    a grade, or for an answer given together with the score (``probe``), `wrong` remains null.
 
     Parameters
     ----------
     scores
-        A confidence table. Where `question_id` is no id of the outcomes, but holds the text of one of their questions,
-        it is taken for that question.
+        A confidence table. A `question_id` that is not in the outcomes but is the text of one of their questions, or a
+        prompt that contains it, is matched with that question.
     outcomes
         An outcome table of one model and dataset.
 
     Raises
     ------
     ConfidenceError
-        If the outcomes are of several models or datasets, no score is of a question in them, or two scores turn out to
-        be about the same answer.
+        If the outcomes are of several models or datasets, no score is for a question in them, or two scores are for the
+        same answer.
     """
     for name in ("model", "dataset"):
         names = outcomes[name].unique(maintain_order=True).to_list()
@@ -412,15 +412,15 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
     unknown = scores.filter(~numbered["row"].is_in(joined["row"].unique().to_list()))
     if joined.is_empty() and scores.height:
         raise ConfidenceError(
-            f"none of {scores.height:,} scores is of an answer that the run has: the first is of "
-            f"{place_of(scores.row(0, named=True))}, and the run's first of question_id "
-            f"{shortened(outcomes['question_id'][0])}; name the column with its ids with --column question_id=NAME, or "
-            "the one with the questions' texts with --column question=NAME"
+            f"none of {scores.height:,} scores is for an answer in the run: the first is for "
+            f"{place_of(scores.row(0, named=True))}, and the run's first question_id is "
+            f"{shortened(outcomes['question_id'][0])}; name the column of ids with --column question_id=NAME, or the "
+            "column of questions with --column question=NAME"
         )
     if row := first_row(joined, ~pl.struct(PLACE).is_first_distinct()):
         raise ConfidenceError(
-            f"two scores are about the same answer ({place_of(row, PLACE)}), the second of them score {row['row']:,}: "
-            "one names its variant or its id and the other does not, or two texts hold the same question; remove one"
+            f"two scores are for the same answer ({place_of(row, PLACE)}), the second of them is score {row['row']:,}: "
+            "one names its variant or id and the other does not, or two texts contain the same question; remove one"
         )
     asked = pl.col("question_id")
     coverage = joined.group_by("method", maintain_order=True).agg(
@@ -432,7 +432,7 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
 
 
 def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return, of every answer, whether it is wrong by the pass that it is of."""
+    """Return for each outcome whether the answer that counts, the first and the forced one are wrong."""
     first, forced = pl.col("first_grade"), pl.col("forced_grade")
     refused, wrong = pl.col("refused"), pl.col("wrong")
 
@@ -442,21 +442,21 @@ def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
     return outcomes.select(
         *("question_id", "draw", "variant"),
         wrong.alias("counts"),
-        # a table of the two columns alone says no less: a refusal is no right answer, and all else is the first pass's
+        # without grades by pass: a refusal is not a right answer, and any other outcome is that of the first pass
         pl.when(first.is_null()).then(refused | wrong).otherwise(is_wrong(first)).alias("first"),
         pl.when(forced.is_null()).then(pl.when(refused).then(wrong)).otherwise(is_wrong(forced)).alias("forced"),
     )
 
 
 def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the scores whose answers are there, with what is known of these."""
+    """Yield the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
     of_all, of_one = ["question_id", "draw"], ["question_id", "draw", "variant"]
     has_variant = pl.col("variant").is_not_null()
     is_settled = pl.col("wrong").is_not_null() | (pl.col("pass") == "probe").fill_null(value=False)
     is_shared = (pl.col("pass") == "forced").fill_null(value=False)
     yield scores.filter(is_settled, has_variant).join(answers, on=of_one, how="semi")
     yield scores.filter(is_settled, ~has_variant).join(answers, on=of_all, how="semi")
-    known = pl.col("counts", "first", "forced").drop_nulls()  # null where variants differ over an answer they share
+    known = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
     shared = answers.group_by(of_all, maintain_order=True).agg(pl.when(known.n_unique() == 1).then(known.first()))
     named, unnamed = scores.filter(~is_settled, has_variant), scores.filter(~is_settled, ~has_variant).drop("variant")
     of = pl.col("pass")
@@ -472,9 +472,9 @@ def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> Iterator[pl.DataFram
 
 
 def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]:
-    """Return the id of the question that a text in place of an id is, or as a whole prompt holds; if it is just one.
+    """Return the question ids for texts in place of ids: those that equal or contain exactly one question.
 
-    Of questions that hold each other, a prompt that holds them all is taken for the longest.
+    If a prompt contains a question that is part of another one in it, the longer question counts.
     """
     own = set(outcomes["question_id"])
     texts = [one for one in scores["question_id"].unique(maintain_order=True) if one not in own]

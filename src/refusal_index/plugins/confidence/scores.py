@@ -1,8 +1,8 @@
-"""The scores of a run's folder: made from its replies, kept in step with its grades, added from tables, exported.
+"""The confidence scores in a run's folder: compute, update after regrading, add from tables, and export them.
 
-Beside them lies what they rest on. A method rests on replies of the model: forced answers, draws of a pass, replies to
-its own prompts. Replies of a model that grades count only where grades enter the score: where a first pass counts as
-refused, or a predictor is trained.
+A record of what the scores are based on is stored with them. A method is based on replies of the model: forced answers,
+repeated draws of a pass, and replies to its own prompts. Replies of a model grader are included only if grades affect
+the score: if it depends on whether a first pass counts as refused, or a predictor is trained.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import ComparabilityError, Run, check_comparable, run_to_completion, write_results
 
 ALL = "all"
-"""Every method that a run allows."""
+"""Selects every method that a run allows."""
 
 
 def allowed(
     run: Path, settings: Settings, *, prompts: str | None = None, group: str = "auto"
 ) -> dict[Method, str | None]:
-    """Return what a run lacks for each method, None for nothing; it raises as `prepare_confidence` does."""
+    """Return the unmet requirement of each method, None if there is none; raises as `prepare_confidence` does."""
     plan = _plan(run, settings, prompts, {}, group)
     return {method: unmet(plan, method) for method in all_methods()}
 
@@ -86,38 +86,38 @@ def prepare_confidence(
     group: str = "auto",
     layer: int | None = None,
 ) -> ConfidencePlan:
-    """Read a run and check what the methods need, before anything is asked.
+    """Return the plan to score a run, after checking the requirements of the methods; no requests are sent.
 
     Parameters
     ----------
     run
         The folder of a finished run.
     names
-        Of methods; None for those that cost nothing.
+        Names of methods; None for those that cost nothing.
     settings
-        How requests are sent; all else is the run's.
+        Settings for sending requests; all others are the run's.
     prompts
-        The file of the run's prompt set, where the package has none of its name.
+        The file of the run's prompt set, unless it is a set of this package.
     model, grader
-        The run's own, once more: a function that the folder names is called only if it is named here.
+        The names of the run's own model and grader; a function named in the folder is called only if it is named here.
     objects
-        Models and functions in memory, by the name that the run knows them by.
+        Models and functions in memory, by their names in the run.
     group
-        By what questions are kept in one fold of trained methods, as `groups_of` takes it.
+        How questions are grouped into folds of trained methods, as for `groups_of`.
     layer
-        Of the hidden states that a probe reads; None is the middle one.
+        The layer whose hidden states a probe reads; None for the middle one.
 
     Raises
     ------
     RefusalIndexError
-        If the run cannot be used, there is no such method, or one lacks what it needs.
+        If the run cannot be used, a method is unknown, or a requirement is not met.
     """
     wanted = None if names is None or ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
     plan = replace(plan, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
     usable = [one for one in (all_methods() if wanted is None else METHODS.values()) if unmet(plan, one) is None]
     if wanted is None:
-        # Weights that are downloaded, and trained for hours, are used only where the method is named.
+        # Methods that download weights and train them for hours are used only if named explicitly.
         usable = [one for one in usable if Need.WEIGHTS not in one.needs]
         wanted = tuple(usable) if names else free_methods(plan, usable)
     for method in wanted:
@@ -125,7 +125,7 @@ def prepare_confidence(
             left = ", ".join(one.name for one in usable) or "none"
             raise SettingError(f"{method.name}: {unmet(plan, method)}; this run allows {left}")
     if TOPIC in usable and TOPIC not in wanted and any(Need.TRAINING in one.needs for one in wanted):
-        wanted = (*wanted, TOPIC)  # the baseline of whatever is trained
+        wanted = (*wanted, TOPIC)  # the baseline for trained methods
     plan = replace(plan, methods=wanted)
     if Need.STATES in plan.needs:
         check_layer(plan.settings.model, layer)
@@ -133,12 +133,12 @@ def prepare_confidence(
 
 
 def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method, ...]:
-    """Return the methods that cost nothing: all where requests are free, else those that send no further one.
+    """Return the methods that cost nothing: all if requests are free, else those without pending requests.
 
     Raises
     ------
     SettingError
-        If there is none; the message says how many requests the others send.
+        If there is none; the message states the number of requests of each method.
     """
     if plan.is_free:
         return tuple(usable)
@@ -147,19 +147,21 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
     if not free:
         shown = ", ".join(f"{one.name} ({requests:,})" for one, requests in sorted(amounts.items(), key=itemgetter(1)))
         raise SettingError(
-            f"{{method}}: every method sends further requests to {plan.settings.model}: {shown}; name some, or 'all'"
+            f"{{method}}: every method sends requests to {plan.settings.model}: {shown}; choose some, or 'all'"
         )
     return free
 
 
 def _given(run: Plan, kind: GraderKind, model: str | None, grader: str | None) -> frozenset[str]:
-    """Return the names that the user gave; raise SettingError for one that is not the run's."""
+    """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
     graders = ",".join(run.graders) or str(kind)
     for role, own, given in (("model", run.settings.model, model), ("grader", graders, grader)):
         if given not in (None, own):
             raise SettingError(f"{{{role}}}: expected that of the run, {own!r}, got {given!r}; leave it out")
     if run.objects.keys() - {run.settings.model, *run.graders}:
-        raise SettingError(f"{{grader}}: expected none, as {graders!r} graded this run, got a function; leave it out")
+        raise SettingError(
+            f"{{grader}}: expected none, since {graders!r} graded this run, got a function; leave it out"
+        )
     return frozenset({*([run.settings.model] if model else ()), *(run.graders if grader else ()), *run.objects})
 
 
@@ -174,7 +176,7 @@ def _plan(
         raise ComparabilityError(f"{error}; 'refusal-index score {run} --regrade' grades its replies again") from error
     if "first_pass" in before:
         raise SettingError(
-            f"{run}: expected the folder of a run of both passes, got one of a forced pass alone, which shows no first "
+            f"{run}: expected the folder of a run of both passes, got one of the forced pass only, which has no first "
             "pass of this model"
         )
     chosen = prompts_before(before, prompts, run)
@@ -185,19 +187,19 @@ def _plan(
     with open_store(folder, made=False) as store:
         questions = store.questions()
     outcomes = folder.read_outcomes()
-    folder.read_confidence()  # a damaged table is an error before anything is asked
+    folder.read_confidence()  # detects a damaged table before any request is sent
     named, prompting = before["dataset"], settings.prompting
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
     title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
     plan = Plan(settings, dataset, graders, folder, before, {}, passes, {}, objects, title)
-    checked(plan, imports=False)  # a check of functions would import what the folder names
+    checked(plan, imports=False)  # importing functions would run code named in the folder
     return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
 
 
 def _check_finished(folder: RunFolder) -> None:
     if not folder.outcomes.exists():
-        raise RunFolderError(f"{folder.path} holds no outcomes yet; finish the run first")
+        raise RunFolderError(f"{folder.path} has no outcomes yet; finish the run first")
 
 
 @dataclass(frozen=True)
@@ -207,11 +209,11 @@ class Confidence:
     Attributes
     ----------
     table
-        The confidence table, with the scores of earlier commands.
+        The confidence table, including scores of earlier commands.
     usage
-        What was sent for them.
+        Usage of the requests sent for the scores.
     ended
-        Why asking ended before all was asked, as it was told to; None where it did not.
+        Why sending requests ended early; None if it did not.
     """
 
     table: pl.DataFrame
@@ -220,18 +222,18 @@ class Confidence:
 
 
 async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Confidence:
-    """Ask what is missing, write the scores into the run's folder, and derive its results again with them.
+    """Send the pending requests, write the scores into the run's folder, and rebuild its results with them.
 
     Raises
     ------
     RefusalIndexError
-        If a model or the folder cannot be used, or not all could be asked: what was answered is kept.
+        If a model or the folder cannot be used, or some requests failed; replies received so far are kept.
     KeyboardInterrupt
-        If it was interrupted; what was answered is kept.
+        If the user interrupts it; replies received so far are kept.
     """
     folder, prices, budget = plan.run.folder, plan.run.prices, budget or Budget(plan.settings.limits)
     with folder.lock(), open_store(folder) as store:
-        plan = replace(plan, outcomes=folder.read_outcomes())  # as they are by now
+        plan = replace(plan, outcomes=folder.read_outcomes())  # may have changed before the folder was locked
         before = set(store.paid(auxiliary=True))
         budget.count_earlier(folder.path, before, prices)
         ended = budget.used_up() or await ask(plan, store, progress, budget)
@@ -239,7 +241,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         earlier = folder.read_confidence()
         every = _with_earlier(plan, earlier)
         evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, list[Score]](), None
-        for method in every.methods:  # one that fails leaves the scores of the others
+        for method in every.methods:  # if one fails, the scores of the others are kept
             try:
                 scores[method] = list(method.score(evidence))
             except RefusalIndexError as error:
@@ -256,9 +258,9 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
 
 
 def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> ConfidencePlan:
-    """Score the methods as well that the folder holds scores of, so that all have the same answers and folds.
+    """Add the methods that already have scores in the folder, so that all use the same answers and folds.
 
-    One that needs weights, and takes long, is left as it is.
+    Methods that need weights are not added, since they take long.
     """
     names = () if earlier is None else earlier["method"].unique(maintain_order=True)
     known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
@@ -267,7 +269,7 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
 
 
 def _in_order(table: pl.DataFrame) -> pl.DataFrame:
-    """Put methods in the order in which they are listed, and those of others behind them."""
+    """Sort scores by the order in which methods are listed, with unknown methods last."""
     place = {name: number for number, name in enumerate(METHODS)}
     return table.sort(
         pl.col("method").replace_strict(place, default=len(place), return_dtype=pl.Int64), maintain_order=True
@@ -281,16 +283,16 @@ def method_records(
     store: ReplyStore,
     prices: Prices,
 ) -> Iterator[MethodRecord]:
-    """Yield what scores rest on, a record for each method, and for each variant where its scores differ.
+    """Yield records of what the scores are based on, one for each method, or for each variant of its scores.
 
     Parameters
     ----------
     plan
-        The run.
+        The plan to score the run.
     scores, evidence
-        By method, and what they were made of.
+        Scores by method, and the data from which they were computed.
     store, prices
-        The run's replies, and what its models cost.
+        The run's replies, and the prices of its models.
     """
     grouping = (by for by in KNOWN if known_groups(plan.outcomes, plan.questions, by) == plan.groups)
     grouped_by = next(grouping, None) if plan.groups else None
@@ -326,18 +328,18 @@ def method_records(
 
 
 def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
-    """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
+    """Write records into a run's folder, replacing those of the same methods; the folder must be locked.
 
-    A record that cannot be read gives way: methods measure again whenever they score.
+    Earlier records that cannot be read are dropped; scoring again writes new ones.
 
     Parameters
     ----------
     folder
-        The run's.
+        The run's folder.
     records
-        Of scores that were made now.
+        Records of newly computed scores.
     methods
-        Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
+        Methods whose earlier records are outdated: those of the records, and those whose scores were added from tables.
     """
     path, kept = folder.confidence_record, []
     if path.exists():
@@ -354,7 +356,7 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
 def _replies(
     store: ReplyStore, method: Method, variant: str | None, questions: Sequence[str]
 ) -> tuple[list[Completion], list[Completion]]:
-    """Return the replies that a method's scores rest on: those of the run, and those that methods asked for."""
+    """Return the replies on which a method's scores are based: those of the run, and those sent for methods."""
     run, beside, needs = list[Completion](), list[Completion](), method.needs
     is_graded = bool(needs & {Need.FIRST_DRAWS, Need.TRAINING})
     answers_itself = bool(method.prompts) and all(prompt.is_graded for prompt in method.prompts)
@@ -407,18 +409,18 @@ def _states(method: Method, evidence: Evidence, asked: Sequence[str]) -> dict[st
 def refresh_scores(
     folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
 ) -> tuple[str, ...]:
-    """Bring the grades in a folder's confidence table up to date, before its outcomes are replaced.
+    """Update the grades in a folder's confidence table before its outcome table is replaced.
 
-    The scores of this package's methods rest on answers and, where they were trained, on grades, or on repeated draws.
-    Where a grade changed, or there are more draws, they are removed: the replies are stored, so that scoring again asks
-    nothing. Other scores keep a grade that they came with; one that was found in the run's outcomes follows these.
+    Scores of this package's methods depend on answers, on repeated draws and, for trained methods, on grades. If a
+    grade changed or draws were added, they are removed; the replies are stored, so scoring again sends no requests.
+    Other scores keep the grades that came with them; grades taken from the run's outcomes are updated.
 
     Parameters
     ----------
     folder, store, settings
-        The run's.
+        The run's folder, store and settings.
     outcomes
-        The table that is about to be written.
+        The outcome table that is about to be written.
 
     Returns
     -------
@@ -456,10 +458,10 @@ def refresh_scores(
 
 
 def _regraded(group: pl.DataFrame, before: pl.DataFrame | None, outcomes: pl.LazyFrame) -> pl.DataFrame:
-    """Return scores of others with the grades of the new outcomes, if those that they have are the earlier ones'."""
+    """Return added scores with the grades of the new outcomes, if their grades came from the earlier outcomes."""
     if before is not None:
         blank = group.with_columns(wrong=pl.lit(None, pl.Boolean))
-        with suppress(ConfidenceError):  # of nobody's questions
+        with suppress(ConfidenceError):  # raised if the scores are for none of the run's questions
             earlier, now = (join_outcomes(blank, one).scores for one in (before, outcomes.collect()))
             if earlier.sort(PLACE).equals(group.sort(PLACE)) and now.height == group.height:
                 return now
@@ -475,11 +477,11 @@ class AddedScores(JoinedScores):
     outcomes
         The run's outcome table.
     left_out
-        Columns of the file with uncertainties of which no formula makes a confidence.
+        Columns of the file with uncertainties that cannot be converted to confidences.
     replaced
-        Methods whose earlier scores these replace.
+        Methods whose earlier scores were replaced.
     assumed
-        How many scores say neither which answer they are of nor whether it is right.
+        Number of scores that name neither the pass of their answer nor whether it is right.
     """
 
     outcomes: pl.DataFrame
@@ -491,19 +493,19 @@ class AddedScores(JoinedScores):
 def add_scores(
     run: Path, data: object, *, method: str | None = None, columns: Mapping[str, str] | None = None
 ) -> AddedScores:
-    """Add scores to those of a run's folder, in the place of earlier ones of the same methods.
+    """Add scores to a run's folder, replacing earlier ones of the same methods.
 
     Parameters
     ----------
     run
         The folder of a finished run.
     data, method, columns
-        As `read_score_table` takes them.
+        As for `read_score_table`.
 
     Raises
     ------
     RefusalIndexError
-        If the run or the scores cannot be used; then the folder stays as it is.
+        If the run or the scores cannot be used; the folder is then unchanged.
     """
     folder = RunFolder(run)
     folder.read_settings()
@@ -512,8 +514,8 @@ def add_scores(
     ours = sorted({*METHODS, ALL} & set(scores["method"]))
     if ours:
         raise ConfidenceError(
-            f"method {ours[0]!r}: expected a name of its own, got that of a method of this package; name the scores "
-            "otherwise (--name)"
+            f"method {ours[0]!r}: expected a new name, got that of a method of this package; choose another name for "
+            "the scores (--name)"
         )
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = folder.read_outcomes()
@@ -521,7 +523,7 @@ def add_scores(
         added = set(joined.scores["method"])
         write_table(with_scores(before, joined.scores), folder.confidence)
         write_results(folder, store)
-        write_record(folder, (), added)  # what earlier scores of these names took says nothing of these
+        write_record(folder, (), added)  # records of earlier scores with these names no longer apply
     earlier = () if before is None else before["method"].unique(maintain_order=True).to_list()
     assumed = scores.filter(pl.col("pass").is_null() & pl.col("wrong").is_null()).height
     replaced = tuple(one for one in earlier if one in added)
@@ -529,7 +531,7 @@ def add_scores(
 
 
 def export_scores(run: Path, out: Path) -> int:
-    """Write all scores of a run's folder into a file, and return how many there are.
+    """Write all scores in a run's folder to a file and return their number.
 
     Parameters
     ----------
@@ -541,13 +543,13 @@ def export_scores(run: Path, out: Path) -> int:
     Raises
     ------
     RefusalIndexError
-        If the folder is none of a run or holds no scores, or the file cannot be written.
+        If the folder is not that of a run or has no scores, or the file cannot be written.
     """
     folder = RunFolder(run)
     folder.read_settings()
     if not folder.confidence.exists():
         raise RunFolderError(
-            f"{run} holds no scores; 'refusal-index confidence {run}' makes them, and takes yours with --add FILE"
+            f"{run} has no scores; 'refusal-index confidence {run}' computes them, or adds yours with --add FILE"
         )
     table = read_confidence(folder.confidence)
     write_table(table, out)
@@ -567,38 +569,39 @@ def confidence_scores(
 ) -> pl.DataFrame:
     """Score how likely the answers of a run are right, and return the confidence table of its folder.
 
-    Only what is missing is asked: forced answers where the first pass answered, and the methods' own prompts.
+    Only missing requests are sent: forced answers to questions that the first pass answered, and the methods' prompts.
 
     Parameters
     ----------
     run
         A finished run, or its folder.
     methods
-        Their names, as listed by ``refusal-index confidence RUN --list``; ``["all"]`` for every method that the run
-        allows; None for those that cost nothing: all of an embedded model, else those that send no further request.
+        Names of methods, as listed by ``refusal-index confidence RUN --list``; ``["all"]`` for every method that the
+        run allows; None for those that cost nothing: all for an embedded model, else those that send no requests.
     model, grader
-        The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
-        is run only if it is named here as well.
+        The run's own model or grader if it is a function: the function itself or its name. Code named in a folder is
+        run only if it is also named here.
     group
-        What methods that are trained keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known of
-        the almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
+        What trained methods keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known for the
+        almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
     layer
-        The hidden states that ``p-ik`` reads, 0 before the first layer; None is the middle one.
+        The layer whose hidden states ``p-ik`` reads, 0 before the first layer; None for the middle one.
     progress
         Called with every `Event`.
     settings
-        How requests are sent: ``engine``, ``max_connections``, ``max_requests`` and the like.
+        Settings for sending requests: ``engine``, ``max_connections``, ``max_requests`` and the like.
 
     Returns
     -------
     polars.DataFrame
-        A row for each answer and method: ``question_id``, ``method``, ``confidence`` in [0, 1], null where the method
-        gave none, ``wrong``, null while the answer has no grade, ``variant``, ``draw``, ``pass`` and ``fold``.
+        A row for each answer and method: ``question_id``, ``method``, ``confidence`` in [0, 1], null without a score,
+        ``wrong``, null without a grade, ``variant``, ``draw``, ``pass`` and ``fold``.
 
     Raises
     ------
     RefusalIndexError
-        If the run cannot be used, a method lacks what it needs, or not all could be asked: what was answered is kept.
+        If the run cannot be used, a requirement of a method is not met, or some requests failed; replies received so
+        far are kept.
 
     Examples
     --------
@@ -619,5 +622,5 @@ def confidence_scores(
     plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)
     found = run_to_completion(measure(plan, progress))
     if found.ended is not None:
-        raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
+        raise RunFailedError(f"ended early: {found.ended}; replies are kept, and the same call resumes")
     return found.table

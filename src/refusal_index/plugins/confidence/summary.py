@@ -1,8 +1,8 @@
-"""How well each confidence method ranks and calibrates, for one run or two compared.
+"""How well each confidence method ranks and calibrates, for one run or for a comparison of two.
 
-Of a question that was drawn repeatedly the first draw counts, as in every number that takes one draw.
+If questions were sampled repeatedly, the first draw counts, as in all metrics of a single draw.
 
-Where both runs scored the same questions, each question is compared with itself.
+If both runs scored the same questions, the comparison is paired.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from refusal_index.stats.comparison import difference_error
 from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
 
 TOPIC = "topic"
-"""The method that goes by the topic alone: the baseline of whatever is trained."""
+"""The method that uses the topic alone: the baseline for trained methods."""
 
 TARGETS = (0.5, 0.75, 0.9)
-"""Confidence that an answer must have to be given, of the scores that reward a right one and punish a wrong one."""
+"""Confidence targets: an answer is given if its confidence reaches the target."""
 
 Verdict = Literal["better", "worse", "not_told_apart", "undefined"]
 
 VERDICTS: tuple[Verdict, ...] = ("better", "worse", "not_told_apart", "undefined")
 
 FEW_OF_A_KIND = 20
-"""Fewer right, or fewer wrong answers settle little of how a score orders them."""
+"""Minimum number of right and of wrong answers; with fewer, the ranking is too imprecise."""
 
 OTHER_ANSWERS = 0.02
-"""Difference in the share of right answers from which on the answers that were scored are said to be others."""
+"""Minimum difference in accuracy at which the scored answers are reported to differ from those that count."""
 
 NAME = "confidence"
 """Key of these summaries in `Summary.sections`, in ``summary.json`` and in the JSON of a comparison."""
 
 SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
-"""The columns of the outcome table that scores are compared with."""
+"""Columns of the outcome table that the comparison with scores needs."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a metric is by the score, what by the refusals, and the difference with its interval."""
+    """A metric by the score, by the refusals, and the difference with its interval."""
 
     score: float | None
     refusals: float | None
@@ -59,29 +59,29 @@ class Difference:
 
     @classmethod
     def of(cls, found: stats.ScoreDifference, confidence_level: float) -> Difference:
-        """Take over a result with its interval."""
+        """Convert a result of `stats` to one with an interval."""
         return cls(found.score, found.refusals, _estimate(found, confidence_level))
 
 
 @dataclass(frozen=True)
 class AgainstRefusals:
-    """A score and the refusals of one variant, at the same refusal rate, over the answers that were scored.
+    """A score compared with the refusals of one variant, at the same refusal rate, on the scored answers.
 
     Attributes
     ----------
     variant
-        Whose refusals.
+        The variant of the refusals.
     questions, refused
-        How many of its questions have a score, a grade of the answer that was scored, and a graded first pass; and how
-        many of them the model refused.
+        Number of questions with a score, a grade of the scored answer and a graded first pass, and how many of them the
+        model refused.
     accuracy, own_accuracy
-        Share of right answers, of the answers that were scored and of those that count in the outcome table, to the
-        questions that have both. They differ where the variant answered otherwise than it did when it was forced.
+        Share of right answers among the scored answers, and among the answers that count in the outcome table, on
+        questions that have both. They differ if the first pass gave another answer than the forced pass.
     verdict
-        Whether the score orders errors better than the refusals, by the interval of the index's difference; where the
-        index is at its limit, so that there is none, by that of the error rates.
+        Whether the score ranks errors better than the refusals, by the interval of the difference in RI or, if that has
+        no interval because an RI is at its boundary, by the interval of the difference in error rates.
     refusal_index, answered_error_rate
-        The score's less the refusals': of RI, and of the share of errors among the answered.
+        Differences, score minus refusals, in RI and in the share of errors among the answered.
     """
 
     variant: str | None
@@ -95,7 +95,7 @@ class AgainstRefusals:
 
     @property
     def no_comparison(self) -> Statement | None:
-        """Why the two cannot be compared, by the margin, or the cells of either that have no question."""
+        """Why the two cannot be compared, such as the empty cells of either table; None if they can."""
         if self.verdict != "undefined":
             return None
         reason = self.refusal_index.difference.reason or self.answered_error_rate.difference.reason or ""
@@ -104,40 +104,41 @@ class AgainstRefusals:
         return Statement("no_comparison", "serious", {"reason": reason, "cells": cells})
 
     def in_full(self, method: str) -> Statement:
-        """Say what was compared, and what came out."""
+        """Return the statement of what was compared and with which result."""
         return Statement("refusals_replaced", "conclusion", {"compared": self, "method": method})
 
 
 @dataclass(frozen=True)
 class MethodSummary:
-    """One method over the answers that it scored.
+    """The results of one method on the answers that it scored.
 
     Attributes
     ----------
     model, dataset, method, variant
-        Whose scores; the variant is None where they belong to all, the model and dataset where nothing says.
+        Origin of the scores; the variant is None if they apply to all variants, model and dataset if they are unknown.
     of
-        The pass of the answers that were scored, as the column `pass` has it.
+        The pass of the scored answers, as in the column `pass`.
     is_trained
-        Whether the scores are those of a predictor that was trained on right and wrong answers, not the model's own.
+        Whether the scores come from a predictor trained on right and wrong answers rather than from the model itself.
     asked
-        Questions of the outcome table, under the variant, else under any.
+        Number of questions in the outcome table under the variant, or under any variant.
     questions
-        Answers with a score and a grade, one a question, which the numbers rest on.
+        Number of answers with a score and a grade, one per question, on which the metrics are based.
     without_score, without_grade
-        Answers for which the method gave none, and scored answers that have no grade: counted, and left out.
+        Numbers of answers without a score, and of scored answers without a grade; both are excluded.
     accuracy
         Share of right answers.
     auroc, ece, rms_calibration_error, smooth_ece, brier, aurc, prr
-        As `refusal_index.stats` has them.
+        As defined in `refusal_index.stats`.
     miscalibration, discrimination, uncertainty
-        Parts of the Brier score, which is the first less the second plus the third.
+        Components of the Brier score, which is the first minus the second plus the third.
     targets
-        Score at each confidence target: 1 for a right answer, -t / (1 - t) for a wrong one, 0 where the score is below.
+        Mean value at each confidence target t: 1 for a right answer, -t / (1 - t) for a wrong one, 0 if the confidence
+        is below t.
     against
-        The score against the refusals of each variant.
+        Comparison of the score with the refusals of each variant.
     over_topic
-        Of a trained method, its AUROC less that of the topic alone, paired by question; None without that baseline.
+        AUROC of a trained method minus that of the topic alone, paired by question; None without that baseline.
     """
 
     model: str | None
@@ -167,18 +168,18 @@ class MethodSummary:
 
     @property
     def key(self) -> tuple[str, str | None, str | None]:
-        """What tells it from the other methods of its run: see `scores_by_method`."""
+        """Identifier within the run: see `scores_by_method`."""
         return self.method, self.variant, self.of
 
     @property
     def name(self) -> str:
-        """The method, with the variant that its scores belong to, and the pass where it is the first."""
+        """The method, followed by its variant, if any, and by the pass if it is the first."""
         beside = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
         return f"{self.method} ({', '.join(beside)})" if beside else self.method
 
     @property
     def remarks(self) -> tuple[Statement, ...]:
-        """What to know beside its numbers: whose they are, what is missing, and what they rest on."""
+        """Caveats: training, missing scores or grades, small samples, and differing answers."""
         return tuple(self._remarks())
 
     def _remarks(self) -> Iterator[Statement]:
@@ -201,9 +202,9 @@ class MethodSummary:
                 yield Statement("other_answers", values={"variant": one.variant, "own": own, "scored": scored})
 
     def verdict(self, *, numbers: bool = False) -> Statement:
-        """Say whether the score orders errors better than the refusals do, the variants of each verdict together.
+        """Return the statement whether the score ranks errors better than the refusals, grouped by verdict.
 
-        - `numbers`: with the differences and their intervals.
+        - `numbers`: include the differences and their intervals.
         """
         grouped = ((verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS)
         verdicts = [
@@ -216,7 +217,7 @@ class MethodSummary:
 
     @property
     def tone(self) -> Literal["better", "worse", "mixed", "open", "undefined"]:
-        """Whether the score does better than the refusals, over all variants in which that is settled."""
+        """Whether the score beats the refusals, over all variants with a significant difference."""
         verdicts = {one.verdict for one in self.against}
         if {"better", "worse"} <= verdicts:
             return "mixed"
@@ -226,15 +227,15 @@ class MethodSummary:
 
     @property
     def right(self) -> int:
-        """Right answers among those that the numbers rest on."""
+        """Number of right answers among `questions`."""
         return round((self.accuracy or 0.0) * self.questions)
 
 
 def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
-    """Return every remark once, with the names of all the methods that it holds for."""
-    said = [(one.name, remark) for one in found for remark in one.remarks]
-    distinct = [remark for place, (_, remark) in enumerate(said) if all(remark != other for _, other in said[:place])]
-    return tuple((tuple(name for name, other in said if other == remark), remark) for remark in distinct)
+    """Return every distinct remark with the names of all methods that it applies to."""
+    named = [(one.name, remark) for one in found for remark in one.remarks]
+    distinct = [remark for place, (_, remark) in enumerate(named) if all(remark != other for _, other in named[:place])]
+    return tuple((tuple(name for name, other in named if other == remark), remark) for remark in distinct)
 
 
 def summarise_outcomes(
@@ -243,8 +244,8 @@ def summarise_outcomes(
     """Summarise the scores of each model and dataset in an outcome table.
 
     - `outcomes`: the outcome table, in memory or in a file.
-    - `scores`: a confidence table over the same questions; None for the scores in the outcome table itself.
-    - `confidence_level`: of every interval.
+    - `scores`: a confidence table of the same questions; None for the scores in the outcome table itself.
+    - `confidence_level`: confidence level of the intervals.
     """
     if scores is None and not set(OPTIONAL) & set(outcomes.collect_schema()):
         return ()
@@ -259,7 +260,7 @@ def summarise_outcomes(
 def summarise_confidence(
     scores: pl.DataFrame, outcomes: pl.DataFrame, confidence_level: float = 0.95
 ) -> tuple[MethodSummary, ...]:
-    """Summarise a confidence table, one entry a method, and a variant where its scores differ between variants.
+    """Summarise a confidence table: one entry for each method, or for each variant if its scores differ by variant.
 
     Parameters
     ----------
@@ -268,7 +269,7 @@ def summarise_confidence(
     outcomes
         The outcome table of the same run: one model and dataset.
     confidence_level
-        Of every interval.
+        Confidence level of the intervals.
     """
     variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
     who = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
@@ -278,25 +279,25 @@ def summarise_confidence(
 
 
 def usable(scores: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of answers that have both a score and a grade."""
+    """Return the rows with both a score and a grade."""
     return scores.drop_nulls(["confidence", "wrong"])
 
 
 def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the scores of answers that have both a score and a grade, and whether these are right."""
+    """Return the scores of answers with both a score and a grade, and whether these answers are right."""
     known = usable(scores)
     return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
 
 
 def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
-    """Return the first of two estimates less the second, with its interval.
+    """Return the first of two estimates minus the second, with its interval.
 
     Parameters
     ----------
     found, influences
-        Both, and the influence of each question on either.
+        The two estimates, and the influence of each question on them.
     level
-        Of the interval.
+        Confidence level of the interval.
     """
     first, second = found
     reason = reasons_of(first, second)
@@ -312,7 +313,7 @@ def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float
 
 
 def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
-    """Return by how much a trained method orders the same answers better than their topic alone."""
+    """Return the AUROC of a trained method minus that of the topic alone, on the same answers."""
     if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
         return None
     known = usable(topic).select("question_id", alone="confidence")
@@ -386,7 +387,7 @@ def _mean(right: NDArray[np.bool_]) -> float | None:
 
 
 def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
-    """Judge by the first difference that has an interval; of the index more is better, of errors fewer are."""
+    """Return the verdict by the first difference with an interval; a higher RI and a lower error rate are better."""
     for difference, better in ((index, 1), (error_rate, -1)):
         if difference.low is not None and difference.high is not None:
             low, high = sorted((better * difference.low, better * difference.high))
@@ -396,22 +397,22 @@ def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
 
 @dataclass(frozen=True)
 class ScoreComparison:
-    """One measure of one method, in two runs.
+    """One measure of one method, compared between two runs.
 
     Attributes
     ----------
     measure
         ``"auroc"`` or ``"brier"``.
     method, variant, of
-        Whose scores: see `MethodSummary`.
+        Origin of the scores: see `MethodSummary`.
     paired
-        Whether it is over the questions that both runs scored; else each run is taken on its own.
+        Whether the comparison is paired on the questions that both runs scored; otherwise the runs are independent.
     questions
-        How many each rests on, the first run's and the second's.
+        Number of questions of the first run and of the second.
     first, second
-        The measure in either run.
+        The measure in each run.
     difference
-        The first less the second, with its interval.
+        The first minus the second, with its interval.
     """
 
     measure: str
@@ -435,9 +436,9 @@ def compare_confidence(
     first, second
         The runs.
     variant
-        The only variant to compare, beside scores that belong to all; None for all.
+        The only variant to compare, in addition to scores that apply to all variants; None for all.
     confidence_level
-        Of every interval.
+        Confidence level of the intervals.
     """
     if first.confidence is None or second.confidence is None:
         return ()
@@ -461,9 +462,9 @@ def _compared(
 
 
 def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
-    """Keep the questions that both have a score and a grade for, in one order, if they are half of the fewer or more.
+    """Return the rows of questions that both runs scored and graded, in the same order, and True.
 
-    As with outcomes, runs that share fewer are compared as they are.
+    If these are less than half of the smaller run, return all rows and False, as in comparisons of outcomes.
     """
     ours, theirs = (usable(scores).sort("question_id") for scores in (first, second))
     of_ours = ours.join(theirs, on="question_id", how="semi", maintain_order="left")

@@ -1,17 +1,17 @@
-"""Scores of predictors that are trained on the run's own right and wrong answers, each scored out of fold.
+"""Scores of predictors trained on the run's own right and wrong answers, with each answer scored out of fold.
 
-- The likelihood of the answer, calibrated on the other folds: how often an answer of such a likelihood is right.
-- P(IK), "I know": a linear probe on the model's hidden states before it answers. It says what can be read off these
-  states, which the model need not use: an estimate of the model, by a predictor that is not.
-- A classifier of question and reply: TF-IDF and logistic regression. It shares with APRICOT that it is trained on text
-  alone and that clusters of questions give its targets, but not the models: similarity is that of characters.
-- APRICOT: another language model is taught to tell, from question and reply, how often such a question is answered. It
-  needs two sets of weights, and a GPU to be trained in minutes rather than hours.
-- The topic alone: the baseline beside every trained method, known without a look at the question.
+- Calibrated likelihood: the likelihood of the answer, calibrated on the other folds.
+- P(IK), "I know": a linear probe on the model's hidden states before the answer. It shows what can be decoded from the
+  states, not what the model uses.
+- Text classifier: TF-IDF of question and reply, and logistic regression. Like APRICOT, it is trained on text alone,
+  with clusters of questions as targets, but it measures similarity by characters rather than with language models.
+- APRICOT: another language model, fine-tuned to predict from question and reply how often such questions are answered
+  correctly. It needs two sets of weights, and a GPU to train in minutes rather than hours.
+- Topic: the baseline for every trained method, which ignores the question.
 
-A question is scored once, by a predictor that was trained on the other folds. What lies in one group, as questions
-about one person do, lies in one fold, for else a predictor could know a question's neighbours. Folds follow from the
-questions, their grades and groups and the seed alone, so that all methods of a run are held against the same questions.
+Each question is scored once, by a predictor trained on the other folds. A group, such as questions about the same
+person, is kept in one fold, since a predictor could otherwise learn from related questions. Folds depend only on the
+questions, their grades and groups, and the seed, so that all methods of a run are evaluated on the same folds.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 
 Texts = Sequence[tuple[str, str]]
-"""Questions with their replies."""
+"""Pairs of a question and its reply."""
 
 Predictor = Callable[[IntArray, IntArray], FloatArray]
-"""From the answers to train on and those held out, both as positions, to the confidence in the latter."""
+"""Takes the positions of the training answers and of the held-out ones, and returns the confidence in the latter."""
 
 
 class TrainingError(RefusalIndexError, ValueError):
@@ -52,33 +52,33 @@ class TrainingError(RefusalIndexError, ValueError):
 
 
 def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
-    """Say what there is too little of to train on; None where there is enough.
+    """Return what is too scarce for training, as text; None if there is enough.
 
-    It needs counts alone, so that it can be asked before any request is sent.
+    It needs only counts, so that it can be checked before any request is sent.
 
     Parameters
     ----------
     right, wrong
-        Answers of both kinds.
+        Numbers of right and of wrong answers.
     groups
-        Groups of questions.
+        Number of groups of questions.
     n_folds
-        Folds, each of which is to hold an answer of both kinds and a group at least.
+        Number of folds; each needs at least one right answer, one wrong answer and one group.
 
     Examples
     --------
     >>> shortage(right=3, wrong=40, groups=43, n_folds=5)
-    'needs 5 right and 5 wrong answers to train on, one of each for each of 5 folds, and there are 3 right and 40 wrong'
+    'needs 5 right and 5 wrong answers to train on, one of each for each of 5 folds, but there are 3 right and 40 wrong'
     """
     if min(right, wrong) < n_folds:
         return (
             f"needs {n_folds} right and {n_folds} wrong answers to train on, one of each for each of {n_folds} folds, "
-            f"and there are {right} right and {wrong} wrong"
+            f"but there are {right} right and {wrong} wrong"
         )
     if groups < n_folds:
         return (
-            f"needs {n_folds} groups of questions, one for each of {n_folds} folds, and there are {groups}; "
-            "group them otherwise, or not at all"
+            f"needs {n_folds} groups of questions, one for each of {n_folds} folds, but there are {groups}; "
+            "group them by something else, or not at all"
         )
     return None
 
@@ -87,19 +87,19 @@ RELATIONS = frozenset(
     {"birthplace", "birth-year", "profession", "prize", "author", "publication-year", "genre", "province", "river"}
     | {"founding-year"}
 )
-"""What the almanac asks about a person, a book or a town, as it stands in the ids of its questions."""
+"""Relations of the almanac, about persons, books and towns, as in the ids of its questions."""
 
 KNOWN = ("cluster", "entity", "topic")
-"""What `auto` takes: the first that is known."""
+"""Groupings that `auto` tries, in this order."""
 
 GROUPINGS = ("auto", *KNOWN, "none")
-"""By what questions are kept in one fold."""
+"""Ways to group questions; a group is kept in one fold."""
 
 
 def entity_of(question_id: str) -> str | None:
     """Return the entity that a question of the almanac is about; None for questions of other datasets.
 
-    Its ids consist of the relation and the entity; in a mix, the name of the dataset comes first.
+    Ids consist of the relation and the entity, preceded by the name of the dataset if several are mixed.
 
     >>> entity_of("birthplace-of-trouchiox-quamosk"), entity_of("almanac/author-of-the-tower-of-glass")
     ('trouchiox-quamosk', 'the-tower-of-glass')
@@ -119,19 +119,19 @@ def groups_of(
     outcomes
         The run's outcome table.
     questions
-        By id.
+        Questions by id.
     by
-        ``"cluster"``: the column of that name. ``"entity"``: whom a question is about, which is known of the almanac.
-        ``"topic"``: shows what is left for topics that nothing was trained on; the topic-only baseline then says
-        nothing, by construction. ``"none"``: every question by itself. ``"auto"``: the first of cluster, entity and
-        topic that is known and makes as many groups as there are folds.
+        ``"cluster"``: the column of that name. ``"entity"``: the entity that a question is about, known for the
+        almanac. ``"topic"``: shows how well a method does on topics that it was not trained on; the topic baseline then
+        is uninformative by construction. ``"none"``: no groups. ``"auto"``: the first of cluster, entity and topic that
+        is known and has at least as many groups as there are folds.
     n_folds
-        How many folds there are to be.
+        Number of folds.
 
     Raises
     ------
     SettingError
-        If `by` is none of these, or is not known of these questions.
+        If `by` is not one of these, or is unknown for all questions.
 
     Examples
     --------
@@ -148,12 +148,12 @@ def groups_of(
         return next((groups for groups in known if len(set(groups.values())) >= n_folds), {})
     found = known_groups(outcomes, questions, by)
     if not found:
-        raise SettingError(f"{{group}}: expected questions whose {by} is known, and it is known of none of these")
+        raise SettingError(f"{{group}}: expected questions whose {by} is known, but it is unknown for all of them")
     return found
 
 
 def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str) -> dict[str, str]:
-    """Return the cluster, entity or topic of each question of which it is known."""
+    """Return the cluster, entity or topic of each question for which it is known."""
     if by == "cluster":
         filled = outcomes.drop_nulls("cluster") if "cluster" in outcomes.columns else outcomes.clear()
         return dict(filled.select("question_id", "cluster").iter_rows()) if filled.height else {}
@@ -162,47 +162,47 @@ def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: 
 
 
 def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str], n_folds: int = 5) -> str | None:
-    """Return what a run has too little of to train on, before anything is asked; None where it seems to have enough.
+    """Return what is too scarce in a run for training, before requests are sent; None if there seems to be enough.
 
-    A question counts as right, or wrong, where any of its answers was: one that is still to be asked may differ.
+    A question counts as right, and also as wrong, if any of its answers is: the answer to train on may be pending.
 
     Parameters
     ----------
     outcomes
         The run's outcome table.
     groups
-        Of its questions, as `groups_of` gives them.
+        Groups of its questions, as returned by `groups_of`.
     n_folds
-        How many folds there are to be.
+        Number of folds.
 
     Examples
     --------
     >>> few = pl.DataFrame({"question_id": ["a", "b", "c"], "wrong": [True, False, None]})
     >>> training_shortage(few, {}, n_folds=2)
-    'needs 2 right and 2 wrong answers to train on, one of each for each of 2 folds, and there are 1 right and 1 wrong'
+    'needs 2 right and 2 wrong answers to train on, one of each for each of 2 folds, but there are 1 right and 1 wrong'
     """
     right, wrong = (outcomes.filter(pl.col("wrong") == kind)["question_id"].n_unique() for kind in (False, True))
     return shortage(right, wrong, len({groups.get(one, f"\0{one}") for one in outcomes["question_id"]}), n_folds)
 
 
 ROUNDING = 1e-9
-"""How far beyond 0 or 1 a prediction may lie by rounding; one that is farther out is an error."""
+"""Tolerance for predictions below 0 or above 1 by rounding; larger deviations are errors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """The answers of a run in folds.
+    """The answers of a run, assigned to folds.
 
     Attributes
     ----------
     ids, answers
-        Of the n questions that have an answer, in the order of their ids.
+        The n questions with an answer, in the order of their ids, and their answers.
     groups
-        What lies in one fold.
+        Group of each question.
     fold
-        Shape (n,), in which fold each lies, from 0.
+        Fold of each question from 0, shape (n,).
     n_folds
-        How many there are.
+        Number of folds.
     """
 
     ids: tuple[str, ...]
@@ -213,25 +213,25 @@ class Folds:
 
     @property
     def right(self) -> FloatArray:
-        """Shape (n,): 1 for a right answer, 0 for a wrong one, NaN for one that nobody graded."""
+        """1 for a right answer, 0 for a wrong one, NaN for an ungraded one, shape (n,)."""
         return np.array([np.nan if one.wrong is None else float(not one.wrong) for one in self.answers])
 
     def scores(self, method: str, predictor: Predictor, usable: BoolArray | None = None) -> Iterator[Score]:
-        """Yield a score for every answer, by a predictor that was trained on the graded answers of the other folds.
+        """Yield a score for every answer, by a predictor trained on the graded answers of the other folds.
 
         Parameters
         ----------
         method
-            Whose scores they are.
+            Name of the method.
         predictor
-            Trains and predicts.
+            Trains a model and returns its predictions.
         usable
-            Shape (n,), of which answers there is something to train on and to predict by; the others have no score.
+            Whether the features of each answer are known, shape (n,); other answers get no score.
 
         Raises
         ------
         TrainingError
-            If there are too few right or too few wrong answers, or a training set has only one kind.
+            If there are too few right or wrong answers, or a training set has only one kind.
         """
         usable = np.ones(len(self.ids), bool) if usable is None else usable
         right, found = self.right, np.full(len(self.ids), np.nan)
@@ -242,8 +242,8 @@ class Folds:
             if np.unique(right[train]).size < 2:
                 kind = "right" if right[train].all() else "wrong"
                 raise TrainingError(
-                    f"{method}: needs right and wrong answers in every training part, and with fold {number} held out "
-                    f"all {train.sum()} that are left are {kind}; group the questions otherwise, or not at all"
+                    f"{method}: needs right and wrong answers in every training set, but with fold {number} held out "
+                    f"all {train.sum()} others are {kind}; group the questions by something else, or not at all"
                 )
             if held_out.any():
                 found[held_out] = predictor(np.flatnonzero(train), np.flatnonzero(held_out))
@@ -255,35 +255,35 @@ class Folds:
 
 
 def folds_of(evidence: Evidence, method: str) -> Folds:
-    """Lay the answers of a run into folds.
+    """Assign the answers of a run to folds.
 
     Parameters
     ----------
     evidence
-        Its answers, groups, number of folds and seed.
+        The answers, their groups, the number of folds and the seed.
     method
-        Who wants them, for messages.
+        Name of the method, for messages.
 
     Returns
     -------
     Folds
-        With about as many right answers in each; the same for the same evidence and seed.
+        Folds with about equally many right answers; the same evidence and seed give the same folds.
 
     Raises
     ------
     TrainingError
-        If there are too few answers of a kind, or too few groups.
+        If there are too few right or wrong answers, or too few groups.
 
     Notes
     -----
-    By scikit-learn's ``StratifiedGroupKFold``. An answer that nobody graded lies in a fold as well, where it is scored
-    and nothing is trained on it.
+    Folds are made by scikit-learn's ``StratifiedGroupKFold``. Ungraded answers are in a fold as well: they are scored,
+    but not used for training.
     """
-    from sklearn.model_selection import StratifiedGroupKFold  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.model_selection import StratifiedGroupKFold  # noqa: PLC0415 - an optional dependency, slow to import
 
     ids = tuple(sorted(evidence.answers))
     answers = tuple(evidence.answers[one] for one in ids)
-    # A question without a group is one by itself; the mark keeps it apart from a group of that name.
+    # A question without a group is its own group; the null character avoids a clash with the name of another group.
     groups = tuple(evidence.groups.get(one, f"\0{one}") for one in ids)
     kinds = [one.wrong is False for one in answers]
     graded = np.array([float(not one.wrong) for one in answers if one.wrong is not None])
@@ -303,17 +303,17 @@ def _check(graded: FloatArray, groups: int, n_folds: int, method: str) -> None:
 
 
 def logistic_regression(features: Any, targets: FloatArray, held_out: Any, strength: float) -> FloatArray:
-    """Fit a logistic regression to targets between 0 and 1, and return the probability of a right answer of others.
+    """Fit a logistic regression to targets between 0 and 1, and return its predicted probabilities.
 
-    A row with the target t stands in the likelihood as a right answer of weight t and a wrong one of weight 1 - t: so
-    the cross entropy of t is what is least.
+    A row with target t enters the likelihood as a right answer with weight t and a wrong one with weight 1 - t, so the
+    fit minimises the cross-entropy of the targets.
 
     Parameters
     ----------
     features, targets
-        Shape (n, p), an array or a sparse matrix, and (n,).
+        Features of shape (n, p), an array or a sparse matrix, and targets of shape (n,).
     held_out
-        Shape (m, p).
+        Features to predict from, shape (m, p).
     strength
         The inverse of the ridge penalty, scikit-learn's C: the prior variance of each coefficient.
 
@@ -326,10 +326,10 @@ def logistic_regression(features: Any, targets: FloatArray, held_out: Any, stren
     >>> import numpy as np
     >>> targets = np.array([0.25, 0.25, 0.5, 1.0])
     >>> found = logistic_regression(np.zeros((4, 1)), targets, np.zeros((1, 1)), strength=1.0)
-    >>> found.round(3).tolist()  # with nothing to tell by, the mean target
+    >>> found.round(3).tolist()  # the features are constant, so this is the mean target
     [0.5]
     """
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - an optional dependency, slow to import
 
     above, below = np.flatnonzero(targets > 0), np.flatnonzero(targets < 1)
     rows = np.concatenate([above, below])
@@ -340,14 +340,14 @@ def logistic_regression(features: Any, targets: FloatArray, held_out: Any, stren
 
 
 def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
-    """Return for each answer the share of right ones among the questions of its cluster, or its own where it has none.
+    """Return for each answer the share of right answers in its question's cluster, or its own value without a cluster.
 
     Parameters
     ----------
     embeddings
-        Of the questions, shape (n, size).
+        Embeddings of the questions, shape (n, size).
     right
-        Shape (n,), 1 or 0.
+        1 for a right answer, 0 for a wrong one, shape (n,).
 
     Returns
     -------
@@ -356,9 +356,9 @@ def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
     References
     ----------
     Ulmer et al. (2024). Calibrating large language models using their generations only. :arxiv:`2403.05973`. As there,
-    embeddings are standardised and clustered by HDBSCAN with clusters of three and more. Otherwise than in its code,
-    the questions that are held out take no part, for their answers would be in the targets; and the cluster that comes
-    first has its share as all have, where that code takes each question's own.
+    embeddings are standardised and clustered by HDBSCAN with clusters of at least three. Unlike in its code, held-out
+    questions are excluded, since their answers would enter the targets; and the first cluster is treated like the
+    others, whereas that code uses each question's own value there.
 
     Examples
     --------
@@ -366,7 +366,7 @@ def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
     >>> cluster_targets(places, np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])).round(2).tolist()
     [0.67, 0.67, 0.67, 0.0, 0.0, 0.0]
     """
-    from sklearn.cluster import HDBSCAN  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.cluster import HDBSCAN  # noqa: PLC0415 - an optional dependency, slow to import
 
     places = np.asarray(embeddings, np.float64)
     if len(places) < SMALLEST:
@@ -381,35 +381,35 @@ def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
 
 
 SMALLEST = 3
-"""Questions of a cluster at least."""
+"""Minimum number of questions in a cluster."""
 
 NOISE = -1
-"""What HDBSCAN labels a question with that lies in no cluster."""
+"""HDBSCAN's label for questions outside all clusters."""
 
 
 Calibrator = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-"""From scores and whether right, and the scores held out, to the probability that the latter are right."""
+"""Takes training scores, whether their answers are right, and held-out scores; returns calibrated probabilities."""
 
 NEAREST = 1e-6
-"""How near to 0 or 1 a likelihood counts: beyond it, a difference in the logit says nothing of the answer."""
+"""Likelihoods are clipped to this distance from 0 and 1; beyond it, differences in the logit are meaningless."""
 
 UNPENALISED = 1e6
-"""Strength at which a penalty cannot be told from none, and a fit to answers that a cut separates still ends."""
+"""Inverse penalty that is practically none but lets the fit converge for perfectly separated answers."""
 
 
 def calibrated(evidence: Evidence, name: str, calibrator: Calibrator) -> Iterable[Score]:
-    """Yield the probability of each answer, as the others with such a likelihood were right.
+    """Yield calibrated likelihoods: the probability that an answer with such a likelihood is right.
 
     Parameters
     ----------
     evidence, name
-        Whose answers, and the method.
+        The answers, and the name of the method.
     calibrator
         Fitted to the likelihoods of the other folds.
     """
     raw = {one.question_id: one.confidence for one in likelihood(evidence, "likelihood", math.fsum)}
     folds = folds_of(evidence, name)
-    scores = np.array([raw.get(one) for one in folds.ids], np.float64)  # NaN where there is none
+    scores = np.array([raw.get(one) for one in folds.ids], np.float64)  # None becomes NaN
     right = folds.right
     return folds.scores(
         name, lambda train, held_out: calibrator(scores[train], right[train], scores[held_out]), ~np.isnan(scores)
@@ -417,20 +417,20 @@ def calibrated(evidence: Evidence, name: str, calibrator: Calibrator) -> Iterabl
 
 
 def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatArray:
-    """Platt's scaling: a logistic regression on the logit of the score.
+    """Calibrate scores by Platt scaling: a logistic regression on the logit of the score.
 
     Parameters
     ----------
     scores, right
-        Shape (n,): scores in [0, 1], and 1 or 0.
+        Scores in [0, 1], and 1 for a right answer or 0 for a wrong one, shape (n,).
     held_out
-        Shape (m,): scores to bring to scale.
+        Scores to calibrate, shape (m,).
 
     Returns
     -------
     ndarray, shape (m,)
-        ``1 / (1 + exp(-(a logit(s) + b)))``, with scores no nearer than 1e-6 to 0 and 1, and Platt's targets, which
-        are drawn in by one answer of each kind.
+        ``1 / (1 + exp(-(a logit(s) + b)))``, with scores clipped to 1e-6 from 0 and 1, and Platt's targets, which are
+        smoothed by one answer of each kind.
 
     References
     ----------
@@ -442,7 +442,7 @@ def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatA
     --------
     >>> scores = np.array([0.9] * 4 + [0.6] * 4)
     >>> right = np.array([1, 1, 1, 0, 1, 0, 0, 0.0])
-    >>> platt(scores, right, np.array([0.6, 0.9])).round(2).tolist()  # .25 and .75, drawn in
+    >>> platt(scores, right, np.array([0.6, 0.9])).round(2).tolist()  # .25 and .75, smoothed
     [0.33, 0.67]
     """
     n_right = right.sum()
@@ -451,7 +451,7 @@ def platt(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatA
 
 
 def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> FloatArray:
-    """Isotonic regression: the share of right answers as a step function that nowhere falls.
+    """Calibrate scores by isotonic regression: the share of right answers as a non-decreasing function.
 
     Parameters
     ----------
@@ -461,8 +461,8 @@ def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> Flo
     Returns
     -------
     ndarray, shape (m,)
-        Between two scores that were seen, on the line between their values. 0 and 1 are given where the least or the
-        highest scores were all wrong or all right.
+        Interpolated linearly between training scores. The results are 0 or 1 if the answers with the lowest scores are
+        all wrong, or those with the highest all right.
 
     References
     ----------
@@ -474,7 +474,7 @@ def isotonic(scores: FloatArray, right: FloatArray, held_out: FloatArray) -> Flo
     >>> isotonic(np.array([0.2, 0.4, 0.6, 0.8]), np.array([0, 1, 0, 1.0]), np.array([0.1, 0.5, 0.9])).tolist()
     [0.0, 0.5, 1.0]
     """
-    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.isotonic import IsotonicRegression  # noqa: PLC0415 - an optional dependency, slow to import
 
     fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, right)
     return np.asarray(fitted.predict(held_out), np.float64)
@@ -485,24 +485,24 @@ def _logit(scores: FloatArray) -> FloatArray:
 
 
 def p_ik(evidence: Evidence) -> Iterable[Score]:
-    """P(IK): the probability of a right answer by a linear probe on the states at the end of the forced prompt.
+    """Yield P(IK): the probability of a right answer by a linear probe on the states at the end of the forced prompt.
 
     Parameters
     ----------
     evidence
-        Its `states` are read at one layer, `layer`; by default the middle one. It is fixed beforehand, for a layer that
-        was chosen by how well it does on the questions that are scored would be chosen on what it is tested by.
+        The `states` are read at one layer, `layer`, by default the middle one. It is fixed in advance: choosing the
+        layer that does best on the scored questions would select on the test data.
 
     Raises
     ------
     TrainingError
-        If the model has no such layer, or there is too little to train on.
+        If the model has no such layer, or there is too little data for training.
 
     References
     ----------
     Kadavath et al. (2022). Language models (mostly) know what they know. :arxiv:`2207.05221`. There a value head is
-    trained along with the whole model, on the share of right answers among 30 samples of each question; here the model
-    stays as it is, and the probe learns whether the one answer given is right.
+    trained together with the whole model on the share of right answers among 30 samples of each question. Here the
+    model is unchanged, and the probe predicts whether the single answer is right.
     """
     assert evidence.states is not None, "the model shows its hidden states"  # noqa: S101 - checked by who plans
     folds = folds_of(evidence, P_IK)
@@ -518,17 +518,17 @@ def p_ik(evidence: Evidence) -> Iterable[Score]:
 
 
 def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.float32]) -> FloatArray:
-    """Fit a logistic regression to states of unit variance, and return the probability of a right answer.
+    """Fit a logistic regression to standardised states, and return the probability of a right answer.
 
-    Its penalty is that of a prior with variance 1 / size of each coefficient: so the logit of a typical state has the
-    prior variance 1, however large the model.
+    The penalty corresponds to a prior variance of 1 / size for each coefficient, so that the logit of a typical state
+    has prior variance 1 for any size of model.
 
     Parameters
     ----------
     states, right
-        Shape (n, size) and (n,).
+        Hidden states of shape (n, size), and whether the answers are right, shape (n,).
     held_out
-        Shape (m, size).
+        Hidden states to predict from, shape (m, size).
 
     Returns
     -------
@@ -540,7 +540,7 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
     >>> probe(states, np.array([0.0, 0.0, 1.0, 1.0]), states[[0, 3]]).round(1).tolist()
     [0.3, 0.7]
     """
-    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - an optional dependency, slow to import
 
     scale = StandardScaler().fit(states.astype(np.float64))
     return logistic_regression(scale.transform(states), right, scale.transform(held_out), 1 / states.shape[1])
@@ -549,14 +549,14 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
 P_IK, TEXT_CLASSIFIER = "p-ik", "text-classifier"
 
 LONGEST_PART = 4
-"""Characters of the longest part of a word that is counted."""
+"""Maximum length of character n-grams."""
 
 DIMENSIONS = 50
-"""Of a question, for clustering: HDBSCAN needs it dense, and finds nothing in thousands."""
+"""Dimensions of a question for clustering: HDBSCAN needs dense vectors and fails in thousands of dimensions."""
 
 
 def text_classifier(evidence: Evidence) -> Iterable[Score]:
-    """Yield the probability of a right answer by the characters of question and reply.
+    """Yield the probability of a right answer by the character n-grams of question and reply.
 
     References
     ----------
@@ -578,11 +578,11 @@ def _scores_by_text(
     places: Callable[[Sequence[str]], Callable[[IntArray], FloatArray]],
     fit: Callable[[Texts, FloatArray, Texts], FloatArray],
 ) -> Iterable[Score]:
-    """Yield the scores of a predictor by question and reply, whose targets are the shares right in clusters.
+    """Yield the scores of a predictor of question and reply whose targets are shares of right answers in clusters.
 
-    - `evidence`, `name`: the answers, and the method.
-    - `places`: from all questions to what gives the places of those to train on, which are clustered.
-    - `fit`: from questions with replies, their targets, and others, to what the predictor gives to the latter.
+    - `evidence`, `name`: the answers, and the name of the method.
+    - `places`: takes all questions, and returns a function from training positions to embeddings for clustering.
+    - `fit`: takes training texts, their targets and held-out texts, and returns the predictions for the latter.
     """
     folds = folds_of(evidence, name)
     questions = [evidence.questions[one].text for one in folds.ids]
@@ -597,14 +597,14 @@ def _scores_by_text(
 
 
 def classify(texts: Sequence[str], targets: FloatArray, held_out: Sequence[str]) -> FloatArray:
-    """Fit a logistic regression to the character n-grams of texts, and return its probabilities for others.
+    """Fit a logistic regression to the character n-grams of texts, and return its predicted probabilities.
 
     Parameters
     ----------
     texts, targets
-        Shape (n,); targets lie between 0 and 1.
+        n texts, and their targets in [0, 1].
     held_out
-        Shape (m,).
+        m texts to predict.
 
     Returns
     -------
@@ -621,8 +621,8 @@ def classify(texts: Sequence[str], targets: FloatArray, held_out: Sequence[str])
 
 
 def _places(questions: Sequence[str], seed: int) -> FloatArray:
-    """Return where questions lie to each other, shape (n, at most 50)."""
-    from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415 - of an extra, and slow to load
+    """Return embeddings of questions by their character n-grams, shape (n, at most 50)."""
+    from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415 - an optional dependency, slow to import
 
     counts = _vectoriser().fit_transform(questions)
     if counts.shape[1] <= DIMENSIONS:
@@ -632,16 +632,16 @@ def _places(questions: Sequence[str], seed: int) -> FloatArray:
 
 
 def _vectoriser() -> Any:
-    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - of an extra, and slow to load
+    from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - an optional dependency
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, LONGEST_PART), sublinear_tf=True)
 
 
 def topic(evidence: Evidence) -> Iterable[Score]:
-    """Yield for each answer the share of right answers to the other folds' questions of its topic.
+    """Yield for each answer the share of right answers to questions of its topic in the other folds.
 
-    A trained method that does not order answers better than this has learned which topics are hard, and nothing of the
-    question. Where topics are the groups of the folds, no topic is in two folds, and this says nothing by construction.
+    A trained method that does not rank answers better than this has learned which topics are hard, but nothing about
+    the questions. If folds are grouped by topic, no topic is in two folds, and this baseline is uninformative.
     """
     folds = folds_of(evidence, "topic")
     topics = [evidence.questions[one].topic for one in folds.ids]
@@ -654,14 +654,14 @@ def topic(evidence: Evidence) -> Iterable[Score]:
 
 
 def topic_shares(topics: Sequence[str | None], right: FloatArray, held_out: Sequence[str | None]) -> FloatArray:
-    """Return the share of right answers of each topic held out; the share of all where a topic is not there, or none.
+    """Return the share of right answers for each held-out topic; the overall share for an unknown topic or none.
 
     Parameters
     ----------
     topics, right
-        Of the answers that are known, shape (n,).
+        Topics of the training answers, and whether these are right, shape (n,).
     held_out
-        Topics, shape (m,).
+        Held-out topics, shape (m,).
 
     Examples
     --------
@@ -676,31 +676,32 @@ def topic_shares(topics: Sequence[str | None], right: FloatArray, held_out: Sequ
 APRICOT = "apricot"
 
 EMBEDDER = "sentence-transformers/all-mpnet-base-v2"
-"""The published weights that place questions."""
+"""Default weights for the embeddings of questions, as in the publication."""
 
 PREDICTOR = "microsoft/deberta-v3-base"
-"""The published weights that are fine-tuned."""
+"""Default weights to fine-tune, as in the publication."""
 
 HUB_SECONDS = 10
-"""How long the hub may take to answer at all."""
+"""Timeout in seconds for the first response of the Hugging Face Hub."""
 
 Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the predictor is fine-tuned; as published for TriviaQA where nothing else is said.
+    """Hyperparameters for fine-tuning the predictor; the defaults are those published for TriviaQA.
 
     Attributes
     ----------
     steps, batch_size
-        How many batches, of how many answers.
+        Number of batches, and of answers in a batch.
     learning_rate, weight_decay
-        Of AdamW; the rate rises in the first tenth of the steps, and falls along a cosine.
+        Parameters of AdamW; the rate warms up over the first tenth of the steps, at most 100, and then follows a
+        cosine.
     largest_norm
-        What the gradient is cut to.
+        Maximum norm of the gradient, which is clipped.
     longest
-        Tokens of question and reply at most.
+        Maximum number of tokens of question and reply together.
     """
 
     steps: int = 600
@@ -717,34 +718,35 @@ PUBLISHED = Recipe()
 def apricot(
     evidence: Evidence, embedder: str = EMBEDDER, predictor: str = PREDICTOR, recipe: Recipe = PUBLISHED
 ) -> Iterable[Score]:
-    """Yield the confidence that a fine-tuned model has in each answer, out of fold.
+    """Yield the confidence of a fine-tuned model in each answer, out of fold.
 
     Parameters
     ----------
     evidence
         The answers.
     embedder
-        Weights for sentence-transformers: a name of the hub, or a local folder. They place the questions, which are
-        clustered; the share of right answers in a cluster is what its answers are to be given.
+        Weights for sentence-transformers, a name on the Hub or a local folder. Their embeddings of the questions are
+        clustered; the target of an answer is the share of right answers in its cluster.
     predictor
-        Weights for transformers, likewise; they are fine-tuned again for every fold.
+        Weights for transformers, likewise; they are fine-tuned anew for every fold.
     recipe
-        How.
+        Hyperparameters.
 
     Raises
     ------
     TrainingError
-        If there is too little to train on.
+        If there is too little data for training.
     WeightsError
         If weights cannot be loaded.
 
     References
     ----------
     Ulmer et al. (2024). Calibrating large language models using their generations only. :arxiv:`2403.05973`. As in its
-    code, the loss is the mean squared error of the second class's softmax, and the last step counts. Otherwise than
-    there, targets are made of the training questions alone (see `cluster_targets`), and each question is held out once.
+    code, the loss is the mean squared error of the second class's softmax, and the weights of the last step are used.
+    Unlike there, targets are computed from the training questions alone (see `cluster_targets`), and each question is
+    held out once.
     """
-    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - of an extra, and slow to load
+    from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - an optional dependency, slow to import
 
     def places(questions: Sequence[str]) -> Callable[[IntArray], FloatArray]:
         encoder = _loaded(embedder, partial(SentenceTransformer, embedder))
@@ -756,35 +758,35 @@ def apricot(
 def fine_tuned(
     predictor: str, texts: Texts, targets: FloatArray, held_out: Texts, recipe: Recipe = PUBLISHED, seed: int = 0
 ) -> FloatArray:
-    """Fine-tune weights to targets of questions with replies, and return what they give to others.
+    """Fine-tune weights on questions with replies, and return the predictions for held-out ones.
 
     Parameters
     ----------
     predictor
-        The weights to begin from.
+        The pretrained weights.
     texts, targets
-        n questions with replies, and for each what it is to be given, in [0, 1].
+        n pairs of question and reply, and their targets in [0, 1].
     held_out
-        m others.
+        m pairs to predict.
     recipe, seed
-        How, and the seed of the new head's weights, of dropout and of the order.
+        Hyperparameters, and the seed of the new head's weights, of dropout and of the order of the data.
 
     Returns
     -------
     ndarray, shape (m,)
     """
-    import torch  # noqa: PLC0415 - of an extra, and slow to load
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415 - of an extra
+    import torch  # noqa: PLC0415 - an optional dependency, slow to import
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415 - an optional dependency
 
     def load(*, local_files_only: bool) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(predictor, local_files_only=local_files_only)
-        # Weights are often kept in half precision, in which AdamW's small steps are lost.
+        # Weights are often stored in half precision, in which AdamW's small steps would be lost.
         model = AutoModelForSequenceClassification.from_pretrained(
             predictor, num_labels=2, dtype=torch.float32, local_files_only=local_files_only
         )
         return tokenizer, model
 
-    with torch.random.fork_rng():  # whoever else draws from torch's generator finds it as it was
+    with torch.random.fork_rng():  # leaves torch's global generator unchanged
         torch.manual_seed(seed)
         tokenizer, model = _loaded(predictor, load)
         model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -799,11 +801,11 @@ def fine_tuned(
 def _train(
     model: Any, tokenizer: Any, texts: Texts, targets: FloatArray, recipe: Recipe, rng: np.random.Generator
 ) -> None:
-    import torch  # noqa: PLC0415 - of an extra, and slow to load
-    from transformers import get_cosine_schedule_with_warmup  # noqa: PLC0415 - of an extra
+    import torch  # noqa: PLC0415 - an optional dependency, slow to import
+    from transformers import get_cosine_schedule_with_warmup  # noqa: PLC0415 - an optional dependency
 
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
-    # The schedule is a tenth longer than the training, so that the last steps still learn.
+    # The schedule is a tenth longer than the training, so that the learning rate of the last steps is not 0.
     rate = get_cosine_schedule_with_warmup(optimiser, min(recipe.steps // 10, 100), recipe.steps * 11 // 10)
     model.train()
     epochs = -(-recipe.steps * recipe.batch_size // len(texts))
@@ -820,17 +822,17 @@ def _train(
 
 
 def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> Any:
-    """Return the second class's probability of each question with its reply, as a tensor."""
+    """Return the predicted probability of the second class for each pair, as a tensor."""
     questions, replies = ([one[part] for one in texts] for part in (0, 1))
-    # Where the two are too long together, the longer one is cut: the question stays where the reply is long.
+    # If the two are too long together, the longer one is truncated, so a long reply does not displace the question.
     longest = min(recipe.longest, tokenizer.model_max_length, model.config.max_position_embeddings)
     tokens = tokenizer(questions, replies, padding=True, truncation=True, max_length=longest, return_tensors="pt")
     return model(**tokens.to(model.device)).logits.softmax(dim=-1)[:, 1]
 
 
 def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
-    """Load what is on this machine; else, after a look whether the hub is there and has it, what the hub has."""
-    from huggingface_hub import model_info  # noqa: PLC0415 - of an extra
+    """Load weights from this machine, or else from the Hub after checking that it responds and has them."""
+    from huggingface_hub import model_info  # noqa: PLC0415 - an optional dependency
 
     try:
         with quietly():
@@ -839,13 +841,13 @@ def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
             except OSError:
                 if Path(name).exists():
                     raise
-                model_info(name, timeout=HUB_SECONDS)  # the libraries themselves try for more than a minute
+                model_info(name, timeout=HUB_SECONDS)  # the libraries themselves retry for more than a minute
                 return load(local_files_only=False)
-    except Exception as error:  # whatever else a library has to say of files that it cannot read
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # libraries raise many kinds for files that they cannot read
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise WeightsError(
-            f"{APRICOT}: the weights {name!r} cannot be loaded ({said}); have a local folder that holds them, or a "
-            "network"
+            f"{APRICOT}: the weights {name!r} cannot be loaded ({reason}); check the network, or name a local folder "
+            "with the weights"
         ) from error
 
 
