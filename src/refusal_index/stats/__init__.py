@@ -3,31 +3,28 @@
 # ruff: noqa: I001
 # fmt: off
 from refusal_index.stats.baseline import (
-    METRIC_NAMES, TRUTHFULNESS_WEIGHTS, correct_given_attempted, f_score, metrics, weighted_score,
+    METRIC_NAMES, TRUTHFULNESS_WEIGHTS, AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve,
+    correct_given_attempted, correct_rate_at, f_score, iso_refusal_index, latent_auroc, metrics, omniscience_index,
+    penalty_from_confidence, rho_from_refusal_index, utility, weighted_score,
 )
 from refusal_index.stats.calibration import (
     AurocResult, BrierResult, CalibrationErrorResult, ReliabilityBin, auroc, brier_score,
     expected_calibration_error, reliability_table, rms_calibration_error, smooth_calibration_error,
 )
 from refusal_index.stats.comparison import (
-    Comparison, EqualIndexTest, MetricDifference, compare_metrics, equal_index_test, metric_influence,
+    Comparison, EqualIndexTest, MetricDifference, compare_metrics, equal_index_test, influence_function,
+    metric_influence,
 )
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, SampledTable, SamplingDesign
 from refusal_index.stats.arguments import checked_matrices
 from refusal_index.stats.corrected import (
     CorrectedDifference, CorrectedRefusalIndexResult, attenuated_refusal_index, compare_corrected,
     corrected_refusal_index, deterministic_refusal_index, joint_corrected_refusal_index, rank_corrected,
 )
-from refusal_index.stats.baseline import (
-    AccuracyRefusalCurve, ConfidenceBand, accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc,
-    omniscience_index, penalty_from_confidence, rho_from_refusal_index, utility,
-)
-from refusal_index.stats.contingency import SampledTable, SamplingDesign
 from refusal_index.stats.draws import DrawPatterns, MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
-from refusal_index.stats.comparison import influence_function
 from refusal_index.stats.joint import (
     BetweenPrompts, HomogeneityTest, JointDifference, JointRefusalIndexResult, compare_joint, joint_refusal_index,
     rank_joint,
@@ -37,7 +34,8 @@ from refusal_index.stats.misgrading import (
     correct_misgrading, labels_for_half_width, misgrading_from_labels, misgrading_range, prediction_powered,
 )
 from refusal_index.stats.sensitivity import (
-    MissingBounds, OutcomeCounts, ScoringRange, missing_bounds, scoring_ranges, scoring_rules,
+    MissingBounds, OutcomeCounts, ScoringRange, WithinTopicResult, missing_bounds, scoring_ranges, scoring_rules,
+    within_topic_refusal_index,
 )
 from refusal_index.stats.non_inferiority import AtLook, GroupSequential
 from refusal_index.stats.planning import (
@@ -53,7 +51,6 @@ from refusal_index.stats.selective import (
     UtilityThreshold, aurc, compare_with_refusals, prediction_rejection_ratio, risk_controlling_threshold,
     risk_coverage_curve, selective_report, utility_threshold, value_at_target,
 )
-from refusal_index.stats.sensitivity import WithinTopicResult, within_topic_refusal_index
 
 __all__ = [
     "CELL_NAMES", "METRIC_NAMES", "TRUTHFULNESS_WEIGHTS", "AccuracyRefusalCurve", "Adjustment", "AtLook",

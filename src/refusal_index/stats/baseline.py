@@ -624,7 +624,13 @@ class AccuracyRefusalCurve:
         if self.rho is None or self.status != "ok":
             nothing = np.full(self.refusal_rate.shape, math.nan)
             return ConfidenceBand(nothing, nothing.copy())
-        reach = quantile * _standard_errors(self.table, self.rho, self.refusal_rate)
+        mu, rho = self.table.error_rate, self.rho
+        # Far enough out for any double below 1, and safe from infinity's undefined differences.
+        x, k, spread = np.clip(-ndtri(self.refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))
+        gradient = np.stack([-ndtr((x - rho * k) / spread), density(x, k, rho)])
+        influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(self.table, rho)])
+        covariance = (influence * self.table.counts) @ influence.T / self.table.n**2
+        reach = quantile * np.sqrt(np.sum(gradient * (covariance @ gradient), axis=0))
         right, answered = self.correct_rate, 1 - self.refusal_rate
         inside = (right > 0) & (answered > right)
         share = np.divide(right, answered, out=np.full(right.shape, 0.5), where=inside)
@@ -743,14 +749,3 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
     else:
         correct = correct_rate_at(rates, result.rho, table.error_rate)
     return AccuracyRefusalCurve(rates, correct, result.status, result.reason, result.rho, table)
-
-
-def _standard_errors(table: ContingencyTable, rho: float, refusal_rate: FloatArray) -> FloatArray:
-    """Return the standard error of the fitted correct rate at each fixed refusal rate."""
-    mu = table.error_rate
-    # Far enough out for any double below 1, and safe from infinity's undefined differences.
-    x, k, spread = np.clip(-ndtri(refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))
-    gradient = np.stack([-ndtr((x - rho * k) / spread), density(x, k, rho)])
-    influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(table, rho)])
-    covariance = (influence * table.counts) @ influence.T / table.n**2
-    return np.asarray(np.sqrt(np.sum(gradient * (covariance @ gradient), axis=0)))

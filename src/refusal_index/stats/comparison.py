@@ -216,7 +216,13 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     influence = size * fit.first_cell_given_rates(rho)
     influence -= np.sum(cells * influence, axis=0)
     variances = np.sum(cells * influence**2, axis=0) / fit.n
-    variance = float(variances.sum()) - 2 * _covariance(influence, variances, codes)
+    # The covariance over the questions that both runs share: the correlation seen, times what the fit says.
+    shared = codes[:, (codes < 4).all(axis=0)]
+    of_first, of_second = (values[row] for values, row in zip(influence.T, shared, strict=True))
+    seen = float(np.linalg.norm(of_first) * np.linalg.norm(of_second))
+    share = shared.shape[1] / math.sqrt(float(np.prod(np.count_nonzero(codes < 4, axis=1))))
+    covariance = float(of_first @ of_second / seen * share * math.sqrt(float(np.prod(variances)))) if seen else 0.0
+    variance = float(variances.sum()) - 2 * covariance
     information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * known)
     if variance <= NEGLIGIBLE * known:
         return 0.0, information * NEGLIGIBLE
@@ -267,17 +273,6 @@ class _CommonFit:
         if slope(low) <= 0:
             return low
         return high if slope(high) >= 0 else float(brentq(slope, low, high, xtol=1e-10))
-
-
-def _covariance(influence: FloatArray, variances: FloatArray, codes: NDArray[np.intp]) -> float:
-    """Covariance of two fits over the questions that both runs share: the correlation seen, times what the fit says."""
-    shared = codes[:, (codes < 4).all(axis=0)]
-    first, second = (values[row] for values, row in zip(influence.T, shared, strict=True))
-    size = float(np.linalg.norm(first) * np.linalg.norm(second))
-    if size == 0:
-        return 0.0
-    share = shared.shape[1] / math.sqrt(float(np.prod(np.count_nonzero(codes < 4, axis=1))))
-    return float(first @ second / size * share * math.sqrt(float(np.prod(variances))))
 
 
 # An influence, or a share of a standard error, this small is rounding: the smallest true one is about 1/n.
@@ -652,12 +647,8 @@ def compare_metrics(
         )
     matrices, design = designed(matrices, cluster, weight)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
-    return Comparison(
-        tuple(_difference(name, tables, codes, worth, design) for name in METRIC_NAMES),
-        tables[0].n,
-        tables[1].n,
-        int(np.count_nonzero(matrices[2].all(axis=0))),
-    )
+    differences = tuple(_difference(name, tables, codes, worth, design) for name in METRIC_NAMES)
+    return Comparison(differences, tables[0].n, tables[1].n, int(np.count_nonzero(matrices[2].all(axis=0))))
 
 
 def _difference(

@@ -33,7 +33,7 @@ on both sides, a corrected index of .582 has a mid-rank Spearman of .484.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,6 @@ class DrawPatterns:
         draws, refused, wrong, both = counts.T
         return cls(draws, refused, wrong, both, questions)
 
-    @property
-    def n_questions(self) -> int:
-        """Questions with at least two scored draws."""
-        return int(self.questions.sum())
-
     def pair_cells(self) -> FloatArray:
         """Share of the pairs of different draws in each cell, for one question of each pattern; shape (n_patterns, 10).
 
@@ -106,18 +101,6 @@ class DrawPatterns:
 def question_counts(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> IntArray:
     """Count each question's draws, and those refused, wrong, and both; shape (n_questions, 4)."""
     return np.stack([np.count_nonzero(x, axis=0) for x in (scored, refused, wrong, refused & wrong)], axis=1)
-
-
-def resample(
-    questions: IntArray, statistic: Callable[[IntArray], FloatArray], n_resamples: int, rng: Seed
-) -> FloatArray:
-    """Evaluate `statistic` on resamples of the questions, each a row of numbers of questions a pattern."""
-    generator = np.random.default_rng(rng)
-    chunk = max(1, CHUNK_WEIGHTS // questions.size)
-    sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
-    # Questions of one pattern are alike, so resampling questions is drawing how many of each pattern there are.
-    shares = questions / questions.sum()
-    return np.concatenate([statistic(generator.multinomial(questions.sum(), shares, size=size)) for size in sizes])
 
 
 def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, float]:
@@ -172,7 +155,13 @@ class MidRankSpearman(Result):
         checked_resamples(n_resamples)
         if self.status != "ok":
             return NO_INTERVAL
-        resampled = resample(self.patterns.questions, lambda w: _spearman(self.patterns, w), n_resamples, rng)
+        questions, generator = self.patterns.questions, np.random.default_rng(rng)
+        chunk = max(1, CHUNK_WEIGHTS // questions.size)
+        sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
+        # Questions of one pattern are alike, so resampling questions is drawing how many of each pattern there are.
+        shares = questions / questions.sum()
+        weights = (generator.multinomial(questions.sum(), shares, size=size) for size in sizes)
+        resampled = np.concatenate([_spearman(self.patterns, each) for each in weights])
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 
@@ -212,23 +201,16 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     counts = question_counts(*checked_draws(refused, wrong, scored))
     found, questions = np.unique(counts[counts[:, 0] >= 2], axis=0, return_counts=True)
     patterns = DrawPatterns.of(found, questions)
-    reason = _why_no_ranks(patterns)
-    if reason:
+    shares = (("refusal", patterns.refused / patterns.draws), ("error", patterns.wrong / patterns.draws))
+    constant = [f"{name}_frequency_constant" for name, share in shares if not len(share) or np.ptp(share) == 0]
+    if constant:
+        reason = constant[0] if questions.size else "no_repeated_questions"
         return MidRankSpearman(None, "undefined", reason, patterns=patterns)
     estimate = float(_spearman(patterns, patterns.questions[np.newaxis])[0])
     # Perfect agreement misses 1 by rounding; any other misses it by more than one over the questions' cube.
     if 1 - abs(estimate) < 1e-14:
         return MidRankSpearman(round(estimate), "boundary", "perfect_rank_correlation", patterns=patterns)
     return MidRankSpearman(estimate, patterns=patterns)
-
-
-def _why_no_ranks(patterns: DrawPatterns) -> str | None:
-    if patterns.n_questions == 0:
-        return "no_repeated_questions"
-    for name, counts in (("refusal", patterns.refused), ("error", patterns.wrong)):
-        if np.ptp(counts / patterns.draws) == 0:
-            return f"{name}_frequency_constant"
-    return None
 
 
 def _spearman(patterns: DrawPatterns, weights: IntArray) -> FloatArray:
@@ -551,14 +533,10 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
         if sample.fills_every_cell:
             cross, influence[0] = sample.correlation()
         else:
-            influence[0] *= _unseen(by_table[0][1], means[:4], len(cells))
+            # By how much a cell that no question fills adds to the standard error that the questions show.
+            filled, squares = (means[:4] * len(cells) + 0.5) / (len(cells) + 2), by_table[0][1] ** 2
+            influence[0] *= math.sqrt(float(filled @ squares / (means[:4] @ squares)))
     return Quotient.of(cross, scale, influence, sample, sparse)
-
-
-def _unseen(influence: FloatArray, cells: FloatArray, n: int) -> float:
-    """Return by how much a cell that no question fills adds to the standard error that the questions show."""
-    filled = (cells * n + 0.5) / (n + 2)
-    return math.sqrt(float(filled @ influence**2 / (cells @ influence**2)))
 
 
 def _correlation(table: Sequence[float], n: int) -> tuple[float, FloatArray]:

@@ -48,10 +48,6 @@ class Ops(Generic[Number]):
     where: Callable[[Any, Number | float, Number | float], Number]
 
 
-def _choose(condition: bool, if_true: float, if_false: float) -> float:
-    return if_true if condition else if_false
-
-
 SCALAR: Ops[float] = Ops(
     exp=math.exp,
     log=math.log,
@@ -62,7 +58,7 @@ SCALAR: Ops[float] = Ops(
     owens_t=cython_special.owens_t,
     minimum=min,
     maximum=max,
-    where=_choose,
+    where=lambda condition, if_true, if_false: if_true if condition else if_false,
 )
 
 ARRAY: Ops[FloatArray] = Ops(
@@ -250,7 +246,16 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
     rho = np.empty(flat[0].shape)
     for start in range(0, rho.size, CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
-        rho[rows] = _tetrachoric_rows(*(cell[rows] for cell in flat))
+        n11, n10, n01, n00 = chunk = [cell[rows] for cell in flat]
+        has11, has10, has01, has00 = (cell > CELL_FLOOR for cell in chunk)
+        interior = has11 & has10 & has01 & has00
+        if interior.all():
+            rho[rows] = _solve_rows(n11, n10, n01, n00)
+            continue
+        margins_vary = (has11 | has10) & (has01 | has00) & (has11 | has01) & (has10 | has00)
+        defined = margins_vary & ~np.isnan(n11 + n10 + n01 + n00)
+        rho[rows] = np.where(defined, np.where(has10 & has01, -1.0, 1.0), np.nan)
+        rho[rows][interior] = _solve_rows(n11[interior], n10[interior], n01[interior], n00[interior])
     return rho.reshape(cells[0].shape)
 
 
@@ -260,18 +265,6 @@ def _checked_cell(name: str, values: ArrayLike) -> FloatArray:
         least = float(np.nanmin(cell))
         raise ValueError(f"{name} must not be negative, got {least!r}; was it made by subtracting two totals?")
     return cell
-
-
-def _tetrachoric_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArray) -> FloatArray:
-    has11, has10, has01, has00 = (cell > CELL_FLOOR for cell in (n11, n10, n01, n00))
-    interior = has11 & has10 & has01 & has00
-    if interior.all():
-        return _solve_rows(n11, n10, n01, n00)
-    margins_vary = (has11 | has10) & (has01 | has00) & (has11 | has01) & (has10 | has00)
-    defined = margins_vary & ~np.isnan(n11 + n10 + n01 + n00)
-    rho = np.where(defined, np.where(has10 & has01, -1.0, 1.0), np.nan)
-    rho[interior] = _solve_rows(n11[interior], n10[interior], n01[interior], n00[interior])
-    return rho
 
 
 def _solve_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArray) -> FloatArray:

@@ -367,10 +367,10 @@ def normal_quantile(confidence_level: float) -> float:
 
 def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
     interior = abs(rho) < 1
-    if isinstance(table, SampledTable) and table.degrees_of_freedom < FEWEST_DEGREES:
-        return ConfidenceInterval(-1.0, 1.0)
     cells: Counts = table.counts
     if isinstance(table, SampledTable):
+        if table.degrees_of_freedom < FEWEST_DEGREES:
+            return ConfidenceInterval(-1.0, 1.0)
         cells = table.effective_counts(cell_influence(table, rho) if interior else None)
     n11, n10, n01, n00 = map(float, cells)
     counts = n11, n10, n01, n00
@@ -667,20 +667,17 @@ def refusal_index(
         if refused is None or wrong is None:
             raise TypeError("refusal_index needs a ContingencyTable, or both refused and wrong")
         if cluster is None and weight is None:
-            return _estimate(ContingencyTable.from_arrays(refused, wrong))
-        return _estimate(SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight))
-    if any(given is not None for given in (refused, wrong, cluster, weight)):
+            table = ContingencyTable.from_arrays(refused, wrong)
+        else:
+            table = SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight)
+    elif any(given is not None for given in (refused, wrong, cluster, weight)):
         raise TypeError("refusal_index takes a ContingencyTable or the arrays refused= and wrong=, not both")
-    if not isinstance(table, AnyTable):
+    elif not isinstance(table, AnyTable):
         raise TypeError(
             f"table must be a ContingencyTable, got {type(table).__name__}; "
             "for four counts write refusal_index(ContingencyTable(...)), for one outcome per question "
             "refusal_index(refused, wrong), for arrays of counts refusal_index_many(...)"
         )
-    return _estimate(table)
-
-
-def _estimate(table: AnyTable) -> RefusalIndexResult:
     margins = table.margins
     if 0 in margins:
         undefined = empty_margin(*margins) if table.n else "no_questions"

@@ -784,9 +784,16 @@ def labels_for_half_width(
     corrected = correct_misgrading(table, graded_wrong_if_right, graded_right_if_wrong)
     if corrected.status != "ok" or corrected.cells is None:
         return LabelPlan(None, None, corrected.status, corrected.reason)
-    graded = np.array(table.counts)
-    errors = graded_wrong_if_right, graded_right_if_wrong
-    questions, jumps, mistaken = _variances(graded, np.array(corrected.cells), errors)
+    graded, true, n_questions = np.array(table.counts), np.array(corrected.cells), table.n
+    shares = ContingencyTable(*(round(x / n_questions * SHARES_OF) for x in true.tolist()))
+    by_cell = np.array(point_estimate("refusal_index", shares).by_cell)
+    jump = by_cell[[1, 0, 3, 2]] - by_cell
+    # Of the answers graded wrong those that are right are mistaken, and the other way round.
+    f_c, f_w = graded_wrong_if_right, graded_right_if_wrong
+    mistaken = np.divide(true[[1, 0, 3, 2]] * [f_c, f_w, f_c, f_w], graded, out=np.zeros(4), where=graded > 0)
+    # Variance of the index by its questions, and what a mistake in each graded cell moves.
+    questions = float(graded @ (by_cell + mistaken * jump) ** 2) / n_questions**2
+    jumps = (graded * jump / n_questions) ** 2
 
     def width(n: int) -> float:
         drawn = equal_numbers(graded, n)
@@ -810,17 +817,3 @@ def equal_numbers(available: NDArray[np.int64], n: int) -> NDArray[np.int64]:
         chosen = open_cells[:left]
         drawn[chosen] = np.minimum(drawn[chosen] + share, available[chosen])
     return drawn
-
-
-def _variances(
-    graded: NDArray[np.int64], true: FloatArray, errors: tuple[float, float]
-) -> tuple[float, FloatArray, FloatArray]:
-    """Variance of the index by its questions, and of each graded cell what a mistake moves and how many there are."""
-    n, (f_c, f_w) = int(graded.sum()), errors
-    point = point_estimate("refusal_index", ContingencyTable(*(round(x / n * SHARES_OF) for x in true.tolist())))
-    by_cell = np.array(point.by_cell)
-    jump = by_cell[[1, 0, 3, 2]] - by_cell
-    # Of the answers graded wrong those that are right are mistaken, and the other way round.
-    mistaken = np.divide(true[[1, 0, 3, 2]] * [f_c, f_w, f_c, f_w], graded, out=np.zeros(4), where=graded > 0)
-    means = by_cell + mistaken * jump
-    return float(graded @ means**2) / n**2, (graded * jump / n) ** 2, mistaken

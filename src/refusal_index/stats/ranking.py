@@ -118,9 +118,6 @@ def _in_given_order(stepwise: FloatArray, order: np.ndarray) -> FloatArray:
     return adjusted
 
 
-Group = frozenset[int]
-
-
 def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
     """Letters of the insert-and-absorb algorithm.
 
@@ -160,25 +157,19 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
             f"{matrix.dtype}; is it a matrix of p-values, or only the pairs above the diagonal?"
         )
     k = len(matrix)
-    groups = sorted(_tie_groups(matrix), key=sorted)
+    tied = {frozenset(range(k))} if k else set()  # the maximal sets of items no two of which differ
+    for i, j in np.argwhere(np.triu(matrix)).tolist():
+        torn = {group for group in tied if i in group and j in group}
+        halves = {group - {item} for group, item in product(torn, (i, j))}
+        # Only the halves can lie inside other groups: the rest were maximal before and have not shrunk.
+        everything = (tied - torn) | halves
+        tied = (tied - torn) | {half for half in halves if not any(half < other for other in everything)}
+    groups = sorted(tied, key=sorted)
     names = [_letter_name(index) for index in range(len(groups))]
     separator = "" if len(groups) <= len(ascii_lowercase) else " "
     return tuple(
         separator.join(name for name, group in zip(names, groups, strict=True) if i in group) for i in range(k)
     )
-
-
-def _tie_groups(differs: np.ndarray) -> set[Group]:
-    """Return the maximal sets of items no two of which differ."""
-    k = len(differs)
-    groups = {frozenset(range(k))} if k else set()
-    for i, j in np.argwhere(np.triu(differs)).tolist():
-        torn = {group for group in groups if i in group and j in group}
-        halves = {group - {item} for group, item in product(torn, (i, j))}
-        # Only the halves can lie inside other groups: the rest were maximal before and have not shrunk.
-        everything = (groups - torn) | halves
-        groups = (groups - torn) | {half for half in halves if not any(half < other for other in everything)}
-    return groups
 
 
 def _letter_name(index: int) -> str:
@@ -206,17 +197,6 @@ class PairwiseDifferences:
     errors: FloatArray
     pvalues: FloatArray
     degrees_of_freedom: float | None = None
-
-
-def pairwise_differences(values: FloatArray, influence: Influence) -> PairwiseDifferences:
-    """Compare all pairs of runs by their estimates, shape (k,)."""
-    first, second = np.triu_indices(len(values), 1)
-    estimates = values[first] - values[second]
-    estimates[np.abs(estimates) <= ROUNDING] = 0
-    pairs = zip(first.tolist(), second.tolist(), estimates.tolist(), strict=True)
-    errors, pvalues = np.array([influence.compare(*pair) for pair in pairs], float).reshape(-1, 2).T
-    covariance = influence.rows @ influence.rows.T
-    return PairwiseDifferences(covariance, first, second, estimates, errors, pvalues, influence.degrees_of_freedom)
 
 
 def adjusted_pvalues(
@@ -496,25 +476,30 @@ def rank_estimates(
     checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
-    differences = pairwise_differences(np.array([run.estimate for run in ranked], float), influence[rows])
+    values, own = np.array([run.estimate for run in ranked], float), influence[rows]
+    first, second = np.triu_indices(len(rows), 1)
+    estimates = values[first] - values[second]
+    estimates[np.abs(estimates) <= ROUNDING] = 0
+    compared = zip(first.tolist(), second.tolist(), estimates.tolist(), strict=True)
+    errors, pvalues = np.array([own.compare(*pair) for pair in compared], float).reshape(-1, 2).T
+    covariance = own.rows @ own.rows.T
+    differences = PairwiseDifferences(covariance, first, second, estimates, errors, pvalues, own.degrees_of_freedom)
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )
     deciding, differs = by_holm if adjustment == "holm" else by_max_t, np.zeros((len(ranked), len(ranked)), bool)
-    differs[differences.first, differences.second] = deciding <= 1 - confidence_level
+    differs[first, second] = deciding <= 1 - confidence_level
     letters = compact_letters(differs | differs.T)
-    errors, ranks = differences.errors, np.array(rows, int)
-    reach = np.where(errors > 0, errors * (critical_value or math.nan), math.nan)
-    low, high = differences.estimates - reach, differences.estimates + reach
-    who = ranks[differences.first], ranks[differences.second]
-    columns = *who, differences.estimates, errors, differences.pvalues, by_holm, by_max_t, low, high
+    reach, ranks = np.where(errors > 0, errors * (critical_value or math.nan), math.nan), np.array(rows, int)
+    low, high = estimates - reach, estimates + reach
+    columns = ranks[first], ranks[second], estimates, errors, pvalues, by_holm, by_max_t, low, high
     pairs = (
         PairwiseDifference(a, b, estimate, error, pvalue, holm, max_t, ConfidenceInterval(*ends))
         for a, b, estimate, error, pvalue, holm, max_t, *ends in zip(*(each.tolist() for each in columns), strict=True)
     )
     return Ranking(
         metric,
-        tuple(replace(run, letters=own) for run, own in zip(ranked, letters, strict=True)),
+        tuple(replace(run, letters=each) for run, each in zip(ranked, letters, strict=True)),
         tuple(run for run in described if run.status != "ok"),
         tuple(pairs),
         critical_value,

@@ -535,7 +535,15 @@ def risk_controlling_threshold(
     """
     scores, errors = checked_scores(score, wrong, "wrong")
     bound, level = share("max_error", max_error), share("confidence_level", confidence_level)
-    cuts, n_at = np.unique(_checked_grid(grid), return_counts=True)
+    given = unmasked("grid", grid)
+    if given.dtype.kind not in "iuf" and given.size:
+        raise TypeError(f"grid must hold numbers, got an array of {given.dtype}")
+    if given.ndim != 1 or not given.size or not np.isfinite(given).all():
+        raise ValueError(
+            f"grid must be a list of at least one finite cut, got shape {given.shape} of {given.dtype}; take quantiles "
+            "of the scores of other questions"
+        )
+    cuts, n_at = np.unique(given.astype(np.float64), return_counts=True)
     # From above, from the first cut on that is expected to be passed with errors to spare.
     expected = scores.size * np.cumsum(n_at[::-1]) / n_at.sum()
     spared = SPARED_SHARE * bound * expected
@@ -558,18 +566,6 @@ def risk_controlling_threshold(
 def risk_upper_bound(errors: int, n: int, level: float) -> float:
     """Return the upper Clopper-Pearson bound of an error rate, one-sided; 1 where there are only errors, or nothing."""
     return 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, level))
-
-
-def _checked_grid(grid: ArrayLike) -> FloatArray:
-    cuts = unmasked("grid", grid)
-    if cuts.dtype.kind not in "iuf" and cuts.size:
-        raise TypeError(f"grid must hold numbers, got an array of {cuts.dtype}")
-    if cuts.ndim != 1 or not cuts.size or not np.isfinite(cuts).all():
-        raise ValueError(
-            f"grid must be a list of at least one finite cut, got shape {cuts.shape} of {cuts.dtype}; take quantiles "
-            "of the scores of other questions"
-        )
-    return cuts.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
