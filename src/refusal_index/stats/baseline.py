@@ -1,54 +1,53 @@
-"""The metrics the Refusal Index is compared with, and the plane of accuracy and refusals that they divide.
+"""The metrics that the Refusal Index is compared with, and curves in the accuracy-refusal plane.
 
-With c the share of all questions answered right and r the share refused, in the first pass:
+With c the share of all questions answered right in the first pass, and r the share refused:
 
 - correct given attempted, C/A = c / (1 - r);
 - F-score, the harmonic mean of c and C/A, F = 2c / (2 - r);
-- weighted score, c - penalty * (1 - r): a right answer earns ``1 - penalty``, a wrong one costs ``penalty``.
+- weighted score, c - penalty * (1 - r): a right answer scores ``1 - penalty``, a wrong one ``-penalty``.
 
-With i = 1 - c - r the share answered wrong, and three weights that are stated:
+With i = 1 - c - r the share answered wrong, and three weights w1, w2 and w3:
 
-- hallucination rate, i / (i + r): of all that was not answered right, what was answered;
+- hallucination rate, i / (i + r): the share answered among questions not answered right;
 - Omniscience Index, 100 (c - i);
 - truthfulness score, w1 c + w2 r - w3 i.
 
-From the forced pass as well, of refusals as predictions of a wrong answer:
+With the forced pass, refusals as predictions of wrong answers:
 
-- refusal precision, the share of the refused questions that are wrong when forced;
-- refusal recall, the share of what it gets wrong that it refused;
-- over-refusal, the share of what it gets right that it refused.
+- refusal precision, the share of refused questions that are wrong when forced;
+- refusal recall, the share of questions with a wrong answer that are refused;
+- over-refusal, the share of questions with a right answer that are refused.
 
-All change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
+All of these change with a model's refusal rate; the Refusal Index is designed not to.
 
-A model that answers everything is right on a share ``1 - mu`` of the questions; one that refuses everything is right
-on none. Between these ends its correct rate follows a curve over the refusal rate r, and the Refusal Index is that
-curve's shape: under the Gaussian copula
+A model that answers everything is right on a share ``1 - mu`` of the questions; a model that refuses everything, on
+none. Between these ends the correct rate is a function of the refusal rate r, the accuracy-refusal curve, whose shape
+is given by the Refusal Index: under the Gaussian copula
 
     c(r) = Phi2(probit(1 - r), probit(1 - mu); rho),
 
-which falls in r and rises in rho. The other metrics draw straight lines through the same plane.
+which decreases in r and increases in rho. Lines of constant value of the other metrics are straight in this plane.
 
-The curve has two parameters, both estimated, and its derivatives in them are known, so the delta method gives a band.
-It is made for the logit of the accuracy among answered questions, ``c / (1 - r)``, and therefore stays inside the
-plane. With two parameters the simultaneous band is Scheffe's: the pointwise one with the root of a chi-squared
-quantile of two degrees of freedom in place of the normal quantile, 2.45 for 1.96 at 95 %.
+The confidence band of the curve follows from the delta method for its two estimated parameters. It is computed for the
+logit of the accuracy among answered questions, ``c / (1 - r)``, and so stays within its range. The simultaneous band is
+Scheffe's: the normal quantile is replaced by the root of the chi-squared quantile with two degrees of freedom, 2.45
+instead of 1.96 at 95 %.
 
-Under the Gaussian copula behind the Refusal Index a question has a latent refusal score X and a latent difficulty Y,
-standard normal with correlation rho, and is wrong where ``Y > k = probit(1 - mu)``. Every measure of how well
-the score ranks wrong questions above right ones is then a function of rho and mu alone.
+Under the Gaussian copula a question has a latent refusal score X and a latent difficulty Y, standard normal with
+correlation rho, and is wrong if ``Y > k = probit(1 - mu)``. Any measure of how well the score ranks wrong questions
+above right ones is then a function of rho and mu alone.
 
-The area under the ROC curve needs no integral. It is the probability that a wrong question scores above a right
-one, ``P(X > X', Y > k, Y' <= k) / (mu (1 - mu))``. With ``D = (X - X') / sqrt(2)``, which has correlation
-``rho / sqrt(2)`` with Y, the event of a wrong question above *any* other has probability
-``orthant(0, k, rho / sqrt(2))``; half of the pairs of two wrong questions, ``mu^2 / 2``, have to be taken away.
+The area under the ROC curve is the probability that a wrong question scores above a right one,
+``P(X > X', Y > k, Y' <= k) / (mu (1 - mu))``. With ``D = (X - X') / sqrt(2)``, which has correlation ``rho / sqrt(2)``
+with Y, a wrong question scores above *any* other with probability ``orthant(0, k, rho / sqrt(2))``. Subtracting half of
+the pairs of two wrong questions, ``mu^2 / 2``, gives the numerator.
 
-A right answer earns 1, a refusal 0, and a wrong answer costs a penalty L, so that a table is worth ``c - L i`` a
-question, with c and i the shares answered right and answered wrong. The penalty says from which confidence on an
-answer pays: t = L / (1 + L), or ``L = t / (1 - t)``; the usual 1, 3 and 9 stand for a half, three quarters and nine
-tenths.
+For the utility, a right answer scores 1, a refusal 0, and a wrong answer minus a penalty L, so the mean utility per
+question is ``c - L i``. Answering has a positive expected utility if the probability of being right exceeds t = L / (1
++ L), so that ``L = t / (1 - t)``; the usual penalties 1, 3 and 9 correspond to t = 1/2, 3/4 and 9/10.
 
-The same scale under other names: the weighted score of `refusal_index.stats.weighted_score` with penalty p is
-``(1 - p)`` times the utility at ``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
+Other metrics are on the same scale: the weighted score with penalty p is ``(1 - p)`` times the utility at
+``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
 """
 
 import math
@@ -66,21 +65,21 @@ from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.intervals import cell_influence, normal_quantile, proportion, ratio, refusal_index
 
 SCORES = ("f_score", "weighted_score", "omniscience_index", "truthfulness_score")
-"""The metrics that weigh right answers, wrong ones and refusals against each other."""
+"""The metrics that combine right answers, wrong answers and refusals with weights."""
 
 Weights = tuple[float, float, float]
 
 TRUTHFULNESS_WEIGHTS: Weights = (1.0, 0.0, 1.0)
-"""What the truthfulness score gives for a right answer and a refusal, and takes for a wrong answer, unless told else.
+"""Default weights of the truthfulness score: added for a right answer and a refusal, subtracted for a wrong one.
 
-A right answer earns 1, a refusal nothing, and a wrong answer costs 1: the weights of CRAG (:arxiv:`2406.04744`), which
-TruthRL (:arxiv:`2509.25760`) takes over into the three-weight form. The score is then the Omniscience Index over 100.
+These are the weights of CRAG (:arxiv:`2406.04744`), which TruthRL (:arxiv:`2509.25760`) uses in the three-weight form.
+The score is then the Omniscience Index divided by 100.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Payoffs:
-    """What answers are worth in the scores that are told it: checked where it is made of arguments."""
+    """Penalty of the weighted score, and weights of the truthfulness score; see `checked_payoffs`."""
 
     penalty: float = 1.0
     truthfulness: Weights = TRUTHFULNESS_WEIGHTS
@@ -90,7 +89,7 @@ DEFAULT_PAYOFFS = Payoffs()
 
 
 def ratio_weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
-    """Return the weights of the four cells in the numerator and the denominator of each metric but the index."""
+    """Return the weights of the four cells in numerator and denominator of every metric except RI."""
     every: Counts = (1, 1, 1, 1)
     penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
     return {
@@ -113,22 +112,22 @@ METRIC_NAMES = (*ratio_weights(DEFAULT_PAYOFFS), "refusal_index")
 
 
 def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
-    """Share of right answers among the questions attempted, ``c / (1 - r)``.
+    """Return the share of right answers among attempted questions, ``c / (1 - r)``.
 
     Parameters
     ----------
     correct_rate, refusal_rate : array_like of float
-        Shares of all questions, answered right and refused; in [0, 1] with a sum of at most 1. They broadcast.
+        Shares of all questions answered right and refused, in [0, 1] and with a sum of at most 1. They broadcast.
 
     Returns
     -------
     ndarray
-        In [0, 1]; NaN where everything was refused.
+        In [0, 1]; NaN if everything was refused.
 
     Raises
     ------
     ValueError
-        If a rate lies outside [0, 1] or is NaN, or two exceed 1 together.
+        If a rate is outside [0, 1] or NaN, or their sum exceeds 1.
 
     References
     ----------
@@ -145,19 +144,19 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
 
 
 def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
-    """Harmonic mean of the correct rate and of C/A, ``2c / (2 - r)``.
+    """Return the F-score, the harmonic mean of the correct rate and of C/A, ``2c / (2 - r)``.
 
-    Parameters and broadcasting are those of `correct_given_attempted`.
+    Parameters are those of `correct_given_attempted`.
 
     Returns
     -------
     ndarray
-        In [0, 1]; NaN where everything was refused, since C/A is undefined there.
+        In [0, 1]; NaN if everything was refused, since C/A is then undefined.
 
     Raises
     ------
     ValueError
-        As `correct_given_attempted`.
+        As for `correct_given_attempted`.
 
     References
     ----------
@@ -173,25 +172,25 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
 
 
 def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: float) -> FloatArray:
-    """Correct rate less a penalty for every question attempted, ``c - penalty * (1 - r)``.
+    """Return the correct rate minus a penalty for every attempted question, ``c - penalty * (1 - r)``.
 
     Parameters
     ----------
     correct_rate, refusal_rate : array_like of float
         As for `correct_given_attempted`.
     penalty : float
-        Not negative. There is no default because the paper has two: its text names 0.2, and all the weighted scores
-        of its results table are those of a penalty of 1.
+        Non-negative. There is no default because the paper uses two values: its text names 0.2, and its results table
+        uses 1.
 
     Returns
     -------
     ndarray
-        In [-penalty, 1 - penalty], or 0 where everything was refused.
+        In [-penalty, 1 - penalty], or 0 if everything was refused.
 
     Raises
     ------
     ValueError
-        As `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
+        As for `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
 
     References
     ----------
@@ -213,7 +212,7 @@ def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[Fl
     for name, rates in (("correct_rate", c), ("refusal_rate", r)):
         if not np.all((rates >= 0) & (rates <= 1)):
             raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it a percentage, or a count?")
-    # Rates that come from counts may miss a sum of 1 by rounding.
+    # The sum of rates computed from counts may exceed 1 by rounding.
     if np.any(c + r > 1 + 1e-12):
         raise ValueError(
             f"correct_rate and refusal_rate must not exceed 1 together, got {c.tolist()!r} and {r.tolist()!r}; "
@@ -228,7 +227,7 @@ def _divide_if_attempted(numerator: FloatArray, denominator: FloatArray, refusal
 
 
 def checked_penalty(penalty: float) -> float:
-    """Return the price of a wrong answer, or raise an error that says what it must be."""
+    """Return the penalty of a wrong answer; raises ValueError if it is out of range."""
     if not 0 <= penalty < math.inf:
         raise ValueError(
             f"penalty must be a number of at least 0, got {penalty!r}; "
@@ -238,7 +237,7 @@ def checked_penalty(penalty: float) -> float:
 
 
 def checked_payoffs(penalty: float, truthfulness_weights: Weights) -> Payoffs:
-    """Return what answers are worth, or raise an error that says what it must be."""
+    """Return penalty and weights as `Payoffs`; raises ValueError if they are out of range."""
     weights = tuple(truthfulness_weights)
     if len(weights) != 3 or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(
@@ -255,30 +254,30 @@ def metrics(
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = 0.95,
 ) -> tuple[Estimate, ...]:
-    """Every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
+    """Return every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
 
     Parameters
     ----------
     table : ContingencyTable or SampledTable
     penalty : float, default: 1
-        Of the weighted score. A penalty of 1 is what the paper's results table shows.
+        Penalty of the weighted score; 1 in the paper's results table.
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
-        Of the truthfulness score: what a right answer and a refusal earn, and what a wrong answer costs.
+        Weights of the truthfulness score: added for a right answer and a refusal, subtracted for a wrong answer.
     confidence_level : float, default: 0.95
 
     Returns
     -------
     tuple of Estimate
-        Rates and C/A (among the questions attempted) with Wilson intervals, F and the scores with score intervals,
-        which are Wilson's made for three categories, and the Refusal Index with its profile interval. Questions that
-        are sampled in clusters or with weights have the same intervals, as `SampledTable` says; with a single cluster
-        there are none, and the status is ``"boundary"`` (``"one_cluster"``).
+        Rates, including C/A, have Wilson intervals. F-score and scores have score intervals, which generalise Wilson's
+        to three categories. RI has its profile interval. For questions sampled in clusters or with weights, the
+        intervals are adjusted as described in `SampledTable`; for a single cluster there are none, and the status is
+        ``"boundary"`` (``"one_cluster"``).
 
     Raises
     ------
     ValueError
-        If the penalty is negative, infinite or NaN, the weights are not three such numbers or all 0, or
-        `confidence_level` does not lie strictly between 0 and 1.
+        If the penalty is negative, infinite or NaN, if the weights are not three non-negative numbers or all 0, or if
+        `confidence_level` is not strictly between 0 and 1.
 
     References
     ----------
@@ -319,7 +318,7 @@ def metrics(
 
 
 def metric_estimate(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
-    """Estimate any metric with its interval."""
+    """Estimate a metric with its interval."""
     if name != "refusal_index":
         return rate_or_score(name, table, worth, level)
     result = refusal_index(table)
@@ -334,20 +333,20 @@ EMPTY_DENOMINATORS = {
     "refusal_recall": "all_right",
     "over_refusal": "all_wrong",
 }
-"""Why a metric is undefined where there is no question in its denominator."""
+"""Reason why a metric is undefined if its denominator is 0."""
 
 
 def why_undefined(metric: str, table: AnyTable) -> str | None:
-    """Return the reason why a rate or score of a table does not exist; None where it does."""
+    """Return the reason why a rate or score of a table is undefined; None if it is defined."""
     if table.n == 0:
         return "no_questions"
-    # F is a mean with C/A
+    # the F-score is undefined if C/A is
     _, denominator = ratio_weights(DEFAULT_PAYOFFS)["correct_given_attempted" if metric == "f_score" else metric]
     return EMPTY_DENOMINATORS.get(metric) if weighted_sum(table.counts, denominator) == 0 else None
 
 
 def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
-    """Return a rate or score that is defined, and the influence on it of a question in each cell."""
+    """Return a rate or score, and the influence on it of a question in each cell; it must be defined."""
     numerator, denominator = ratio_weights(worth)[metric]
     total = weighted_sum(table.counts, denominator)
     value = weighted_sum(table.counts, numerator) / total
@@ -356,7 +355,7 @@ def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float
 
 
 def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
-    """Estimate any metric but the Refusal Index with its interval."""
+    """Estimate a metric other than RI with its interval."""
     undefined = why_undefined(name, table)
     if undefined or not isinstance(table, SampledTable):
         return _of_counts(name, table.counts, normal_quantile(level), worth, undefined)
@@ -371,13 +370,13 @@ def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undef
     top, bottom = ratio_weights(worth)[name]
     if name not in SCORES:
         return proportion(name, weighted_sum(counts, top), weighted_sum(counts, bottom), quantile, undefined)
-    # All refusals are worth the same to a score.
+    # Scores do not distinguish refusals by their forced answers.
     scored = counts[3], counts[2], counts[0] + counts[1]
     return ratio(name, scored, ((top[3], top[2], top[0]), (bottom[3], bottom[2], bottom[0])), quantile, undefined)
 
 
 def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Area under the ROC curve of the latent refusal score, wrong questions being the positives.
+    """Return the area under the ROC curve of the latent refusal score, with wrong questions as positives.
 
     Parameters
     ----------
@@ -388,16 +387,14 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray
-        In [0, 1]: one half for a score that knows nothing. NaN where all answers are right, or all are wrong.
+        In [0, 1]; 1/2 for an uninformative score. NaN if all answers are right or all are wrong.
 
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
-    Notes
-    -----
-    At ``mu = 1/2`` it is ``1/2 + (2/pi) asin(rho / sqrt(2))``.
+    Notes ----- At ``mu = 1/2`` the area is ``1/2 + (2/pi) asin(rho / sqrt(2))``.
 
     Examples
     --------
@@ -411,7 +408,7 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
 
 def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
-    """Tetrachoric correlation behind a Refusal Index, ``2 sin(pi RI / 6)``.
+    """Return the tetrachoric correlation that gives a Refusal Index, ``2 sin(pi RI / 6)``.
 
     Parameters
     ----------
@@ -426,7 +423,7 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
     Raises
     ------
     ValueError
-        If an index lies outside [-1, 1] or is NaN.
+        If an index is outside [-1, 1] or NaN.
 
     References
     ----------
@@ -442,13 +439,13 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
 
 
 def checked_rho_and_error_rate(rho: ArrayLike, error_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Check the two parameters of a fitted model, and broadcast them against each other."""
+    """Check the two parameters of a fitted model, and broadcast them."""
     correlation, mu = np.broadcast_arrays(checked_range("rho", rho, -1), checked_range("error_rate", error_rate, 0))
     return correlation, mu
 
 
 def checked_range(name: str, values: ArrayLike, low: float) -> FloatArray:
-    """Check that all values lie between `low` and 1, and return them as an array."""
+    """Return values as an array; raises ValueError unless all are between `low` and 1."""
     array = np.asarray(values, float)
     bad = ~((array >= low) & (array <= 1))
     if bad.any():
@@ -459,7 +456,7 @@ def checked_range(name: str, values: ArrayLike, low: float) -> FloatArray:
 
 
 def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
-    """Penalty at which an answer is worth giving from this probability of being right on, ``t / (1 - t)``.
+    """Return the penalty at which answering pays if the probability of being right exceeds t, ``t / (1 - t)``.
 
     Parameters
     ----------
@@ -469,12 +466,12 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray
-        Not negative.
+        Non-negative.
 
     Raises
     ------
     ValueError
-        If it lies outside its range.
+        If it is out of range.
 
     References
     ----------
@@ -494,13 +491,13 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
 
 
 def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> Estimate:
-    """Mean utility of a question, ``c - penalty * i``: right answers less a price for wrong ones.
+    """Return the mean utility per question, ``c - penalty * i``, with a score interval.
 
     Parameters
     ----------
     table : ContingencyTable
     penalty : float
-        Price of a wrong answer, L, in right answers; not negative. It has no default, since it is what has to be said.
+        Penalty L of a wrong answer, in units of a right answer; non-negative.
     confidence_level : float in (0, 1), default: 0.95
 
     Returns
@@ -533,7 +530,7 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
 
 
 def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:
-    """Omniscience Index: 100 times the share answered right less the share answered wrong.
+    """Return the Omniscience Index: 100 times the share answered right minus the share answered wrong.
 
     Parameters
     ----------
@@ -543,19 +540,19 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     Returns
     -------
     Estimate
-        In [-100, 100]; 0 for a model that is right as often as wrong, or refuses everything. Undefined for a table
-        without questions.
+        In [-100, 100]; 0 if right and wrong answers are equally frequent, or everything is refused. Undefined for a
+        table without questions.
 
     Raises
     ------
     ValueError
-        If `confidence_level` does not lie strictly between 0 and 1.
+        If `confidence_level` is not strictly between 0 and 1.
 
     References
     ----------
     .. [1] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
-       Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too;
-       they earn nothing there. :arxiv:`2511.13029`
+       Knowledge Reliability in Large Language Models. Defines the Omniscience Index, also with partly correct answers,
+       which score 0. :arxiv:`2511.13029`
 
     Examples
     --------
@@ -566,7 +563,7 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
 
 
 class ConfidenceBand(NamedTuple):
-    """Lower and upper end of a band, arrays of shape (m,); all NaN where there is none."""
+    """The lower and upper ends of a confidence band, arrays of shape (m,); all NaN if there is none."""
 
     low: FloatArray
     high: FloatArray
@@ -574,19 +571,19 @@ class ConfidenceBand(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccuracyRefusalCurve:
-    """The accuracy-refusal curve fitted to one table.
+    """The accuracy-refusal curve fitted to a table.
 
     Attributes
     ----------
     refusal_rate, correct_rate : ndarray of float, shape (m,)
-        Points of the curve. The correct rates are NaN where the curve is undefined.
+        Points of the curve. The correct rates are NaN if the curve is undefined.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
         As in `RefusalIndexResult`. At the boundary the curve is that of rho = -1 or +1, and has no band.
     rho : float or None
-        Its tetrachoric correlation.
+        The tetrachoric correlation of the table.
     table : ContingencyTable
-        The counts. The curve runs through their own ``(refusal_rate, correct_rate)``.
+        The counts. The curve passes through their ``(refusal_rate, correct_rate)``.
     """
 
     refusal_rate: FloatArray
@@ -597,14 +594,14 @@ class AccuracyRefusalCurve:
     table: ContingencyTable
 
     def confidence_band(self, confidence_level: float = 0.95, *, simultaneous: bool = False) -> ConfidenceBand:
-        """Confidence band of the correct rates, by the delta method on the logit of c / (1 - r).
+        """Return a confidence band of the correct rates, by the delta method on the logit of c / (1 - r).
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         simultaneous : bool, default: False
-            If true the band holds the whole curve with this confidence (or a little more); if false each of its
-            points by itself.
+            Whether the band covers the whole curve at this confidence level (slightly conservative) instead of each
+            point separately.
 
         Returns
         -------
@@ -625,7 +622,7 @@ class AccuracyRefusalCurve:
             nothing = np.full(self.refusal_rate.shape, math.nan)
             return ConfidenceBand(nothing, nothing.copy())
         mu, rho = self.table.error_rate, self.rho
-        # Far enough out for any double below 1, and safe from infinity's undefined differences.
+        # 40 is beyond the quantile of any double below 1, and avoids undefined differences of infinities.
         x, k, spread = np.clip(-ndtri(self.refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))
         gradient = np.stack([-ndtr((x - rho * k) / spread), density(x, k, rho)])
         influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(self.table, rho)])
@@ -640,12 +637,12 @@ class AccuracyRefusalCurve:
 
 
 def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Correct rate of a model at each refusal rate: its accuracy-refusal curve.
+    """Return the correct rate of a model at each refusal rate: its accuracy-refusal curve.
 
     Parameters
     ----------
     refusal_rate : array_like of float
-        Share of questions refused, r, in [0, 1].
+        Share of refused questions, r, in [0, 1].
     rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. All three arguments broadcast.
@@ -653,12 +650,12 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     Returns
     -------
     ndarray
-        Share of all questions answered, and answered right, ``c(r)``: from ``1 - mu`` at r = 0 down to 0 at r = 1.
+        Share of all questions answered right, ``c(r)``, from ``1 - mu`` at r = 0 to 0 at r = 1.
 
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     References
     ----------
@@ -671,12 +668,12 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     """
     correlation, mu = checked_rho_and_error_rate(rho, error_rate)
     correct = upper_orthant(ndtri(checked_range("refusal_rate", refusal_rate, 0)), ndtri(mu), correlation)
-    # Rounding alone can make a probability of 0 negative.
+    # A probability of 0 can be negative by rounding.
     return np.asarray(np.maximum(correct, 0.0))[()]
 
 
 def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Correct rate that keeps the Refusal Index at a value, at each refusal rate: an iso-RI curve.
+    """Return the correct rate at each refusal rate for a constant Refusal Index: an iso-RI curve.
 
     Parameters
     ----------
@@ -693,15 +690,13 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     References
     ----------
     .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
 
-    Examples
-    --------
-    At a refusal rate of one half, for a model that is right on 40 % when it answers everything:
+    Examples -------- At a refusal rate of 1/2, for a model that is right on 40 % of the questions when it answers all:
 
     >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
     [0.0, 0.2, 0.2836, 0.4]
@@ -716,17 +711,17 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
     ----------
     table : ContingencyTable
     refusal_rate : array_like of float, shape (m,), optional
-        Where to evaluate the curve; 101 equal steps from 0 to 1 if not given.
+        Refusal rates at which to evaluate the curve. By default 101 values from 0 to 1.
 
     Returns
     -------
     AccuracyRefusalCurve
-        With the table's own error rate and tetrachoric correlation, through its own point of the plane.
+        Curve with the table's error rate and tetrachoric correlation, through the table's point.
 
     Raises
     ------
     ValueError
-        If a refusal rate lies outside [0, 1], or they are not one-dimensional.
+        If a refusal rate is outside [0, 1], or `refusal_rate` is not one-dimensional.
 
     References
     ----------

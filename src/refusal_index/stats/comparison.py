@@ -1,45 +1,44 @@
-"""Two runs compared metric by metric: differences, their standard errors, tests and intervals.
+"""Comparison of two runs: differences of metrics with standard errors, tests and intervals.
 
-The difference of two estimates has the variance of the difference of their influence functions, summed over the
-questions. Questions that both runs share are so compared with themselves, which takes out what makes a question hard
-for either; questions of one run alone count as independent. Simulated coverage of nominal 95 % intervals is .94 to .96
-for every metric, at the rates of published models and with all, half or none of the questions shared
+The variance of the difference of two estimates is computed from the difference of their influence functions, summed
+over the questions. Shared questions are thus paired, which removes the variation in difficulty that both runs have in
+common; questions of only one run are independent. Simulated coverage of nominal 95 % intervals is .94 to .96 for every
+metric, at the rates of published models with all, half or none of the questions shared
 (`benchmarks/coverage/comparison.py`).
 
-Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, and two indices are tested by
-`equal_index_test`; neither needs a standard error. With these intervals the coverage over all samples stays at .94
-even where a cell is expected to hold two or three questions. Among the samples at the boundary alone it is lower, .49
-and .76 in two such scenarios, as is that of one run's own profile interval, .25 and .70: an index of 1 where the truth
-is far from it is an unlucky sample to begin with.
+If a run has no standard error (an RI of -1 or +1, a rate of 0 or 1), a normal interval would be too narrow. The two
+runs' own intervals are then combined by square-and-add (MOVER), and two RIs are tested by `equal_index_test`; neither
+needs a standard error. With these intervals the coverage over all samples is .94 even if a cell has an expected count
+of two or three. Given that a sample is at the boundary it is lower, .49 and .76 in two such scenarios, as it is for a
+single run's profile interval, .25 and .70: an estimate of 1 far from the true RI is an unlucky sample.
 
-Influence functions of every metric, question by question, from which runs over the same questions are compared.
+Influence functions of the metrics:
 
-The influence of a question says how far one more like it would move the estimate, times n. Summed over questions it
-gives variances and covariances: for runs a and b with n_a and n_b scored questions,
+The influence of a question is the effect of one more question like it on the estimate, times n. Sums over questions
+give variances and covariances: for runs a and b with n_a and n_b scored questions,
 
     Cov(estimate_a, estimate_b) = sum_i influence_a,i influence_b,i / (n_a n_b),
 
-where an unscored question has no influence. One formula so serves runs that share all, some or none of their
-questions.
+where the influence of an unscored question is 0. So the same formula holds for runs that share all, some or none of
+their questions.
 
-All metrics but the Refusal Index are ratios of two means over the questions, and a ratio q of the means of u and v
-has the influence ``(u - q v) / mean(v)``.
+All metrics except RI are ratios of two means over the questions; the influence on a ratio q of the means of u and v is
+``(u - q v) / mean(v)``.
 
-Are two indices the same? A test that needs no standard error, for tables with cells that are nearly or quite empty.
+A test of equal RIs that needs no standard error, for tables with empty or nearly empty cells:
 
-Both tables are fitted with one common rho, each with its own rates, and held against the fit by a power divergence,
+Both tables are fitted with a common rho, each with its own rates, and compared with the fit by a power divergence,
 
     D = 2 / (lambda (lambda + 1)) sum O ((O / E)^lambda - 1),    lambda = 1/3,
 
-over the eight cells. lambda = 0 would be the likelihood ratio, 1 Pearson's chi-squared. Where a cell expects two or
-three questions the first rejects too often (.06 to .07 at the level .05) and the second too rarely (.02 to .04);
-between them lies what keeps its level best [1]_.
+over the eight cells. lambda = 0 is the likelihood ratio, lambda = 1 Pearson's chi-squared. With expected counts of two
+or three, the former rejects too often (.06 to .07 at the level .05) and the latter too rarely (.02 to .04); a value
+between them keeps the level best [1]_.
 
-D has one degree of freedom if the runs are independent and the rates known. Runs over the same questions are not, and
-the rates are estimated, so that D is scaled by the variance that the difference really has over the one that it would
-have then. The covariance is that of the influence of the questions at the fit, which an empty cell does not trouble.
-The signed root of the scaled D is about standard normal, and such roots add up over strata.
+D has one degree of freedom if the runs are independent and the rates known. Since runs share questions and rates are
+estimated, D is rescaled by the ratio of the variance of the difference in that case to its actual variance. The
+covariance is computed from the influence of the questions at the fit, which is defined for empty cells too. The signed
+root of the scaled D is approximately standard normal, and signed roots of strata can be added.
 
 References
 ----------
@@ -94,28 +93,28 @@ from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.intervals import cell_influence, refusal_index, spearman_slope
 
 POWER = 1 / 3
-# tanh(8) leaves an odds ratio of several millions: no table with a question in each cell is fitted by more.
+# At z = 8 the odds ratio is several millions, more than any table with a question in each cell needs.
 LARGEST_Z = 8.0
 SMALLEST_CELL = 1e-14
 LEAST_LOG_WEIGHT = -20.0
-# Below this share the variance of a difference is rounding: the runs are the same on every question.
+# A variance of the difference below this share is rounding error: the runs agree on every question.
 NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class EqualIndexTest:
-    """Whether two runs have the same Refusal Index.
+    """Test of the hypothesis that two runs have the same Refusal Index.
 
     Attributes
     ----------
     statistic : float or None
-        Standard normal if they have, positive where the first is higher. None where undefined.
+        Standard normal under the hypothesis, positive if the first RI is higher. None if undefined.
     pvalue : float or None
-        Two-sided. 1 where the estimates are equal, also at the same boundary.
+        Two-sided. 1 if the estimates are equal, also if both are at the same boundary.
     reason : str or None
-        Why it is undefined: as in `MetricDifference`, of the first stratum where there are several.
+        Why the test is undefined, as in `MetricDifference`; with strata, the reason of the first.
     n_strata : int
-        Strata in which both runs have an index; 1 where there are no strata.
+        Number of strata in which both RIs are defined; 1 without strata.
     """
 
     statistic: float | None
@@ -127,41 +126,39 @@ class EqualIndexTest:
 def equal_index_test(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None, *, strata: ArrayLike | None = None
 ) -> EqualIndexTest:
-    """Test whether two runs have the same Refusal Index, whatever cells are empty.
+    """Test whether two runs have the same Refusal Index; valid also with empty cells.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (2, n)
-        As for `compare_metrics`: the runs may share all, some or none of their questions.
+        As for `compare_metrics`; the runs may share all, some or none of their questions.
     strata : array_like, shape (n,), optional
-        What each question belongs to, such as its topic. The hypothesis is then that the two indices are the same
-        within each stratum, and evidence is pooled over strata in proportion to the information that they hold.
+        Stratum of each question, such as its topic. The hypothesis is then that the two RIs are equal within each
+        stratum; strata are pooled with weights proportional to their information.
 
     Returns
     -------
     EqualIndexTest
-        Undefined only where an index is: nobody refused, everybody, all wrong or all right; of strata, in every one.
+        Undefined only if an RI is: everything or nothing was refused, or all answers are wrong or right. With strata,
+        only if that holds in every stratum.
 
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if there are not two rows, or not one stratum for every question.
+        As for `checked_matrices`, or if there are not exactly two rows, or not one stratum per question.
 
-    Notes
-    -----
-    With 500 questions of which 15 % are refused and 90 % wrong, at an index of .38, the smallest cell expects 1.5
-    questions and 39 % of pairs have an empty one, for which there is no test by standard errors. With this test there
-    `compare_metrics` rejects .046 of the pairs of equal models at the level .05, .043 where they share their
-    questions, and this test over five strata .046 and .042. Where a cell expects less than one question, too few tables
-    are surprising for a test to reject as often as its level (.01 to .02).
+    Notes ----- With 500 questions, 15 % refused and 90 % wrong, and an RI of .38, the smallest cell has an expected
+    count of 1.5, and in 39 % of pairs a cell is empty, so that a test by standard errors is impossible. Using this test
+    for such pairs, `compare_metrics` rejects .046 of the pairs of equal models at the level .05 (.043 with shared
+    questions); this test over five strata rejects .046 and .042. With an expected count below one the test is
+    conservative (.01 to .02), because few tables are extreme enough.
 
     References
     ----------
     .. [1] Cressie and Read (1984). :doi:`10.1111/j.2517-6161.1984.tb01318.x`
 
-    Examples
-    --------
-    No question that the first run refused would have been right, of 75; of the second run's it were 8:
+    Examples -------- Of 75 questions refused by the first run, none would have been right; of those refused by the
+    second run, 8:
 
     >>> refused = np.tile(np.arange(500) < 75, (2, 1))
     >>> wrong = np.stack([np.arange(500) < 450, (np.arange(500) < 67) | (np.arange(500) >= 117)])
@@ -188,18 +185,18 @@ def equal_index_test(
     if not roots:
         return EqualIndexTest(None, None, next(iter(reasons), "no_questions"), 0)
     total = sum(information for _, information in roots)
-    # Signed roots add up, each weighted so that the sum is standard normal if they are.
+    # The weighted sum of independent standard normal roots is standard normal.
     statistic = sum(root * math.sqrt(information / total) for root, information in roots) if total > 0 else 0.0
     return EqualIndexTest(statistic, two_sided_pvalue(statistic), None, len(roots))
 
 
 def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the signed root of the scaled divergence of two tables with defined indices, and its information.
+    """Return the signed root of the scaled divergence of two tables with defined RI, and its information.
 
-    `codes` are those of `cell_codes`, shape (2, n). The information is the inverse variance of the difference of
-    atanh(rho); 0 where both estimates are at the same boundary, where nothing is known.
+    `codes` are from `cell_codes`, shape (2, n). The information is the inverse variance of the difference of
+    atanh(rho); 0 if both estimates are at the same boundary.
     """
-    # arctanh(1) is infinite, as it should be at the boundary.
+    # arctanh(1) is infinite, which is correct at the boundary.
     with np.errstate(divide="ignore"):
         first, second = np.arctanh([refusal_index(table).rho or 0.0 for table in tables]).tolist()
     if first == second and math.isinf(first):
@@ -209,10 +206,10 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     cells, slopes = fit.cells(rho), fit.log_slopes(rho)
     ratios = fit.counts / (fit.n * cells)
     divergence = 2 / (POWER * (POWER + 1)) * float(np.sum(fit.counts * (ratios**POWER - 1)))
-    # Variances are to be divided by exp(2 scale): slopes of the first cell may be too small for a number.
+    # Variances are scaled by exp(2 scale), because derivatives of the first cell can underflow.
     scale = float(slopes.min())
     size = np.exp(scale - slopes)
-    known = float(np.sum(size**2 / np.sum(1 / cells, axis=0) / fit.n))  # of independent runs of known rates
+    known = float(np.sum(size**2 / np.sum(1 / cells, axis=0) / fit.n))  # for independent runs with known rates
     influence = size * fit.first_cell_given_rates(rho)
     influence -= np.sum(cells * influence, axis=0)
     variances = np.sum(cells * influence**2, axis=0) / fit.n
@@ -226,13 +223,13 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * known)
     if variance <= NEGLIGIBLE * known:
         return 0.0, information * NEGLIGIBLE
-    # Where the fit reaches both estimates, the divergence is rounding, of either sign.
+    # If the fit agrees with both estimates, the divergence is a rounding error of either sign.
     root = math.sqrt(max(divergence, 0.0) * known / variance) if first != second else 0.0
     return math.copysign(root, first - second), information
 
 
 class _CommonFit:
-    """Two tables fitted with one rho, each with its own rates; arrays hold one column a table."""
+    """The fit of two tables with a common rho, each with its own rates; arrays have one column per table."""
 
     def __init__(self, tables: Sequence[ContingencyTable]) -> None:
         self.counts = np.array([table.counts for table in tables], float).T
@@ -241,29 +238,29 @@ class _CommonFit:
         self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
 
     def cells(self, rho: float) -> FloatArray:
-        """Cell probabilities, shape (4, 2)."""
+        """Return the cell probabilities, shape (4, 2)."""
         p11 = upper_orthant(self.h, self.k, rho)
         return np.asarray(np.maximum([p11, self.r - p11, self.mu - p11, 1 - self.r - self.mu + p11], SMALLEST_CELL))
 
     def log_slopes(self, rho: float) -> FloatArray:
-        """Logarithm of the derivative of the first cell in atanh(rho)."""
+        """Return the logarithm of the derivative of the first cell with respect to atanh(rho)."""
         h, k, squared = self.h, self.k, (1 - rho) * (1 + rho)
         exponent = (h * h - 2 * rho * h * k + k * k) / (2 * squared)
         return np.asarray(0.5 * math.log(squared) - math.log(2 * math.pi) - exponent)
 
     def first_cell_given_rates(self, rho: float) -> FloatArray:
-        """Influence of a question in each cell on the first cell beyond what the rates say, up to a constant."""
+        """Return the influence of each cell on the first cell given the rates, up to a constant."""
         spread = math.sqrt((1 - rho) * (1 + rho))
         alpha, beta = ndtr((rho * self.h - self.k) / spread), ndtr((rho * self.k - self.h) / spread)
         return np.array([1 - alpha - beta, -alpha, -beta, np.zeros(2)])
 
     def common_z(self, low: float, high: float) -> float:
-        """Maximise the sum of the two log-likelihoods over a common atanh(rho), between the two estimates."""
+        """Return the common atanh(rho), between the two estimates, that maximises the joint log-likelihood."""
         low, high = max(low, -LARGEST_Z), min(high, LARGEST_Z)
 
         def slope(z: float) -> float:
-            # The log-likelihood rises by excess * weight. Both weights may underflow: what counts is their ratio. It is
-            # limited, since an excess of 0 is rounded, and must not outweigh a real one.
+            # The derivative of the log-likelihood is excess * weight. Both weights may underflow, so only their ratio
+            # is used. It is limited, so that a rounding error in an excess of 0 does not outweigh the other table.
             rho = math.tanh(z)
             cells = self.cells(rho)
             log_weights = np.log(np.sum(1 / cells, axis=0)) + self.log_slopes(rho)
@@ -275,7 +272,7 @@ class _CommonFit:
         return high if slope(high) >= 0 else float(brentq(slope, low, high, xtol=1e-10))
 
 
-# An influence, or a share of a standard error, this small is rounding: the smallest true one is about 1/n.
+# An influence, or a share of a standard error, below this is rounding error: true ones are at least about 1/n.
 ROUNDING = 1e-12
 TINY = float(np.finfo(float).tiny)
 NO_INFLUENCE: Counts = (math.nan, math.nan, math.nan, math.nan)
@@ -283,10 +280,10 @@ NO_INFLUENCE: Counts = (math.nan, math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointEstimate(Result):
-    """One metric of one table, and the influence of a question in each cell (NaN where there is no derivative).
+    """One metric of one table, and the influence of a question in each cell (NaN without a derivative).
 
-    The status is ``"ok"`` only where the estimate has a standard error. A rate or score of a run in which all
-    questions count alike is at the ``"boundary"`` (``"no_variation"``): its standard error would be 0.
+    The status is ``"ok"`` only if the estimate has a standard error. A rate or score to which all questions of a run
+    contribute equally is at the ``"boundary"`` (``"no_variation"``): its standard error would be 0.
     """
 
     by_cell: Counts = NO_INFLUENCE
@@ -301,12 +298,12 @@ def metric_influence(
     penalty: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> FloatArray:
-    """Influence of each question on a metric of each run.
+    """Return the influence of each question on a metric of each run.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
-        As for `checked_matrices`, one row a run, one column a question.
+        As for `checked_matrices`, with one row per run and one column per question.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
@@ -314,15 +311,14 @@ def metric_influence(
     Returns
     -------
     ndarray, shape (k, n)
-        In units of the metric times n. Over the scored questions of a row the mean is 0, and the sum of squares over
-        the square of their number is the squared standard error; 0 where a question is not scored. Rows whose
-        estimate is undefined, or a Refusal Index at the boundary, are NaN.
+        In units of the metric times n. Over the scored questions of a row, the mean is 0, and the sum of squares
+        divided by the square of their number is the squared standard error. 0 for unscored questions. A row is NaN if
+        its estimate is undefined, or is an RI at the boundary.
 
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if the metric has another name, or the penalty or the weights are out
-        of range.
+        As for `checked_matrices`, or if the metric is unknown, or the penalty or the weights are out of range.
 
     References
     ----------
@@ -341,10 +337,11 @@ def metric_influence(
 
 
 def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
-    """Influence of each question on the Refusal Index.
+    """Return the influence of each question on the Refusal Index.
 
-    The mean over the questions is 0, and their population variance over n is the squared standard error. Two runs
-    over the same questions are compared by the difference of their influence functions, question by question.
+    The mean over the questions is 0, and the population variance over n is the squared standard error. The standard
+    error of a difference between two runs over the same questions follows from the differences of their influence,
+    question by question.
 
     Parameters
     ----------
@@ -354,12 +351,12 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray, shape (n,)
-        All NaN where the estimate is undefined or at the boundary, since it has no derivative there.
+        All NaN if the estimate is undefined or at the boundary, where it has no derivative.
 
     Raises
     ------
     TypeError, ValueError
-        As `ContingencyTable.from_arrays`.
+        As for `ContingencyTable.from_arrays`.
 
     References
     ----------
@@ -379,14 +376,14 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
 
 
 def checked_metric(metric: str) -> str:
-    """Return the name of a metric, or raise an error that lists them."""
+    """Return the name of a metric; raises ValueError if it is unknown."""
     if metric not in METRIC_NAMES:
         raise ValueError(f"metric must be one of {', '.join(METRIC_NAMES)}, got {metric!r}")
     return metric
 
 
 def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:
-    """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
+    """Estimate a metric of a table, and the influence of each cell, without an interval."""
     if metric == "refusal_index":
         result = refusal_index(table)
         if result.rho is None or result.status != "ok":
@@ -407,23 +404,23 @@ def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFF
 
 
 def influence_of(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> FloatArray:
-    """Spread the influence of cells over the questions in them; `codes` are those of `cell_codes`."""
+    """Return the influence of each question, given that of its cell; `codes` are from `cell_codes`."""
     by_cell = np.array([(*point.by_cell, 0.0) for point in points]).reshape(-1, 5)
-    # A row without an estimate is NaN throughout, unscored questions included.
+    # A row without an estimate is all NaN, including unscored questions.
     by_cell[np.isnan(by_cell[:, 0])] = np.nan
     return np.asarray(np.take_along_axis(by_cell, codes, axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Influence:
-    """Influence of questions on k estimates, scaled so that products of its rows sum to their covariances.
+    """The influence of questions on k estimates, scaled so that inner products of rows are covariances.
 
     Attributes
     ----------
     rows : ndarray, shape (k, n) or (k, clusters)
-        Divided by each row's scored questions; with a design weighted, and summed within clusters.
+        Divided by the number of each row's scored questions; with a design, weighted and summed within clusters.
     scored : ndarray of bool, shape (k, n)
-        On which questions an estimate rests.
+        Questions that each estimate uses.
     design : SamplingDesign or None
     independent : ndarray, shape (k, n), or None
         With a design, the rows as if all questions were independent.
@@ -446,13 +443,13 @@ class Influence:
         return cls(design.sums(shares, scored), scored, design, each_alone.sums(shares, scored))
 
     def __getitem__(self, rows: Sequence[int]) -> Self:
-        """Return that on some of the estimates."""
+        """Return the influence on a selection of the estimates."""
         independent = None if self.independent is None else self.independent[rows]
         return replace(self, rows=self.rows[rows], scored=self.scored[rows], independent=independent)
 
     @property
     def degrees_of_freedom(self) -> float | None:
-        """The fewest of any row with two clusters or more; None for a normal distribution."""
+        """The smallest of any row with at least two clusters; None for the normal distribution."""
         if self._degrees_of_freedom is not None or self.design is None:
             return self._degrees_of_freedom
         return float(np.nanmin(np.append(self.design.degrees_of_freedom(self.scored), np.inf)))
@@ -460,8 +457,8 @@ class Influence:
     def compare(self, first: int, second: int, difference: float) -> tuple[float, float]:
         """Return the standard error of the difference of two estimates and its two-sided p-value.
 
-        Clusters never make the error smaller: that would be chance. Where it is 0, the p-value is that of a sign test
-        over what both share, questions or clusters.
+        The error is at least that of independent questions, because clusters can reduce it only by chance. If it is 0,
+        the p-value is that of a sign test over shared questions or clusters.
         """
         found = [self.rows] if self.independent is None else [self.rows, self.independent]
         error = max(difference_error((rows[first], rows[second])) for rows in found)
@@ -471,7 +468,7 @@ class Influence:
 
 
 def difference_error(influence: Sequence[FloatArray] | FloatArray) -> float:
-    """Return the standard error of the difference of two estimates, from their scaled influence, shape (2, n)."""
+    """Return the standard error of a difference of two estimates, from their scaled influence, shape (2, n)."""
     first, second = influence
     error = float(np.linalg.norm(first - second))
     largest = float(np.linalg.norm(first) + np.linalg.norm(second))
@@ -479,14 +476,14 @@ def difference_error(influence: Sequence[FloatArray] | FloatArray) -> float:
 
 
 def difference_pvalue(estimate: float, error: float, n: int, degrees_of_freedom: float | None = None) -> float:
-    """Two-sided p-value of a difference, normal or Student's or, where `error` is 0, of a sign test over n units."""
+    """Return a two-sided p-value, normal or Student's, or that of a sign test over n units if `error` is 0."""
     if error > 0:
         return two_sided_pvalue(estimate / error, degrees_of_freedom)
     return 1.0 if estimate == 0 else min(1.0, 0.5 ** (n - 1))
 
 
 def unrounded(value: float) -> float:
-    """Return 0 for what is only rounding."""
+    """Return the value, or 0 if it is only a rounding error."""
     return value if abs(value) > ROUNDING else 0.0
 
 
@@ -495,26 +492,26 @@ TestMethod = Literal["normal", "sign", "power_divergence"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDifference(ResultWithInterval):
-    """By how much a metric of the first run exceeds that of the second.
+    """The difference of a metric between two runs, first minus second.
 
     Attributes
     ----------
     name : str in `METRIC_NAMES`
     first, second : float or None
-        The metric of either run; None where undefined.
+        The metric of each run; None if undefined.
     estimate : float or None
-        ``first - second``; None where either is undefined.
+        ``first - second``; None if either is undefined.
     standard_error : float or None
-        None where either run has none.
+        None if either run has none.
     pvalue : float or None
-        Of the hypothesis that there is no difference, two-sided, by `method`. None where a metric is undefined, and of
-        a rate or score that does not vary in a run; with clusters or weights also where there is no standard error.
+        Two-sided p-value of the hypothesis of no difference, by `method`. None if a metric is undefined, or if a rate
+        or score does not vary within a run; with clusters or weights also if there is no standard error.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: a run has no standard error, or the difference has one of 0; go by the interval.
+        ``"boundary"``: a run has no standard error, or that of the difference is 0; use the interval.
     reason : str or None
-        Why the status is not ``"ok"``. ``"first:"`` or ``"second:"`` with that run's reason, as in
-        `RefusalIndexResult`, or ``"no_variation"`` where all its questions count alike; with ``";"`` between them
-        where both have one. Or ``"constant_difference"``.
+        Why the status is not ``"ok"``. ``"first:"`` or ``"second:"`` followed by that run's reason, as in
+        `RefusalIndexResult`, or by ``"no_variation"`` if all its questions contribute equally; both are joined by
+        ``";"``. Or ``"constant_difference"``.
     """
 
     name: str
@@ -526,12 +523,12 @@ class MetricDifference(ResultWithInterval):
 
     @property
     def method(self) -> TestMethod | None:
-        """How the p-value came about; None where there is none.
+        """The test that gives the p-value; None if there is none.
 
-        ``"normal"``: from ``estimate / standard_error``, by Student's distribution with clusters or weights.
-        ``"sign"``: the runs differ by the same amount on every question, so that the standard error is 0, and this is
-        the exact sign test, in which a cluster counts once, 1 if that amount is 0.
-        ``"power_divergence"``: of an index of exactly -1 or 1, `equal_index_test`.
+        ``"normal"``: from ``estimate / standard_error``, with Student's t for clusters or weights. ``"sign"``: the runs
+        differ by the same amount on every question, so the standard error is 0; an exact sign test over questions or
+        clusters, with a p-value of 1 if that amount is 0. ``"power_divergence"``: `equal_index_test`, for an RI of
+        exactly -1 or 1.
         """
         if self.pvalue is None:
             return None
@@ -540,7 +537,7 @@ class MetricDifference(ResultWithInterval):
         return "normal" if self.standard_error > 0 else "sign"
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Confidence interval of the difference.
+        """Return a confidence interval of the difference.
 
         Parameters
         ----------
@@ -549,9 +546,9 @@ class MetricDifference(ResultWithInterval):
         Returns
         -------
         ConfidenceInterval
-            Normal, or Student's with clusters or weights, unless at the boundary: there the two runs' own intervals
-            (Wilson, score, profile) are combined by square-and-add as if the runs were independent, which is wide
-            where they agree on many questions. Both ends NaN where undefined.
+            A normal interval, or Student's t with clusters or weights. At the boundary, the two runs' own intervals
+            (Wilson, score, profile) are combined by square-and-add as if the runs were independent, which is
+            conservative if they agree on many questions. Both ends are NaN if undefined.
         """
         if self.status != "boundary":
             return ResultWithInterval.confidence_interval(self, confidence_level)
@@ -561,18 +558,18 @@ class MetricDifference(ResultWithInterval):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Every metric of two runs compared, the first minus the second.
+    """Differences of every metric between two runs, first minus second.
 
-    ``comparison["refusal_index"]`` is the difference of that name.
+    ``comparison["refusal_index"]`` is the difference of RI.
 
     Attributes
     ----------
     differences : tuple of MetricDifference
         In the order of `METRIC_NAMES`.
     n_first, n_second : int
-        Scored questions of either run.
+        Number of scored questions of each run.
     n_shared : int
-        Questions scored in both: all of them if the runs are fully paired, 0 if they are independent.
+        Number of questions scored in both: all for fully paired runs, 0 for independent runs.
     """
 
     differences: tuple[MetricDifference, ...]
@@ -594,33 +591,32 @@ def compare_metrics(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> Comparison:
-    """Compare two runs by how much each metric of the first exceeds that of the second.
+    """Compare two runs: the difference of every metric, first minus second.
 
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (2, n)
-        As for `ContingencyTable.from_arrays`; the first row is one run, the second the other, and a column is one
-        question.
+        As for `ContingencyTable.from_arrays`, with one row per run and one column per question.
     scored : array_like of bool, shape (2, n), optional
-        False where that run has no grade for that question; all True if not given. For runs over different questions
-        give the columns of both, scored in one row each.
+        False where a run has no grade for a question. By default all True. For runs over different questions, pass the
+        columns of both, each scored in its own row only.
     penalty : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     cluster, weight : array_like, shape (n,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`.
 
     Returns
     -------
     Comparison
-        A metric that is undefined in either run has a difference with the status ``"undefined"``, not an exception.
+        If a metric is undefined in either run, its difference has the status ``"undefined"``; there is no exception.
 
     Raises
     ------
     TypeError
         If an argument holds something other than truth values.
     ValueError
-        If there are not exactly two rows, the shapes differ, the penalty or the weights are out of range, or as
-        `SamplingDesign.of`.
+        If there are not exactly two rows, shapes differ, or the penalty or the weights are out of range; also the
+        errors of `SamplingDesign.of`.
 
     References
     ----------
@@ -668,7 +664,7 @@ def _difference(
             status, reason = "boundary", "constant_difference"
     elif estimate is not None and name == "refusal_index":
         counts = [table for table in tables if isinstance(table, ContingencyTable)]
-        if len(counts) == len(tables):  # clusters and weights have no such test
+        if len(counts) == len(tables):  # there is no such test with clusters or weights
             pvalue = two_sided_pvalue(signed_root(counts, codes)[0])
     return MetricDifference(
         estimate,

@@ -1,19 +1,18 @@
-"""Runs ranked by a metric, with the ties that the data leave.
+"""Ranking of runs by a metric, with letters for runs that do not differ significantly.
 
-All pairs of runs are tested at once, so that the chance of calling even one pair of equal runs different stays at
-1 - confidence_level. Two adjustments of the p-values keep to that: Holm's, which needs nothing but the p-values,
-and max-t, which knows from the influence functions how the estimates vary together. Simulated error rates are in
-`benchmarks/coverage/ranking.py`; single 95 % tests of eight equal runs find a difference half of the time.
+All pairs of runs are tested, with p-values adjusted to control the familywise error rate: the probability of a
+significant difference between any two equal runs is at most 1 - confidence_level. There are two adjustments: Holm's,
+which uses the p-values only, and max-t, which uses the covariance of the estimates from their influence functions.
+Simulated error rates are in `benchmarks/coverage/ranking.py`; unadjusted 95 % tests among eight equal runs find a
+difference in half of the samples.
 
-All pairwise differences of one metric among several runs: p-values adjusted for their number, and letters for ties.
+A hypothesis is rejected if its adjusted p-value is at most alpha; the probability of rejecting any true hypothesis is
+then at most alpha, whichever are true. Both adjustments are step-down procedures: once the most significant differences
+are rejected, the others need not be adjusted for them, which makes the tests more powerful than single-step ones.
 
-A hypothesis is rejected where its adjusted p-value is at most alpha; the chance that any true one is rejected is then
-at most alpha, whichever of them are true. Both adjustments are step-down: once the clearest differences are found,
-the rest need not be adjusted for them, which makes the tests more powerful than adjusting all alike.
-
-In the compact letter display two estimates share a letter if and only if they do not differ significantly. Not
-differing is not transitive (the middle one of three may differ from neither end while the ends differ), so an estimate
-can carry several letters.
+In the compact letter display, two estimates share a letter if and only if they do not differ significantly. This is not
+a transitive relation (of three estimates, the middle one may differ from neither of two that differ), so an estimate
+can have several letters.
 """
 
 import math
@@ -43,7 +42,7 @@ from refusal_index.stats.intervals import Seed, checked_resamples, normal_quanti
 
 
 def holm(pvalues: ArrayLike) -> FloatArray:
-    """Adjust p-values of shape (m,) by Holm's method, which holds however they depend on each other.
+    """Adjust p-values by Holm's method, which is valid under any dependence.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def holm(pvalues: ArrayLike) -> FloatArray:
     Raises
     ------
     TypeError, ValueError
-        If they are no numbers, or one is NaN or lies outside [0, 1].
+        If they are not numbers, or one is NaN or outside [0, 1].
 
     References
     ----------
@@ -87,21 +86,21 @@ def holm(pvalues: ArrayLike) -> FloatArray:
 def step_down_max_t(
     statistics: FloatArray, pvalues: FloatArray, null_draws: Iterable[FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Adjust by the joint distribution of the statistics, the share of draws whose largest one reaches the observed.
+    """Adjust p-values by step-down max-t: the share of draws whose largest statistic reaches the observed one.
 
     - `statistics`, ndarray of float, shape (m,): absolute values of the test statistics.
     - `pvalues`, ndarray of float, shape (m,): their unadjusted p-values.
     - `null_draws`, iterable of ndarray of float, shape (n_draws, m): draws of the statistics under the hypothesis that
-      all are null, in as many pieces as memory asks for.
-    - returned `pvalues`, ndarray of float, shape (m,): never above Holm's, which bound them: where the simulation is
-      too coarse for a small p-value, Holm's is given.
-    - returned `largest`, ndarray of float: largest statistic of each draw. Its quantiles are the critical values of
-      single-step intervals.
+      all null hypotheses are true, in chunks that fit into memory.
+    - returned `pvalues`, ndarray of float, shape (m,): adjusted p-values, at most Holm's: if the simulation is too
+      coarse for a small p-value, Holm's is returned.
+    - returned `largest`, ndarray of float: largest statistic of each draw; its quantiles are critical values of
+      single-step simultaneous intervals.
     """
     order = np.argsort(-statistics, kind="stable")
     reached, largest = np.zeros(len(order)), []
     for draws in null_draws:
-        # Column j: the largest of the statistics that are left when the first j hypotheses are rejected.
+        # Column j: the largest of the remaining statistics after the first j hypotheses are rejected.
         left = np.maximum.accumulate(draws[:, order[::-1]], axis=1)[:, ::-1]
         reached += np.count_nonzero(left >= statistics[order], axis=0)
         largest.append(left[:, 0])
@@ -112,40 +111,37 @@ def step_down_max_t(
 
 
 def _in_given_order(stepwise: FloatArray, order: np.ndarray) -> FloatArray:
-    """Make p-values in the order of rejection monotone and put them back where they came from."""
+    """Make p-values in the order of rejection monotone, and return them in the original order."""
     adjusted = np.empty_like(stepwise)
     adjusted[order] = np.maximum.accumulate(stepwise)
     return adjusted
 
 
 def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
-    """Letters of the insert-and-absorb algorithm.
+    """Return a compact letter display, by the insert-and-absorb algorithm.
 
     Parameters
     ----------
     differs : array_like of bool, shape (k, k)
-        Whether two items differ significantly: symmetric, False on the diagonal. Items come in the order in which they
-        are to be shown.
+        Whether two items differ significantly; symmetric, False on the diagonal. Items are in display order.
 
     Returns
     -------
     tuple of str, length k
-        Letters of each item, in the order of the alphabet (after ``z`` come ``aa``, ``ab``, ...; letters of more than
-        one character are separated by a space). The first letter goes to the group that begins with the first item.
+        Letters of each item in alphabetical order (``aa``, ``ab``, ... after ``z``, then separated by spaces). The
+        first letter belongs to the group of the first item.
 
     Raises
     ------
     ValueError
-        If the matrix is not square or not symmetric, or says that an item differs from itself.
+        If the matrix is not square or symmetric, or True on the diagonal.
 
     References
     ----------
     .. [1] Piepho, H.-P. (2004). An algorithm for a letter-based representation of all-pairwise comparisons. Journal of
        Computational and Graphical Statistics, 13, 456-466. :doi:`10.1198/1061860043515`
 
-    Examples
-    --------
-    The outer two of three differ, the middle one from neither:
+    Examples -------- Of three items, the outer two differ, and the middle one differs from neither:
 
     >>> compact_letters([[False, False, True], [False, False, False], [True, False, False]])
     ('a', 'ab', 'b')
@@ -161,7 +157,7 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
     for i, j in np.argwhere(np.triu(matrix)).tolist():
         torn = {group for group in tied if i in group and j in group}
         halves = {group - {item} for group, item in product(torn, (i, j))}
-        # Only the halves can lie inside other groups: the rest were maximal before and have not shrunk.
+        # Only the halves can be subsets of other groups: the rest were maximal before and are unchanged.
         everything = (tied - torn) | halves
         tied = (tied - torn) | {half for half in halves if not any(half < other for other in everything)}
     groups = sorted(tied, key=sorted)
@@ -173,21 +169,21 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
 
 
 def _letter_name(index: int) -> str:
-    """Return a, b, ..., z, aa, ab, ..., as spreadsheets name their columns."""
+    """Return a, b, ..., z, aa, ab, ..., like spreadsheet columns."""
     before, last = divmod(index, len(ascii_lowercase))
     return (_letter_name(before - 1) if before else "") + ascii_lowercase[last]
 
 
-# Draws in memory at a time, each with a statistic for every pair of runs.
+# Number of draws in memory at a time, each with a statistic for every pair of runs.
 CHUNK_DRAWS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class PairwiseDifferences:
-    """Differences of k runs, first minus second, for all m = k (k - 1) / 2 pairs.
+    """The differences, first minus second, of all m = k (k - 1) / 2 pairs of k runs.
 
-    `covariance` is that of the runs' estimates, of shape (k, k); all else has the shape (m,), and `first` and `second`
-    number the runs. The covariance has `degrees_of_freedom`, or is taken as known.
+    `covariance` is that of the runs' estimates, shape (k, k). The other arrays have shape (m,); `first` and `second`
+    are indices of runs. `degrees_of_freedom` are those of the covariance; None if it is taken as known.
     """
 
     covariance: FloatArray
@@ -202,11 +198,11 @@ class PairwiseDifferences:
 def adjusted_pvalues(
     differences: PairwiseDifferences, confidence_level: float, n_resamples: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, float | None]:
-    """Adjust the p-values by Holm's method and by max-t, and find the critical value of simultaneous intervals."""
+    """Return p-values adjusted by Holm and by max-t, and the critical value of simultaneous intervals."""
     pvalues = differences.pvalues
     if not pvalues.size:
         return pvalues, pvalues, None
-    # Back from the p-values, so that those of a sign test have a statistic too.
+    # Computed from the p-values, so that sign tests have a statistic too.
     degrees = differences.degrees_of_freedom
     statistics = -ndtri(pvalues / 2) if degrees is None else -stdtrit(degrees, pvalues / 2)
     max_t, largest = step_down_max_t(statistics, pvalues, _null_draws(differences, n_resamples, rng))
@@ -214,7 +210,7 @@ def adjusted_pvalues(
 
 
 def _null_draws(differences: PairwiseDifferences, n_resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Absolute test statistics of estimates drawn from their joint normal distribution about one common value."""
+    """Yield draws of the absolute test statistics from the joint normal distribution of equal estimates."""
     root = symmetric_root(differences.covariance)
     errors = differences.errors
     for start in range(0, n_resamples, CHUNK_DRAWS):
@@ -229,7 +225,7 @@ def _null_draws(differences: PairwiseDifferences, n_resamples: int, rng: np.rand
 
 Adjustment = Literal["max-t", "holm"]
 
-# The standard error of a simulated p-value of .05 is then .002.
+# The standard error of a simulated p-value of .05 is .002 with this number.
 RESAMPLES = 10_000
 
 
@@ -240,13 +236,13 @@ class RankedRun:
     Attributes
     ----------
     row : int
-        Its row in the matrices.
+        Row of the run in the matrices.
     estimate, low, high : float or None
-        The metric with its own interval, as in `Estimate`: of this run alone, not adjusted for the others.
+        The metric with its interval, as in `Estimate`, not adjusted for other runs.
     status : {"ok", "boundary", "undefined"}
         ``"ok"`` if the run is ranked.
     reason : str or None
-        Why it is not, as in `RefusalIndexResult`, or ``"no_variation"`` where all its questions count alike.
+        Why it is not ranked, as in `RefusalIndexResult`, or ``"no_variation"`` if all its questions contribute equally.
     letters : str
         Two ranked runs share a letter if and only if they do not differ significantly. Empty if not ranked.
     """
@@ -261,27 +257,27 @@ class RankedRun:
 
     @classmethod
     def of(cls, row: int, result: Result, interval: ConfidenceInterval) -> Self:
-        """Take a result with its interval; it has no letters yet."""
+        """Return a run with this result and interval, still without letters."""
         return cls(row, result.estimate, *interval.or_none(), result.status, result.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class PairwiseDifference:
-    """By how much one ranked run exceeds another.
+    """The difference between two ranked runs.
 
     Attributes
     ----------
     first, second : int
-        Rows of the two runs; the first is the one with the higher estimate.
+        Rows of the two runs; the first has the higher estimate.
     estimate, standard_error : float
-        The difference.
+        The difference, first minus second, and its standard error.
     pvalue : float
-        Of this pair alone, as in `MetricDifference`.
+        Unadjusted, as in `MetricDifference`.
     pvalue_holm, pvalue_max_t : float
         Adjusted for all pairs of the ranking.
     simultaneous_interval : ConfidenceInterval
-        All these intervals hold at once with the confidence level. They are single-step max-t intervals, so that one
-        may just reach 0 where the step-down p-value is already significant. NaN where the standard error is 0.
+        Simultaneous interval, over all pairs, at the confidence level. It is a single-step max-t interval, so it may
+        contain 0 although the step-down p-value is significant. NaN if the standard error is 0.
     """
 
     first: int
@@ -296,14 +292,14 @@ class PairwiseDifference:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryPair:
-    """Two runs of which one or both have an index of exactly -1 or 1, and so no standard error.
+    """A pair of runs in which at least one RI is exactly -1 or 1, and so has no standard error.
 
     Attributes
     ----------
     first, second : int
         Rows of the two runs.
     pvalue : float
-        Of `equal_index_test`, or of `compare_corrected`.
+        P-value of `equal_index_test` or `compare_corrected`.
     pvalue_holm : float
         Adjusted for all such pairs of the ranking.
     """
@@ -316,26 +312,25 @@ class BoundaryPair:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Runs in the order of a metric, and what is known about their differences.
+    """Runs ordered by a metric, with all pairwise differences.
 
     Attributes
     ----------
     metric : str in `METRIC_NAMES`
     runs : tuple of RankedRun
-        Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
+        Highest estimate first, whether higher is better (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
-        Runs that are undefined or at the boundary, in the order of their rows: without a standard error they have no
-        place among the letters.
+        Runs that are undefined or at the boundary, in the order of their rows; they have no letters, because they have
+        no standard error.
     pairs : tuple of PairwiseDifference
         All pairs of ranked runs, in the order of `runs`.
     critical_value : float or None
-        Half-width of the simultaneous intervals in standard errors; None with fewer than two ranked runs.
+        Critical value of the simultaneous intervals; None with fewer than two ranked runs.
     confidence_level : float
     adjustment : {"max-t", "holm"}
-        Which p-values the letters go by.
+        Adjusted p-values that determine the letters.
     boundary_pairs : tuple of BoundaryPair
-        Of a ranking by an index of single prompts, or of probabilities: runs at the boundary against each other and the
-        ranked.
+        For rankings by RI of a single prompt or by corrected RI: pairs with at least one run at the boundary.
     """
 
     metric: str
@@ -363,27 +358,28 @@ def rank_runs(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> Ranking:
-    """Rank runs by a metric and say which of them the data cannot tell apart.
+    """Rank runs by a metric, and mark with letters which do not differ significantly.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
-        As for `checked_matrices`, one row a run, two or more of them, one column a question. Runs may share all, some
-        or none of their questions.
+        As for `checked_matrices`, with one row per run (two or more) and one column per question. Runs may share all,
+        some or none of their questions.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     confidence_level : float, default: 0.95
-        Of the intervals. Two runs differ significantly where the adjusted p-value is at most 1 less this.
+        Confidence level of the intervals. Two runs differ significantly if the adjusted p-value is at most 1 minus
+        this.
     adjustment : {"max-t", "holm"}
-        By which p-values the letters go. ``"max-t"``: step-down over the joint normal distribution of the estimates,
-        simulated; ``"holm"``: without simulation, and never smaller.
+        Adjusted p-values that determine the letters. ``"max-t"``: step-down over the simulated joint normal
+        distribution of the estimates. ``"holm"``: Holm's method, without simulation and never smaller.
     n_resamples : int, default: 10,000
-        Draws for max-t.
+        Number of draws for max-t.
     rng : int or numpy.random.Generator, optional
     cluster, weight : array_like, shape (n,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`. The joint distribution is
-        then Student's.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`. The joint distribution is then
+        Student's t.
 
     Returns
     -------
@@ -392,8 +388,8 @@ def rank_runs(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices` and `SamplingDesign.of`, if there are fewer than two runs, or if another argument is
-        not as described.
+        As for `checked_matrices` and `SamplingDesign.of`, or if there are fewer than two runs, or another argument is
+        invalid.
 
     References
     ----------
@@ -433,7 +429,7 @@ def rank_runs(
     influence = Influence.of(influence_of(points, codes), matrices[2], design)
     ranking = rank_estimates(name, described, influence, confidence_level, adjustment, n_resamples, rng)
     counts = [table for table in tables if isinstance(table, ContingencyTable)]
-    if name != "refusal_index" or len(counts) < len(tables):  # clusters and weights have no such test
+    if name != "refusal_index" or len(counts) < len(tables):  # there is no such test with clusters or weights
         return ranking
     pairs = pairs_at_boundary(described)
     roots = [signed_root([counts[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
@@ -441,7 +437,7 @@ def rank_runs(
 
 
 def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
-    """Return the rows of every two runs of which one or both are at the boundary, and none undefined."""
+    """Return the pairs of runs, by row, of which at least one is at the boundary and none is undefined."""
     return [
         (one.row, other.row)
         for one, other in combinations(described, 2)
@@ -450,7 +446,7 @@ def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
 
 
 def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -> tuple[BoundaryPair, ...]:
-    """Put the p-values of such pairs to them, adjusted for their number."""
+    """Return the pairs with their p-values, and these adjusted by Holm's method."""
     return tuple(
         BoundaryPair(*pair, pvalue, adjusted)
         for pair, pvalue, adjusted in zip(pairs, pvalues, holm(pvalues).tolist(), strict=True)
@@ -466,9 +462,10 @@ def rank_estimates(
     n_resamples: int,
     rng: Seed,
 ) -> Ranking:
-    """Rank estimates of any kind by what is known of each and by their influence.
+    """Rank estimates of any kind, given their results and their influence.
 
-    The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
+    `described` are the runs, identified by row, still without letters; those whose status is not ``"ok"`` are not
+    ranked.
     """
     normal_quantile(confidence_level)
     if adjustment not in get_args(Adjustment):
